@@ -31,20 +31,13 @@ from quiet import machine
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import (
-    GridBatch,
-    ImageDataModule,
-    PointBatch,
-    RandomSampling,
-    VideoDataModule,
-    grid_axes,
-    point_coordinates,
-)
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.signals import GridBatch, PointBatch, RandomSampling, grid_axes, point_coordinates
 from pe_lightning.solvers import adaptive, solve_points
 from pe_lightning.solvers.adaptive import AdaptiveGrid
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.training import ImageDataModule, VideoDataModule
 
 SECTIONS = ("grid", "photo", "points", "strides", "noise", "clip", "large", "ablation")
 Method = Callable[[Tensor, tuple[int, ...]], Tensor]

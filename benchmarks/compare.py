@@ -38,9 +38,9 @@ import numpy.typing as npt
 from scipy.ndimage import gaussian_filter
 from skimage import data
 
-from pe_lightning.data.batches import SignalInfo
-from pe_lightning.data.signals import Scaling
-from pe_lightning.media.reconstructions import write_reconstructions
+from pe_lightning.results.reconstructions import write_reconstructions
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.raw import Scaling
 
 FLAGS = [
     "--headless=new",

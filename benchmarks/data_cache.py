@@ -6,7 +6,8 @@ import statistics
 import tempfile
 import time
 
-from pe_lightning.data import Storage, VideoDataModule
+from pe_lightning.signals import Storage
+from pe_lightning.training import VideoDataModule
 
 CLIP = "samples://bigbuckbunny"
 

@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 from quiet import make_trainer
 
-from pe_lightning.data import Batching, Storage, VideoDataModule
-from pe_lightning.modules import ComplexLinear
+from pe_lightning.signals import Batching, Storage
+from pe_lightning.training import ComplexLinear, VideoDataModule
 
 CHUNK = 64
 BATCH = 65536

@@ -12,7 +12,8 @@ import h5py
 import torch
 from torch import Tensor
 
-from pe_lightning.data import Batching, Storage, TensorDataModule, VideoDataModule
+from pe_lightning.signals import Batching, Storage
+from pe_lightning.training import TensorDataModule, VideoDataModule
 
 SIDE, CHANNELS, BATCH = 128, 3, 65536
 

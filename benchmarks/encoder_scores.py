@@ -18,10 +18,9 @@ import yaml
 from quiet import machine, make_trainer
 
 from pe_lightning import encoders
-from pe_lightning.data import ImageDataModule
 from pe_lightning.encoders import registry
 from pe_lightning.errors import InputError
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+from pe_lightning.training import ComplexLinear, CoordinateModule, ImageDataModule, SimpleMLP
 
 PROTOCOL = (
     "`samples://astronaut`, every second pixel of both axes trained on, PSNR of the others; exact fits at 512 x 512, where "

@@ -65,15 +65,15 @@ import torch
 import xarray
 from PIL import Image
 
-import pe_lightning.command_line.cli  # these three before the forks
-import pe_lightning.experiments.compare.command
-import pe_lightning.experiments.sweep.command  # noqa: F401
+import pe_lightning.cli.cli  # these three before the forks
+import pe_lightning.studies.compare.command
+import pe_lightning.studies.sweep.command  # noqa: F401
 from pe_lightning.__main__ import main as command
-from pe_lightning.data import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_grid, solve_points
 from pe_lightning.solvers.points import ScatteredPoints
+from pe_lightning.training import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]

@@ -33,9 +33,9 @@ from PIL import Image
 from quiet import machine
 from scipy.signal import lfilter
 
-from pe_lightning.data import VideoDataModule
-from pe_lightning.data.sources.samples import image_samples, sample_path
-from pe_lightning.media.signals import write_signal
+from pe_lightning.results.signal_files import write_signal
+from pe_lightning.signals.sources.samples import image_samples, sample_path
+from pe_lightning.training import VideoDataModule
 
 ROOT = Path(__file__).parents[1]
 SIZES = [(512, 341), (300, 500), (2000, 1300)]

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from quiet import machine
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import VideoDataModule
-from pe_lightning.data.batches import PointBatch
-from pe_lightning.filling import fill
+from pe_lightning.estimators.filling import fill
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.signals.batches import PointBatch
 from pe_lightning.solvers.local_fourier import local_fourier
+from pe_lightning.training import VideoDataModule
 
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]

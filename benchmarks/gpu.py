@@ -27,9 +27,9 @@ from lightning.pytorch import Callback, LightningModule, Trainer, seed_everythin
 from quiet import machine, make_trainer
 from video import clip, pan
 
-from pe_lightning.data import ImageDataModule, RandomSampling, TensorDataModule
-from pe_lightning.data.datamodule import SignalDataModule
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+from pe_lightning.signals import RandomSampling
+from pe_lightning.training import ComplexLinear, CoordinateModule, ImageDataModule, SimpleMLP, TensorDataModule
+from pe_lightning.training.datamodule import SignalDataModule
 
 Make = Callable[[], CoordinateModule]
 

@@ -36,9 +36,9 @@ from quiet import machine
 from torch import Tensor, nn
 
 from pe_lightning import encoders
-from pe_lightning.data import Batching, GridSampling, ImageDataModule, TensorDataModule
 from pe_lightning.encodings import Simple
-from pe_lightning.modules import SimpleMLP
+from pe_lightning.signals import Batching, GridSampling
+from pe_lightning.training import ImageDataModule, SimpleMLP, TensorDataModule
 from pe_papers.reproduce.definition import load
 
 SIZE, DEPTH, WIDTH, BLOCK = 64, 3, 128, 5

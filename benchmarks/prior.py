@@ -36,21 +36,20 @@ from scipy.ndimage import gaussian_filter
 from sparse import plucked_strings, sound
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.blocks import grid_axes
-from pe_lightning.checkpoints import locate, read_checkpoint
-from pe_lightning.data import ImageDataModule, TensorDataModule, VideoDataModule
-from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.estimators.filling import fill
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
-from pe_lightning.filling import fill
-from pe_lightning.modules import Adaptive
+from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.mlp import MLP
+from pe_lightning.results.checkpoint_files import locate, read_checkpoint
+from pe_lightning.signals.batches import GridBatch
+from pe_lightning.signals.blocks import grid_axes
+from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.solvers.adaptive import AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.training import Adaptive, ImageDataModule, TensorDataModule, VideoDataModule
 from pe_papers.tasks.drawing import HELD_OUT_FONTS, draw_words
 from pe_papers.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 

@@ -95,14 +95,14 @@ def write_pages(results: Mapping[str, Any]) -> None:
 
 def photographs(folder: Path) -> Values:
     """Pixels between every second one of every second row, 16 photographs; adaptive_prior and local have seen others."""
-    from pe_lightning.data import ImageDataModule
+    from pe_lightning.training import ImageDataModule
 
     return _between(ImageDataModule(str(folder)).values)
 
 
 def astronaut() -> Values:
     """Pixels between every second one of every second row of samples://astronaut."""
-    from pe_lightning.data import ImageDataModule
+    from pe_lightning.training import ImageDataModule
 
     return _between(ImageDataModule("samples://astronaut").values)
 
@@ -116,9 +116,9 @@ def text() -> Values:
 
 def _between(pictures: Iterable[Tensor]) -> Values:
     import pe_lightning
-    from pe_lightning.baselines import interpolate
-    from pe_lightning.blocks import grid_axes
-    from pe_lightning.data import make_datamodule
+    from pe_lightning.evaluation.baselines import interpolate
+    from pe_lightning.signals.blocks import grid_axes
+    from pe_lightning.training import make_datamodule
 
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "gau": lambda: {"encoder": "gau"},
@@ -142,7 +142,7 @@ def noisy(folder: Path) -> Values:
     """The same 16 photographs, with noise of 25/255 on the known pixels."""
     import adaptive
 
-    from pe_lightning.data import ImageDataModule
+    from pe_lightning.training import ImageDataModule
 
     methods = {
         "bicubic": adaptive.baseline("bicubic"),
@@ -156,7 +156,7 @@ def scattered(folder: Path) -> Values:
     """25 % of the pixels at random, the first four photographs."""
     import adaptive
 
-    from pe_lightning.data import ImageDataModule
+    from pe_lightning.training import ImageDataModule
 
     found = adaptive.points(ImageDataModule(str(folder)).values[:4], 0.25)
     names = {"delaunay": "linear", "Adaptive": "adaptive", "laplace, conjugate gradients": "laplace"}
@@ -168,8 +168,7 @@ def clip() -> Values:
     import adaptive
 
     import pe_lightning
-    from pe_lightning.data import VideoDataModule
-    from pe_lightning.modules import ComplexLinear
+    from pe_lightning.training import ComplexLinear, VideoDataModule
 
     cube = VideoDataModule("samples://bigbuckbunny", preset="papers").values
     values = _psnr(adaptive.table(cube, {"tricubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted()}))
@@ -283,7 +282,7 @@ def _import_sparse() -> None:
 
 def demo() -> Values:
     """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
-    from pe_lightning.experiments.demo.command import write_demo
+    from pe_lightning.studies.demo.command import write_demo
 
     with tempfile.TemporaryDirectory() as name:
         seconds = _core_seconds([sys.executable, "-m", "pe_lightning", "demo", f"{name}/timed"])

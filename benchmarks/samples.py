@@ -44,16 +44,17 @@ from quiet import machine
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_lightning import baselines
-from pe_lightning.data import ImageDataModule, PointBatch, SignalInfo, VideoDataModule, grid_axes
-from pe_lightning.data.splits import PointSplit
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.filling import ModelName, fill
 from pe_lightning.estimators.linear import linear_spread
-from pe_lightning.filling import ModelName, fill
+from pe_lightning.evaluation import baselines
+from pe_lightning.signals import PointBatch, SignalInfo, grid_axes
+from pe_lightning.signals.splits import PointSplit
 from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.training import ImageDataModule, VideoDataModule
 
 SECTIONS = ("pixels", "raster", "points", "series", "clip", "noise")
 MAX_KRIGING = 5000

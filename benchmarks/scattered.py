@@ -29,11 +29,11 @@ from quiet import machine
 from solvers_quality import load
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import PointBatch, RandomSampling, grid_axes, point_coordinates
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Blended, Complex
-from pe_lightning.metrics import SignalPSNR
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.evaluation.metrics import SignalPSNR
+from pe_lightning.signals import PointBatch, RandomSampling, grid_axes, point_coordinates
 from pe_lightning.solvers import Solution, solve_points
 
 BLOCKS = 5

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import torch
 
-from pe_lightning import threads
+from pe_lightning.linalg import threads
 from pe_lightning.solvers import solve_grid, solve_points
 
 

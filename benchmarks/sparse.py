@@ -50,14 +50,13 @@ from quiet import machine, make_trainer
 from scipy.signal import lfilter
 from torch import Tensor
 
-from pe_lightning.data import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
-from pe_lightning.data.sampling import GridSampling
-from pe_lightning.data.sources.samples import video_samples
 from pe_lightning.linalg import LIFTINGS, lifting
-from pe_lightning.modules import ComplexLinear
 from pe_lightning.networks.sparse import Coefficients, axis_norms
+from pe_lightning.signals.sampling import GridSampling
+from pe_lightning.signals.sources.samples import video_samples
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
+from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_papers.reproduce.definition import load as load_definition
 
 SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade", "memory")
@@ -340,7 +339,7 @@ def measured(folder: str, arguments: list[str]) -> tuple[int, int, float]:
     """Peak bytes of ``pe-lightning fit`` when the fit ends, when the process ends, and its core seconds."""
     program = (
         "import sys, time; from pe_lightning.__main__ import main; "
-        "from pe_lightning.callbacks.memory import peak_resident_bytes; "
+        "from pe_lightning.training.callbacks.memory import peak_resident_bytes; "
         "code = main(sys.argv[1:]); print(); print(peak_resident_bytes(), time.process_time()); sys.exit(code)"
     )
     quiet = ["--trainer.callbacks+=PeakMemory", "--wandb.enabled", "false"]

@@ -14,8 +14,7 @@ import time
 import torch
 from quiet import machine, make_trainer
 
-from pe_lightning.data import ImageDataModule, TensorDataModule
-from pe_lightning.modules import ComplexLinear
+from pe_lightning.training import ComplexLinear, ImageDataModule, TensorDataModule
 
 REPEATS = 5
 

@@ -35,10 +35,9 @@ from lightning.pytorch import Callback, seed_everything
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from quiet import machine, make_trainer
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import ImageDataModule
-from pe_lightning.metrics import create
-from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.evaluation.metrics import create
+from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, SimpleMLP
 
 SIZES = (30_000, 100_000, 300_000)
 POINTS = 8192

@@ -37,11 +37,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from quiet import machine, make_trainer
 from together import seconds
 
-from pe_lightning.callbacks import PSNRProgressBar, RunRecorder
-from pe_lightning.data import ImageDataModule, TensorDataModule
 from pe_lightning.encoders import kernels, registry
 from pe_lightning.encodings import Simple
-from pe_lightning.modules import ComplexLinear, SimpleMLP
+from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP, TensorDataModule
+from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder
 
 PARTS = ("complex", "overhead", "encoders", "simple", "together")
 SAMPLES = ["astronaut", "coffee", "chelsea", "rocket", "camera", "coins", "moon", "page", "text", "horse", "brick", "grass"]

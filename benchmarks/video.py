@@ -27,13 +27,13 @@ from PIL import Image
 from quiet import machine
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import GridBatch, GridSampling, grid_axes
-from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Complex
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.evaluation.metrics import SignalPSNR
 from pe_lightning.linalg import mode_products
-from pe_lightning.metrics import SignalPSNR
+from pe_lightning.signals import GridBatch, GridSampling, grid_axes
+from pe_lightning.signals.sources.samples import sample_path
 from pe_lightning.solvers import solve_grid
 
 PAPER: list[dict[str, Any]] = [

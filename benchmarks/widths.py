@@ -20,12 +20,11 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 from quiet import machine
 
-from pe_lightning.data import ImageDataModule
-from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.estimators.linear import learn_data, size_encoders, solve_data
-from pe_lightning.metrics import create
-from pe_lightning.modules import ComplexLinear
+from pe_lightning.evaluation.metrics import create
+from pe_lightning.signals.distributed import Process
+from pe_lightning.training import ComplexLinear, ImageDataModule
 
 SAMPLINGS = {"grid": {"name": "grid", "stride": 2}, "points": {"name": "random", "fraction": 0.25}}
 CPU = torch.device("cpu")

@@ -9,53 +9,33 @@ axes, and a *module* maps the features to values.
 Importing this package imports neither torch nor Lightning; the names below are imported when they are used.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from pe_lightning import _moved  # noqa: F401  # modules are found by their old paths too
 
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from pe_lightning.callbacks import RunRecorder
-    from pe_lightning.data import (
+    from pe_lightning.encoders import Encoder, create_encoder, list_encoders
+    from pe_lightning.estimators.filling import fill
+    from pe_lightning.estimators.point_fit import fit_points
+    from pe_lightning.training import (
+        Adaptive,
+        ComplexLinear,
         ImageDataModule,
         LabelledDataModule,
+        Local,
         PointsDataModule,
         RowDataModule,
+        SimpleMLP,
         TensorDataModule,
         VideoDataModule,
     )
-    from pe_lightning.encoders import Encoder
-    from pe_lightning.export import load
-    from pe_lightning.filling import fill
-    from pe_lightning.interface import create_encoder, fit, list_encoders
-    from pe_lightning.modules import Adaptive, ComplexLinear, Local, SimpleMLP
-    from pe_lightning.point_fit import fit_points
-
-MODULE_OF_NAME = {
-    "Adaptive": "modules",
-    "ComplexLinear": "modules",
-    "Encoder": "encoders",
-    "ImageDataModule": "data",
-    "LabelledDataModule": "data",
-    "Local": "modules",
-    "PointsDataModule": "data",
-    "RowDataModule": "data",
-    "RunRecorder": "callbacks",
-    "SimpleMLP": "modules",
-    "TensorDataModule": "data",
-    "VideoDataModule": "data",
-    "create_encoder": "interface",
-    "fill": "filling",
-    "fit": "interface",
-    "fit_points": "point_fit",
-    "list_encoders": "interface",
-    "load": "export",
-}
-
-SUBMODULES = frozenset({"xarray"})
-"""Modules of functions that are named with their module: ``pe_lightning.xarray.fill``."""
+    from pe_lightning.training.callbacks import RunRecorder
+    from pe_lightning.training.export import load
+    from pe_lightning.training.fit import fit
 
 __all__ = [
     "Adaptive",
@@ -79,15 +59,27 @@ __all__ = [
     "load",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in MODULE_OF_NAME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f"{__name__}.{MODULE_OF_NAME[name]}"), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    {"xarray"},
+    {
+        "encoders": ["Encoder", "create_encoder", "list_encoders"],
+        "estimators.filling": ["fill"],
+        "estimators.point_fit": ["fit_points"],
+        "training": [
+            "Adaptive",
+            "ComplexLinear",
+            "ImageDataModule",
+            "LabelledDataModule",
+            "Local",
+            "PointsDataModule",
+            "RowDataModule",
+            "SimpleMLP",
+            "TensorDataModule",
+            "VideoDataModule",
+        ],
+        "training.callbacks": ["RunRecorder"],
+        "training.export": ["load"],
+        "training.fit": ["fit"],
+    },
+)

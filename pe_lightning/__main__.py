@@ -21,9 +21,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TextIO
 
 from pe_lightning import __version__
-from pe_lightning.durations import Durations
 from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
-from pe_lightning.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
+from pe_lightning.results.durations import Durations
+from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
 CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
@@ -37,16 +37,16 @@ BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGP
 """Environment variables that jsonargparse reads as switches."""
 
 FUNCTIONS = {
-    "demo": "pe_lightning.experiments.demo.command.demo",
-    "list": "pe_lightning.command_line.commands.list_registered",
-    "encoders": "pe_lightning.command_line.commands.list_encoders",
-    "networks": "pe_lightning.command_line.commands.list_networks",
-    "fill": "pe_lightning.command_line.fill.fill_files",
-    "suggest": "pe_lightning.experiments.suggest.command.suggest",
-    "sweep": "pe_lightning.experiments.sweep.command.sweep",
-    "compare": "pe_lightning.experiments.compare.command.compare_runs",
-    "export": "pe_lightning.export.export",
-    "cache": "pe_lightning.command_line.commands.cache",
+    "demo": "pe_lightning.studies.demo.command.demo",
+    "list": "pe_lightning.cli.commands.list_registered",
+    "encoders": "pe_lightning.cli.commands.list_encoders",
+    "networks": "pe_lightning.cli.commands.list_networks",
+    "fill": "pe_lightning.cli.fill.fill_files",
+    "suggest": "pe_lightning.studies.suggest.command.suggest",
+    "sweep": "pe_lightning.studies.sweep.command.sweep",
+    "compare": "pe_lightning.studies.compare.command.compare_runs",
+    "export": "pe_lightning.training.export.export",
+    "cache": "pe_lightning.cli.commands.cache",
 }
 """Import paths of the verbs that are typed functions. The other verbs are methods of the Trainer."""
 
@@ -79,7 +79,7 @@ USES = {
 """Words that people type for a verb, and what to type."""
 
 VERB_GROUP = "pe_lightning.verbs"
-"""Entry-point group of verbs of other packages: typed functions, as :func:`pe_lightning.command_line.verbs.call` takes."""
+"""Entry-point group of verbs of other packages: typed functions, as :func:`pe_lightning.cli.verbs.call` takes."""
 
 HELP = """\
 usage: pe-lightning VERB [options]
@@ -219,13 +219,13 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
         near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, [*VERBS, *added]) or "."
         raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join([*VERBS, *added])}")
     if verb in FUNCTIONS or verb in added:
-        from pe_lightning.command_line.verbs import call
+        from pe_lightning.cli.verbs import call
 
         module, _, name = FUNCTIONS.get(verb, "").rpartition(".")
         return call(
             verb, _function(added[verb]) if verb in added else getattr(importlib.import_module(module), name), arguments
         )
-    from pe_lightning.command_line.cli import run
+    from pe_lightning.cli.cli import run
 
     return run(verb, arguments)
 

@@ -14,10 +14,27 @@ MOVED = {
     "pe_lightning.analysis": "pe_papers.analysis",
     "pe_lightning.analysis.ranks": "pe_lightning.encodings.ranks",
     "pe_lightning.analysis.sparsity": "pe_lightning.estimators.sparsity",
+    "pe_lightning.baselines": "pe_lightning.evaluation.baselines",
+    "pe_lightning.callbacks": "pe_lightning.training.callbacks",
+    "pe_lightning.data": "pe_lightning.signals",
+    "pe_lightning.data.ImageDataModule": "pe_lightning.training.ImageDataModule",
+    "pe_lightning.data.LabelledDataModule": "pe_lightning.training.LabelledDataModule",
+    "pe_lightning.data.PointsDataModule": "pe_lightning.training.PointsDataModule",
+    "pe_lightning.data.RowDataModule": "pe_lightning.training.RowDataModule",
+    "pe_lightning.data.TensorDataModule": "pe_lightning.training.TensorDataModule",
+    "pe_lightning.data.VideoDataModule": "pe_lightning.training.VideoDataModule",
+    "pe_lightning.data.datamodule": "pe_lightning.training.datamodule",
+    "pe_lightning.data.datamodules": "pe_lightning.training.datamodules",
+    "pe_lightning.data.output": "pe_lightning.training.output",
+    "pe_lightning.data.signals": "pe_lightning.signals.raw",
     "pe_lightning.experiments.reproduce": "pe_papers.reproduce",
+    "pe_lightning.export": "pe_lightning.training.export",
+    "pe_lightning.interface": "pe_lightning.training.fit",
+    "pe_lightning.metrics": "pe_lightning.evaluation.metrics",
+    "pe_lightning.modules": "pe_lightning.training",
     "pe_lightning.tasks": "pe_papers.tasks",
 }
-"""Old path of a module or package -> new path; the modules below a package move with it."""
+"""Old path of a module, package or class of version 0.2 -> new path; the modules below a package move with it."""
 
 
 def current(path: str) -> str:

@@ -35,14 +35,14 @@ Its values are plain ones: a parser of configurations instantiates any class tha
 
 REGISTRIES = {
     "encoders": "pe_lightning.encoders.base.registry",
-    "models": "pe_lightning.modules.base.models",
+    "models": "pe_lightning.training.base.models",
     "activations": "pe_lightning.networks.activations.activations",
-    "datamodules": "pe_lightning.data.datamodule.datamodules",
-    "sources": "pe_lightning.data.sources.base.sources",
-    "samplings": "pe_lightning.data.sampling.samplings",
-    "metrics": "pe_lightning.metrics.metrics",
-    "baselines": "pe_lightning.baselines.baselines",
-    "callbacks": "pe_lightning.callbacks.base.callbacks",
+    "datamodules": "pe_lightning.training.datamodule.datamodules",
+    "sources": "pe_lightning.signals.sources.base.sources",
+    "samplings": "pe_lightning.signals.sampling.samplings",
+    "metrics": "pe_lightning.evaluation.metrics.metrics",
+    "baselines": "pe_lightning.evaluation.baselines.baselines",
+    "callbacks": "pe_lightning.training.callbacks.base.callbacks",
 }
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 

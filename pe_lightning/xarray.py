@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pe_lightning.errors import InputError
-from pe_lightning.extras import require
-from pe_lightning.filling import fill as fill_signals
-from pe_lightning.media.labelled import original_of, refilled
+from pe_lightning.estimators.filling import fill as fill_signals
+from pe_lightning.signals.extras import require
+from pe_lightning.signals.labelled_files import original_of, refilled
 
 __all__ = ["fill"]
 

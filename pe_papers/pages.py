@@ -15,8 +15,8 @@ from docstring_parser import DocstringStyle, parse
 from pe_lightning import encoders, modules, networks
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
-from pe_lightning.files import save_figure, write_atomically
-from pe_lightning.modules.base import models
+from pe_lightning.signals.files import save_figure, write_atomically
+from pe_lightning.training.base import models
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from pe_lightning.command_line.verbs import console
-from pe_lightning.config_files import load_limited
+from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.files import save_figure, write_atomically
+from pe_lightning.results.config_files import load_limited
+from pe_lightning.signals.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,8 +120,8 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
 
 def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> list[dict[str, Any]]:
     """Prints and returns the curves of PSNR against the numbers kept of one signal."""
-    from pe_lightning.data.datamodules import make_datamodule
     from pe_lightning.estimators.sparsity import sparsity, sparsity_table
+    from pe_lightning.training.datamodules import make_datamodule
 
     dataset = make_datamodule(paths).dataset
     values = dataset.in_memory()
@@ -140,7 +140,7 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
     Raises:
         InputError: If a name, an argument or a value is wrong.
     """
-    from pe_lightning.command_line import arguments
+    from pe_lightning.cli import arguments
     from pe_lightning.encoders import registry
 
     _, given = arguments.read(options)
@@ -183,7 +183,7 @@ def _maps(name: str, encoding: Encoder | Encoding, grid: Sequence[int]) -> Maps:
 
 def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str, Any]], Maps, dict[str, float]]:
     """Reports of the encoders of a checkpoint, similarity maps, and the stable rank of every layer."""
-    from pe_lightning.modules import CoordinateModule
+    from pe_lightning.training import CoordinateModule
     from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of, load_module
     from pe_papers.analysis.measures import analyze, label_of
     from pe_papers.analysis.similarity import as_initialised

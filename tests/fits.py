@@ -9,9 +9,8 @@ import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from pe_lightning.data import TensorDataModule
-from pe_lightning.data.sampling import RandomSampling
-from pe_lightning.modules import ComplexLinear, CoordinateModule, SimpleMLP
+from pe_lightning.signals.sampling import RandomSampling
+from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
 MakeTrainer = Callable[..., Trainer]
 

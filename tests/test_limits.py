@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pe_lightning.data import VideoDataModule
-from pe_lightning.data.options import Batching, Storage
-from pe_lightning.data.sources.images import ImageSource
-from pe_lightning.data.sources.rows import RowSource
-from pe_lightning.data.sources.video import VideoSource
 from pe_lightning.errors import InputError
-from pe_lightning.hdf5 import check_dataset
+from pe_lightning.signals.hdf5 import check_dataset
+from pe_lightning.signals.options import Batching, Storage
+from pe_lightning.signals.sources.images import ImageSource
+from pe_lightning.signals.sources.rows import RowSource
+from pe_lightning.signals.sources.video import VideoSource
+from pe_lightning.training import VideoDataModule
 
 SIDE, SLICES = 256, 64  # 4 MiB as uint8
 BYTES = SLICES * SIDE**2

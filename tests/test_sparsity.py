@@ -9,10 +9,9 @@ from PIL import Image
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
-from pe_lightning.data import TensorDataModule
-from pe_lightning.data.sampling import GridSampling
 from pe_lightning.estimators.sparsity import sparsity
-from pe_lightning.modules import ComplexLinear
+from pe_lightning.signals.sampling import GridSampling
+from pe_lightning.training import ComplexLinear, TensorDataModule
 
 
 def values(*grid):

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from pe_lightning import threads
-from pe_lightning.linalg import operators
+from pe_lightning.linalg import operators, threads
 
 
 @pytest.mark.parametrize("banded", [True, False])

@@ -16,6 +16,8 @@ The last three have parameters, which are trained with the network. Of the other
 ``logf`` and ``rff`` have with ``trainable=True``.
 """
 
+from fnmatch import fnmatchcase
+
 from pe_lightning.encoders.base import Encoder, EncoderLike, Samples, Width, registry
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
@@ -67,8 +69,10 @@ __all__ = [
     "bandwidth",
     "constant_error",
     "create",
+    "create_encoder",
     "interpolates",
     "is_local",
+    "list_encoders",
     "local_features",
     "misses_constant",
     "names",
@@ -78,6 +82,16 @@ __all__ = [
 ]
 
 register = registry.register
-create = registry.create
+create = create_encoder = registry.create
 names = registry.names
 resolve = registry.resolve
+
+
+def list_encoders(pattern: str = "*") -> list[str]:
+    """The names of the registered encoders, those of plug-ins included, that match a pattern of the shell.
+
+    Example:
+        >>> list_encoders("l*")
+        ['laplace', 'lff', 'lines', 'linf', 'logf']
+    """
+    return [name for name in registry.names() if fnmatchcase(name, pattern)]

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
+from pe_lightning.signals import validation
 
 T = TypeVar("T")
 
@@ -531,17 +531,17 @@ def projected_cell(encoder: Encoder, v: Tensor, sizes: Tensor, slopes: Sequence[
 
 def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:
     """``value`` if it is one of those allowed, else an :class:`InputError` that names the owner."""
-    return checks.choice(f"{type(owner).__name__}: {name}", value, allowed)
+    return validation.choice(f"{type(owner).__name__}: {name}", value, allowed)
 
 
 def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
     """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names the owner."""
-    return checks.integer(f"{type(owner).__name__}: {name}", value, minimum)
+    return validation.integer(f"{type(owner).__name__}: {name}", value, minimum)
 
 
 def check_positive(owner: object, name: str, value: object, maximum: float = 1e12, minimum: float = 1e-12) -> float:
     """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names the owner."""
-    return checks.number(f"{type(owner).__name__}: {name}", value, f"[{minimum:g}, {maximum:g}]")
+    return validation.number(f"{type(owner).__name__}: {name}", value, f"[{minimum:g}, {maximum:g}]")
 
 
 def plain(value: object) -> Any:

@@ -1,16 +1,16 @@
 """Exact fits without Lightning: an estimator fits signals, and returns a field that answers at any coordinates.
 
 >>> import torch
->>> from pe_lightning.data.sampling import GridSampling
->>> from pe_lightning.data.sources.tensor import TensorSource
->>> from pe_lightning.data.split_signals import Signals, Splitting
+>>> from pe_lightning.signals.sampling import GridSampling
+>>> from pe_lightning.signals.sources.tensor import TensorSource
+>>> from pe_lightning.signals.split_signals import Signals, Splitting
 >>> signals = Signals.read(TensorSource(torch.rand(1, 16, 16, 3)), Splitting(GridSampling(2)))
 >>> LinearRidge({"name": "gau", "num_features": 8}).fit(signals).at(torch.rand(5, 2)).shape
 torch.Size([1, 5, 3])
 """
 
 from pe_lightning.estimators.adaptive import AdaptiveFit
-from pe_lightning.estimators.base import Estimator, Field, FittedField
+from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField
 from pe_lightning.estimators.linear import LinearRidge
 from pe_lightning.estimators.local import PretrainedInterpolator
 from pe_lightning.estimators.sparse import SparseLinear, SparseOptions
@@ -19,6 +19,7 @@ __all__ = [
     "AdaptiveFit",
     "Estimator",
     "Field",
+    "Fits",
     "FittedField",
     "LinearRidge",
     "PretrainedInterpolator",

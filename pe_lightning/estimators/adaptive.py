@@ -9,24 +9,24 @@ from typing import Literal, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lightning import checks
-from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.dataset import to_device
-from pe_lightning.data.split_signals import Signals
-from pe_lightning.data.splits import GridSplit, Split
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SampledField, SignalField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.linalg.threads import sized_threads, solve_operations
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_lightning.signals import validation
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.splits import GridSplit, Split
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.spread import spread_of_grid
-from pe_lightning.threads import sized_threads, solve_operations
 
 __all__ = ["AdaptiveFit", "LocalFits", "Noise", "prior_weights", "takes_prior"]
 
@@ -34,7 +34,7 @@ Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
 Noise: TypeAlias = Literal["none", "auto"]
 FIELD_PASSES = 20
-"""Work of one signal, in passes over its samples (:func:`~pe_lightning.threads.solve_operations`)."""
+"""Work of one signal, in passes over its samples (:func:`~pe_lightning.linalg.threads.solve_operations`)."""
 
 
 def takes_prior(split: Split) -> bool:
@@ -131,7 +131,7 @@ class LocalFits(NamedTuple):
 
 
 class AdaptiveFit(Estimator):
-    """Exact local fits, weighted by how well each predicts nearby samples; see :class:`~pe_lightning.modules.Adaptive`.
+    """Exact local fits, weighted by how well each predicts nearby samples; see :class:`~pe_lightning.training.Adaptive`.
 
     Args:
         encoder: The encoder of the bank.
@@ -154,11 +154,11 @@ class AdaptiveFit(Estimator):
         noise: Noise = "none",
         prior: str = SHIPPED[0],
     ) -> None:
-        checks.integer("angles", angles, hint=", such as 12")
+        validation.integer("angles", angles, hint=", such as 12")
         for aspect in aspects or ():
-            checks.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
-        checks.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
-        checks.choice("noise", noise, ("none", "auto"))
+            validation.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
+        validation.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
+        validation.choice("noise", noise, ("none", "auto"))
         self.encoder, self.angles = encoder, angles
         self.aspects = None if aspects is None else [float(aspect) for aspect in aspects]
         self.window, self.noise, self.prior = float(window), noise, prior

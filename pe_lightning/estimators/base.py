@@ -9,13 +9,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pe_lightning.data.split_signals import Signals
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
+from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 
-__all__ = ["Estimator", "Field", "FittedField", "default_device"]
+__all__ = ["Estimator", "Field", "Fits", "FittedField", "default_device"]
 
 POINTS_AT_ONCE = 1 << 16
 """Points that are predicted at once."""
@@ -54,6 +54,13 @@ class Field(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """The tensors of the fit by name."""
+
+
+class Fits(Protocol):
+    """What :func:`~pe_lightning.fill` and the scores of folds fit: an :class:`Estimator`, or a model that is solved for."""
+
+    def fit(self, signals: Signals) -> Field:
+        """Fits signals."""
 
 
 class FittedField(ABC):

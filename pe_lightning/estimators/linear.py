@@ -13,18 +13,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.data.batches import GridBatch, PointBatch
-from pe_lightning.data.dataset import SignalDataset, to_device
-from pe_lightning.data.split_signals import Signals
-from pe_lightning.data.splits import GridSplit
-from pe_lightning.data.values import FileValues
-from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, registry
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, FittedField, default_device
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
+from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.splits import GridSplit
+from pe_lightning.signals.values import FileValues
 from pe_lightning.solvers import (
     Choice,
     Learned,

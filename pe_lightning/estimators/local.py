@@ -6,22 +6,22 @@ import time
 
 import torch
 
-from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.dataset import to_device
-from pe_lightning.data.split_signals import Signals
-from pe_lightning.data.splits import GridSplit
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SampledField, SignalSamples, TrainedSamples, check_in_memory
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.splits import GridSplit
 
 __all__ = ["PretrainedInterpolator", "check_even", "interpolator_field"]
 
 
 class PretrainedInterpolator(Estimator):
-    """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_lightning.modules.Local`.
+    """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_lightning.training.Local`.
 
     Args:
         prior: The trained network: ``pictures``, which is part of the package, or a checkpoint.

@@ -28,7 +28,7 @@ STATE_PREFIXES = ("prior.", "local_prior.", "networks.network.encoding.")
 
 def shipped_file(name: str) -> Path:
     """The file of a shipped prior; beside it is its card, of the same name with the suffix ``.json``."""
-    return Path(__file__).parents[1] / "priors" / f"{name}.pt"
+    return Path(__file__).parent / "weights" / f"{name}.pt"
 
 
 @cache
@@ -60,7 +60,7 @@ def read_prior(name: str) -> LocalPrior:
             "pe-lightning fit --config prior/pictures"
         )
     else:
-        from pe_lightning.checkpoints import read_checkpoint  # imports Lightning
+        from pe_lightning.results.checkpoint_files import read_checkpoint  # imports Lightning
 
         checkpoint = read_checkpoint(name)
     if checkpoint.get(PRIOR_KEY) is None:

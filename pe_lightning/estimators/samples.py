@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from pe_lightning.data.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.data.split_signals import Signals
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import FittedField
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 
 __all__ = ["SampledField", "SignalField", "SignalSamples", "TrainedSamples", "check_in_memory"]

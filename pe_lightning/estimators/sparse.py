@@ -11,22 +11,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning import checks
-from pe_lightning.data.batches import GridBatch
-from pe_lightning.data.dataset import SignalDataset, to_device
-from pe_lightning.data.split_signals import Signals
-from pe_lightning.data.splits import GridSplit
-from pe_lightning.data.values import FileValues
-from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.linear import LinearField, choose_encoders, solve_data
 from pe_lightning.estimators.report import FitReport, SparseReport
+from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
-from pe_lightning.metrics import psnr
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
+from pe_lightning.signals import validation
+from pe_lightning.signals.batches import GridBatch
+from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.splits import GridSplit
+from pe_lightning.signals.values import FileValues
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
@@ -65,7 +65,7 @@ class SparseOptions:
     def __post_init__(self) -> None:
         keep, allowed = self.keep, "a count such as 100000, a share such as 0.1, {psnr: 40}, or auto"
         lifting(self.transform)
-        checks.choice("kept_as", self.stored_as, ValueType)
+        validation.choice("kept_as", self.stored_as, ValueType)
         if isinstance(keep, dict):
             goal = keep.get("psnr")
             number = isinstance(goal, (int, float)) and not isinstance(goal, bool)

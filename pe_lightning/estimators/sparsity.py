@@ -15,8 +15,8 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.encodings.complex import sized
+from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import LiftingName
-from pe_lightning.metrics import psnr
 from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning import checks
 from pe_lightning.encoders.base import exact_dtype
 from pe_lightning.encoders.kernels import exponential
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
+from pe_lightning.signals import validation
 
 __all__ = ["Activation", "activations", "check_options", "exact_slopes", "find_activation"]
 
@@ -364,7 +364,7 @@ def check_options(name: str, omega: float | str | None, scale: float | None) -> 
             having = ", ".join(other for other in activations if getattr(activations.get(other), default) is not None)
             raise InputError(f"activation {name!r} has no {option}, got {value!r}; leave it out. These have: {having}")
         auto = " or 'auto'" if option == "omega" else ""
-        checks.number(option, value, "[1e-6, 1e6]", hint=f"{auto}, such as {getattr(kind, default):g}")
+        validation.number(option, value, "[1e-6, 1e6]", hint=f"{auto}, such as {getattr(kind, default):g}")
     frequency = kind.default_omega if omega is None else omega
     if isinstance(frequency, (int, float)) and frequency > (largest := kind.largest_omega(scale)):
         raise InputError(

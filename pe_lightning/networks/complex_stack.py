@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.stack import Stack
+from pe_lightning.signals.batches import GridBatch, PointBatch
 
 __all__ = ["ComplexStack"]
 

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from pe_lightning.blocks import grid_blocks
 from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_product, mode_products
+from pe_lightning.signals.blocks import grid_blocks
 
 __all__ = ["GramErrors"]
 

@@ -1,6 +1,6 @@
 """Exact fits of the linear layer of a complex encoding: on grids and on scattered points."""
 
-from pe_lightning.blocks import grid_blocks
+from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.solvers.choice import Choice, ChoiceWarning, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver, LowRankWarning
 from pe_lightning.solvers.solution import Solution

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
+from pe_lightning.linalg.threads import one_thread, side_by_side
 from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 from pe_lightning.solvers.gaps import has_wide_gaps
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 from pe_lightning.solvers.power_kriging import POWERS, Block, PowerKriging, blocks_of
-from pe_lightning.threads import one_thread, side_by_side
 
 __all__ = ["NOISE_RIDGES", "RIDGE", "AdaptivePoints", "HeldOut"]
 

@@ -18,12 +18,13 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import factor_axis, full_precision, mode_products
-from pe_lightning.metrics import psnr
+from pe_lightning.linalg.threads import threads_for_values
+from pe_lightning.signals import validation
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
     MAX_POINT_SIGNALS,
@@ -39,7 +40,6 @@ from pe_lightning.solvers.held_out import (
 )
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.points import PointProblem, point_samples, power_of_two
-from pe_lightning.threads import threads_for_values
 
 __all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
 
@@ -165,7 +165,7 @@ def check_ridge(ridge: object) -> float | None:
     """
     if ridge == "auto":
         return None
-    return checks.number("ridge", ridge, "[0, inf)", hint=" or 'auto' (1e-3 is moderate, 0 plain least squares)")
+    return validation.number("ridge", ridge, "[0, inf)", hint=" or 'auto' (1e-3 is moderate, 0 plain least squares)")
 
 
 def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choice | None:

@@ -21,10 +21,10 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
+from pe_lightning.linalg.threads import one_thread, side_by_side
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
 from pe_lightning.solvers.local_fourier import FourierSettings, local_fourier, smooth_continuation
-from pe_lightning.threads import one_thread, side_by_side
 
 __all__ = ["MEMBERS", "GapMixture", "default_members", "fill_gaps", "imitated_gaps", "least_variance"]
 

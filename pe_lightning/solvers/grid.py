@@ -13,7 +13,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import (
     Banded,
@@ -26,9 +25,10 @@ from pe_lightning.linalg import (
     mode_product,
     mode_products,
 )
+from pe_lightning.linalg.threads import side_by_side
+from pe_lightning.signals import validation
 from pe_lightning.solvers.points import excess_error
 from pe_lightning.solvers.solution import Solution
-from pe_lightning.threads import side_by_side
 
 __all__ = ["GridSolver", "LowRankWarning", "centred"]
 
@@ -202,7 +202,7 @@ class GridSolver:
         Warns:
             LowRankWarning: If the features or the ridge leave too few degrees of freedom to represent most signals.
         """
-        checks.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
+        validation.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
         samples = math.prod(self.grid)
         covered = int(self._sums[2, 0, 0]) if self._blocks and self._sums.numel() else 0
         if covered != samples:

@@ -20,7 +20,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from pe_lightning.threads import side_by_side
+from pe_lightning.linalg.threads import side_by_side
 
 __all__ = ["POWERS", "Block", "PowerKriging", "blocks_of"]
 

@@ -11,17 +11,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike, interpolates
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
+from pe_lightning.linalg.threads import sized_threads, solve_operations, threads_for_values
+from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver, centred
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
-from pe_lightning.threads import sized_threads, solve_operations, threads_for_values
 
 __all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
 
@@ -198,8 +198,8 @@ def solve_points(
     """
     if precondition and check_ridge(ridge) == 0:
         raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
-    checks.integer("iterations", iterations)
-    checks.number("tolerance", tolerance, "[0, 1)")
+    validation.integer("iterations", iterations)
+    validation.number("tolerance", tolerance, "[0, 1)")
     began = time.perf_counter()
     options: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     options.update(center=center, distributed=distributed)

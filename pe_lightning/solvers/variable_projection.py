@@ -36,9 +36,9 @@ from pe_lightning.encodings import samples_per_unit
 from pe_lightning.encodings.complex import changed
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
+from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
-from pe_lightning.threads import threads_for_values
 
 __all__ = ["HeldOut", "Learned", "learn_encoders"]
 

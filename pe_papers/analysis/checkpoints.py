@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 from lightning.pytorch import LightningModule
 
-from pe_lightning.blocks import grid_axes
-from pe_lightning.callbacks import encoding_rank, layer_ranks
-from pe_lightning.checkpoints import model_class, read_model
-from pe_lightning.data import GridBatch, sample_coordinates
 from pe_lightning.encodings import Encoding
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
-from pe_lightning.modules import CoordinateModule
+from pe_lightning.signals import GridBatch, sample_coordinates
+from pe_lightning.signals.blocks import grid_axes
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.callbacks import encoding_rank, layer_ranks
+from pe_lightning.training.checkpoints import model_class, read_model
 
 __all__ = ["checkpoint_ranks", "encoding_of", "load_module"]
 

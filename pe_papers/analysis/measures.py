@@ -17,11 +17,11 @@ import torch
 from scipy.linalg import svd
 from torch import Tensor
 
-from pe_lightning import checks
 from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, constant_error, misses_constant, resolve
 from pe_lightning.encoders.base import plain
 from pe_lightning.encodings.ranks import encoder_rank, evaluating
 from pe_lightning.errors import InputError
+from pe_lightning.signals import validation
 
 __all__ = [
     "analyze",
@@ -238,7 +238,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         >>> {key: round(value, 1) for key, value in report["stable_rank"].items()}
         {'measured': 28.1, 'theory': 28.2}
     """
-    checks.integer("analyze: samples", samples, 4, MAX_SAMPLES, hint=" (encoder_rank takes more)")
+    validation.integer("analyze: samples", samples, 4, MAX_SAMPLES, hint=" (encoder_rank takes more)")
     made = resolve(encoder)
     name = label or label_of(made)
     if made.automatic():

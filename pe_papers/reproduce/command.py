@@ -12,10 +12,10 @@ from typing import Any, Literal
 from jsonargparse.typing import ClosedUnitInterval
 from rich.table import Table
 
-from pe_lightning.command_line.verbs import console
+from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError
-from pe_lightning.files import write_atomically
-from pe_lightning.interrupts import exit_status
+from pe_lightning.signals.files import write_atomically
+from pe_lightning.training.interrupts import exit_status
 from pe_papers.reproduce.definition import Definition, load, names
 
 __all__ = ["Reproduction", "reproduce", "reproduce_command"]

@@ -35,9 +35,9 @@ from typing import Any
 
 import yaml
 
-from pe_lightning.command_line.arguments import read
+from pe_lightning.cli.arguments import read
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.runs import flatten
+from pe_lightning.results.runs import flatten
 
 __all__ = ["Definition", "Entry", "load", "names"]
 

@@ -27,10 +27,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullLocator
 
-from pe_lightning import runs
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.experiments.statistics import t_interval
-from pe_lightning.files import save_figure
+from pe_lightning.results import runs
+from pe_lightning.signals.files import save_figure
+from pe_lightning.studies.statistics import t_interval
 from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.run import Row
 

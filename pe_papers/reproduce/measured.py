@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull
 from torch import Tensor
 
-from pe_lightning import metrics
-from pe_lightning.callbacks import encoding_rank, layer_ranks
-from pe_lightning.data import RawSignals, Scaling, SignalDataModule, Source, sample_coordinates
 from pe_lightning.encoders import Encoder, LearnableFourier, registry, resolve
 from pe_lightning.encodings import Complex, Encoding, Simple
-from pe_lightning.modules import SimpleMLP
+from pe_lightning.evaluation import metrics
+from pe_lightning.signals import RawSignals, Scaling, Source, sample_coordinates
+from pe_lightning.training import SignalDataModule, SimpleMLP
+from pe_lightning.training.callbacks import encoding_rank, layer_ranks
 from pe_papers import analysis
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lightning.data import GridBatch, SignalDataModule
 from pe_lightning.encoders import Encoder, registry, resolve
 from pe_lightning.encodings import blending_weights
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.metrics import create, summary
 from pe_lightning.linalg import mode_products
-from pe_lightning.metrics import create, summary
+from pe_lightning.signals import GridBatch
+from pe_lightning.training import SignalDataModule
 
 __all__ = ["BlendedAxis", "plain_least_squares", "published_scores"]
 

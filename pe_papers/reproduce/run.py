@@ -14,13 +14,13 @@ from typing import Any, Literal
 import yaml
 
 from pe_lightning import data as datamodules
-from pe_lightning import runs
-from pe_lightning.command_line.arguments import read
+from pe_lightning.cli.arguments import read
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.sweep.cells import Cell, checked, reseeded
-from pe_lightning.experiments.sweep.fits import Fits
-from pe_lightning.experiments.sweep.record import Outcome, SweepProgress, SweepRecord
-from pe_lightning.files import write_atomically
+from pe_lightning.results import runs
+from pe_lightning.signals.files import write_atomically
+from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
+from pe_lightning.studies.sweep.fits import Fits
+from pe_lightning.studies.sweep.record import Outcome, SweepProgress, SweepRecord
 from pe_papers.reproduce.definition import Definition, Entry
 
 __all__ = ["Row", "run_definition"]
@@ -79,7 +79,7 @@ def run_definition(
         fits.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
     on_ray: AbstractContextManager[None] = nullcontext()
     if launcher == "ray" and fitted:
-        from pe_lightning.experiments.sweep.on_ray import cluster, run_on_ray
+        from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
 
         on_ray = cluster(1, gpus_per_cell)
     with on_ray, record.locked():

@@ -11,13 +11,13 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from pe_lightning import metrics
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import TrainedModule, trainer_of
-from pe_lightning.modules.optimization import warm_up_and_cosine
+from pe_lightning.evaluation import metrics
+from pe_lightning.training.base import TrainedModule, trainer_of
+from pe_lightning.training.optimization import warm_up_and_cosine
 from pe_papers.tasks.data import TaskDataModule, task_data_of
 from pe_papers.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 

@@ -14,11 +14,11 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch import Tensor
 
-from pe_lightning.data.loaders import TrainLoader, permutation
-from pe_lightning.distributed import Process
 from pe_lightning.encoders.base import check_count
 from pe_lightning.errors import InputError
-from pe_lightning.modules.base import datamodule_of
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.loaders import TrainLoader, permutation
+from pe_lightning.training.base import datamodule_of
 
 __all__ = ["Examples", "TaskDataModule", "task_data_of"]
 

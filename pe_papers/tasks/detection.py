@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pe_lightning.encoders.base import check_count
-from pe_lightning.metrics import SignalMetric
+from pe_lightning.evaluation.metrics import SignalMetric
 from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import Examples, TaskDataModule
 from pe_papers.tasks.transformer import Transformer

@@ -18,20 +18,21 @@ from PIL import Image
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 
-from pe_lightning import checks, metrics
-from pe_lightning.data.loaders import TrainLoader
-from pe_lightning.data.sources.paths import SourceFile, expand
-from pe_lightning.data.sources.pictures import decode_image, over_white, to_unit
-from pe_lightning.data.sources.samples import sample_path
-from pe_lightning.distributed import Process
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
-from pe_lightning.modules.base import TrainedModule, datamodule_of, trainer_of
-from pe_lightning.modules.optimization import warm_up_and_cosine
+from pe_lightning.evaluation import metrics
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.registry import Description
+from pe_lightning.signals import validation
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.loaders import TrainLoader
+from pe_lightning.signals.sources.paths import SourceFile, expand
+from pe_lightning.signals.sources.pictures import decode_image, over_white, to_unit
+from pe_lightning.signals.sources.samples import sample_path
+from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
+from pe_lightning.training.optimization import warm_up_and_cosine
 from pe_papers.tasks.base import TaskScores
 from pe_papers.tasks.drawing import draw_picture
 
@@ -218,7 +219,7 @@ class PatchDataModule(LightningDataModule):
         super().__init__()
         self.paths = [paths] if isinstance(paths, str) else list(paths)
         self.drawn = check_count(self, "drawn", drawn, minimum=0)
-        self.noise = checks.number("PatchDataModule: noise", noise, "[0, 1]")
+        self.noise = validation.number("PatchDataModule: noise", noise, "[0, 1]")
         self.batch_size = check_count(self, "batch_size", batch_size)
         self.seed = check_count(self, "seed", seed, minimum=0)
         if not self.paths and not drawn:
@@ -305,7 +306,7 @@ class PatchDataModule(LightningDataModule):
 
 
 class PatchRegression(TrainedModule):
-    """Trains the prior of :class:`~pe_lightning.modules.Local` and ``Adaptive``: predicts samples between those of patches.
+    """Trains the prior of :class:`~pe_lightning.training.Local` and ``Adaptive``: predicts samples between those of patches.
 
     The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended.
     Patches are drawn with a probability in proportion to their squared scale, by which their errors are divided: the

@@ -14,12 +14,12 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.callbacks import RunRecorder
-from pe_lightning.data.sources.samples import sample_path
 from pe_lightning.encoders.base import check_choice
 from pe_lightning.errors import InputError
-from pe_lightning.media.pictures import write_png
-from pe_lightning.metrics import SignalMetric
+from pe_lightning.evaluation.metrics import SignalMetric
+from pe_lightning.results.pictures import write_png
+from pe_lightning.signals.sources.samples import sample_path
+from pe_lightning.training.callbacks import RunRecorder
 from pe_papers.tasks.base import AttentionTask, count_right
 from pe_papers.tasks.data import Examples, TaskDataModule, task_data_of
 from pe_papers.tasks.transformer import Transformer, table

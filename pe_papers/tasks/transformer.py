@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning import checks
 from pe_lightning.encoders.learned_fourier import decay
 from pe_lightning.errors import InputError
+from pe_lightning.signals import validation
 
 __all__ = ["Attention", "MixedRotary", "Rotary", "Transformer", "rotate", "table"]
 
@@ -198,7 +198,7 @@ class Transformer(nn.Module):
     def __init__(self, width: int, heads: int, depth: int, causal: bool = False, cross: bool = False) -> None:
         super().__init__()
         for name, value in (("width", width), ("heads", heads), ("depth", depth)):
-            checks.integer(name, value, 1)
+            validation.integer(name, value, 1)
         if width % heads:
             raise InputError(f"heads must divide width; got {heads} and {width}")
         self.causal = causal

@@ -34,11 +34,11 @@ from lightning.pytorch import Trainer
 from PIL import Image
 
 from pe_lightning.__main__ import FUNCTIONS, VERB_GROUP, VERBS, main
-from pe_lightning.callbacks import WandbSettings
-from pe_lightning.command_line import verbs
-from pe_lightning.command_line.arguments import rewrite
-from pe_lightning.command_line.cli import parse, prepare
-from pe_lightning.media.signals import write_signal
+from pe_lightning.cli import verbs
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.results.signal_files import write_signal
+from pe_lightning.training.callbacks import WandbSettings
 from pe_papers.reproduce import definition
 
 ROOT = Path(__file__).parents[2]

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.data import GridBatch, TensorDataModule, sample_coordinates
-from pe_lightning.data.sampling import RandomSampling
 from pe_lightning.encodings import Complex, Simple, feature_rank, stable_rank
+from pe_lightning.signals import GridBatch, sample_coordinates
+from pe_lightning.signals.sampling import RandomSampling
+from pe_lightning.training import TensorDataModule
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.1}
 

@@ -16,12 +16,12 @@ from commands import error_of
 from PIL import Image
 
 from pe_lightning.__main__ import main
-from pe_lightning.callbacks import WandbSettings
-from pe_lightning.callbacks.loggers import TolerantWandbLogger
-from pe_lightning.data import ImageDataModule, RowDataModule, VideoDataModule
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.solvers import ConvergenceWarning, solve_points
+from pe_lightning.training import ImageDataModule, RowDataModule, VideoDataModule
+from pe_lightning.training.callbacks import WandbSettings
+from pe_lightning.training.callbacks.loggers import TolerantWandbLogger
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
 FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.batching.steps_per_epoch", "5"]

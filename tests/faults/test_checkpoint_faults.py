@@ -15,11 +15,12 @@ import torch
 import yaml
 from lightning.pytorch import Callback, Trainer
 
-from pe_lightning import files
 from pe_lightning.__main__ import main
-from pe_lightning.checkpoints import CheckpointFiles, read_checkpoint
 from pe_lightning.errors import InputError
-from pe_lightning.runs import Lock
+from pe_lightning.results.checkpoint_files import read_checkpoint
+from pe_lightning.results.runs import Lock
+from pe_lightning.signals import files
+from pe_lightning.training.checkpoints import CheckpointFiles
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
 FIT += ["--trainer.enable_progress_bar", "false", "--wandb.enabled", "false", "--data.batching.steps_per_epoch", "5"]

@@ -19,10 +19,10 @@ from PIL import Image
 
 from pe_lightning import Adaptive, ComplexLinear, Local, SimpleMLP
 from pe_lightning.__main__ import main
-from pe_lightning.data import PointsDataModule, TensorDataModule
-from pe_lightning.data.sampling import GridSampling, RandomSampling
 from pe_lightning.estimators.priors import PRIOR_KEY
 from pe_lightning.networks.local import LocalPrior
+from pe_lightning.signals.sampling import GridSampling, RandomSampling
+from pe_lightning.training import PointsDataModule, TensorDataModule
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 FOLDER = Path(__file__).parent

@@ -13,16 +13,16 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.data import Batching, GridBatch, PointBatch, TensorDataModule
-from pe_lightning.data.loaders import FullLoader
-from pe_lightning.distributed import Process
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import Banded
-from pe_lightning.metrics import psnr
-from pe_lightning.modules import ComplexLinear
 from pe_lightning.networks import complex_stack
 from pe_lightning.networks import gram as gram_module
 from pe_lightning.networks.gram import MAX_STEPS_BETWEEN_EVALUATIONS, GramErrors
+from pe_lightning.signals import Batching, GridBatch, PointBatch
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.loaders import FullLoader
+from pe_lightning.training import ComplexLinear, TensorDataModule
 
 
 class BySamples(ComplexLinear):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from pe_lightning import metrics
+from pe_lightning.evaluation import metrics
 from pe_papers.tasks import ShapesDataModule
 from pe_papers.tasks.detection import corners, generalized_iou, match
 

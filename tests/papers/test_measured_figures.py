@@ -8,9 +8,8 @@ import torch
 import yaml
 
 from pe_lightning import encoders
-from pe_lightning.data import ImageDataModule, TensorDataModule
-from pe_lightning.data.options import Batching
-from pe_lightning.modules import SimpleMLP
+from pe_lightning.signals.options import Batching
+from pe_lightning.training import ImageDataModule, SimpleMLP, TensorDataModule
 from pe_papers import analysis
 from pe_papers.reproduce import measured
 from pe_papers.reproduce.command import reproduce

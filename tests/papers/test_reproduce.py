@@ -13,10 +13,11 @@ import yaml
 
 from pe_lightning import modules
 from pe_lightning.__main__ import main
-from pe_lightning.data import SignalInfo, TensorDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.experiments.sweep.fits import Fits
-from pe_lightning.runs import recorder_of
+from pe_lightning.results.runs import recorder_of
+from pe_lightning.signals import SignalInfo
+from pe_lightning.studies.sweep.fits import Fits
+from pe_lightning.training import TensorDataModule
 from pe_papers.reproduce.command import reproduce
 from pe_papers.reproduce.definition import load, names
 from pe_papers.reproduce.layout import draw

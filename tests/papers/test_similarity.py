@@ -10,10 +10,9 @@ from lightning.pytorch import Trainer
 
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
-from pe_lightning.data import TensorDataModule
-from pe_lightning.data.options import Batching
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.modules import Adaptive, ComplexLinear, SimpleMLP
+from pe_lightning.signals.options import Batching
+from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule
 from pe_papers import analysis
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 

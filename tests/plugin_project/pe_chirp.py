@@ -5,15 +5,15 @@ import math
 import torch
 from lightning.pytorch import Callback
 
-from pe_lightning.baselines import Interpolation
-from pe_lightning.data import PointSplit, Sampling, SignalDataModule
-from pe_lightning.data.signals import RawSignals, Scaling
-from pe_lightning.data.sources import Source
 from pe_lightning.encoders import Encoder
-from pe_lightning.metrics import SignalMetric
-from pe_lightning.modules import SimpleMLP
+from pe_lightning.evaluation.baselines import Interpolation
+from pe_lightning.evaluation.metrics import SignalMetric
 from pe_lightning.networks import Activation
 from pe_lightning.registry import Description
+from pe_lightning.signals import PointSplit, Sampling
+from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sources import Source
+from pe_lightning.training import SignalDataModule, SimpleMLP
 
 
 class Chirp(Encoder):

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning import baselines
-from pe_lightning.data.batches import GridBatch, PointBatch
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation import baselines
+from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.solvers import adaptive
 from pe_lightning.solvers.adaptive import AdaptiveGrid, ordinary_kriging
 from pe_lightning.solvers.adaptive_points import AdaptivePoints

@@ -9,8 +9,8 @@ from scipy.interpolate import CubicSpline
 from scipy.signal import lfilter
 from torch import Tensor
 
-from pe_lightning.baselines import interpolate
-from pe_lightning.data import GridBatch
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.signals import GridBatch
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 
 RANDOM = np.random.default_rng(0)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.baselines import interpolate
-from pe_lightning.data.batches import GridBatch
 from pe_lightning.encodings import complex as complex_encoding
 from pe_lightning.encodings import per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.signals.batches import GridBatch
 from pe_lightning.solvers import solve_grid, solve_points
 
 

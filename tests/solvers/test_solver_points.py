@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.data import grid_axes, point_coordinates
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
+from pe_lightning.signals import grid_axes, point_coordinates
 from pe_lightning.solvers import ConvergenceWarning, solve_points
 from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
 

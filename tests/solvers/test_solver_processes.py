@@ -10,8 +10,8 @@ import torch
 from stopping import FORKS
 from torch import Tensor
 
-from pe_lightning.data import grid_axes
 from pe_lightning.errors import InputError
+from pe_lightning.signals import grid_axes
 from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 
 GAU = {"name": "gau", "num_features": 40}

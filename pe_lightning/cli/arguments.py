@@ -1,0 +1,177 @@
+"""Command-line arguments: split into files and options; files become a recipe.
+
+``pe-lightning fit my.jpg --encoder tri`` is rewritten once, before jsonargparse parses it::
+
+    --config=image/closed_form.yaml  --model.encoder=tri  --data.paths=["my.jpg"]
+
+The rewriting adds the recipe that suits the files and the settings that a checkpoint holds. Registered names are resolved by
+the objects that take them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pe_lightning.errors import InputError
+from pe_lightning.registry import find_registry, path_of
+from pe_lightning.results.config_files import load_limited, read_config
+
+__all__ = ["VERBOSE", "Option", "read", "rewrite"]
+
+VERBOSE = frozenset({"-v", "--verbose"})
+FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
+"""Options of ``fit``, ``validate``, ``test`` and ``predict`` that take no value."""
+MULTIPLE = frozenset({"output_shape"})
+"""Their options that take several values."""
+DESCRIBED = frozenset({"model.encoder", "data.sampling", "data.source"})
+"""Settings that take a registered name, or a mapping with the name and arguments."""
+NAMED = {"model": "models", "data": "datamodules"}
+"""Settings that name a class, with the registry of the names."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option with its values.
+
+    Args:
+        words: As typed: ``("--encoder", "tri")`` or ``("--encoder=tri",)``.
+    """
+
+    words: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The option as typed: ``--encoder``."""
+        return self.words[0].partition("=")[0]
+
+    @cached_property
+    def key(self) -> str:
+        """The parser's key: ``model.encoder`` for ``--encoder``, ``config`` for ``-c``, without ``init_args``."""
+        key = self.name.lstrip("-").replace(".init_args", "").removesuffix(".class_path")
+        return "config" if key == "c" else re.sub(r"^encoder(?=\.|\+?$)", "model.encoder", key)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values; none of a flag."""
+        _, equals, value = self.words[0].partition("=")
+        return ((value,) if equals else ()) + self.words[1:]
+
+    @property
+    def value(self) -> str | None:
+        """The only value; ``None`` without a value and with several."""
+        return self.values[0] if len(self.values) == 1 else None
+
+
+def is_option(word: str) -> bool:
+    """Whether a word is an option, and no value such as -1 or -.5."""
+    return word.startswith("-") and not re.match(r"-\.?\d", word)
+
+
+def read(
+    words: Sequence[str], flags: Collection[str] = FLAGS, multiple: Collection[str] = MULTIPLE
+) -> tuple[list[str], list[Option]]:
+    """Splits the words after a verb into positional arguments, such as files, and options.
+
+    Args:
+        words: The words, in any order.
+        flags: Options that take no value, without dashes.
+        multiple: Options that take all values up to the next option, without dashes.
+    """
+    positional: list[str] = []
+    options: list[Option] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not is_option(word):
+            positional.append(word)
+            continue
+        name, equals, _ = word.lstrip("-").partition("=")
+        taken = [word]
+        takes_value = not equals and name not in flags
+        while takes_value and rest and not is_option(rest[0]):
+            taken.append(rest.pop(0))
+            takes_value = name in multiple
+        options.append(Option(tuple(taken)))
+    return positional, options
+
+
+def rewrite(verb: str, words: Sequence[str]) -> list[str]:
+    """The words after ``fit``, ``validate``, ``test`` or ``predict`` as the parser of that verb takes them.
+
+    Args:
+        verb: The verb.
+        words: Files and options, in any order.
+
+    Raises:
+        InputError: If there are neither files nor a recipe for ``fit``, no checkpoint for another verb, or the kind of the
+            files is not clear.
+    """
+    # these import torch, which tables and help texts of other verbs do not need
+    from pe_lightning.cli import recipes
+    from pe_lightning.training.checkpoints import saved_settings
+
+    positional, options = read(words)
+    options = [option for option in options if option.name not in VERBOSE]
+    given = {option.key: option.value for option in options}
+    asks_help = any(key in ("h", "help") or key.endswith(".help") for key in given)
+    if verb == "fit":
+        if positional:
+            recipe = [] if "config" in given else [Option((f"--config={recipes.recipe_for(positional, given)}",))]
+            # what is typed beside files changes the recipe, wherever the recipe stands
+            recipe += [option for option in options if option.key == "config"]
+            others = [option for option in options if option.key != "config"]
+            options = [*recipe, *others, Option((f"--data.paths={json.dumps(positional)}",))]
+            positional = []
+        elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):
+            raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")
+    if not (asks_help or "print_config" in given):
+        path = given.get("ckpt_path")
+        if path is not None:
+            settings = saved_settings(path, verb, configured="config" in given)
+            options = [Option((f"--config={json.dumps(settings)}",)), *options]
+        elif verb != "fit":
+            raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
+    arguments = {name: [option.key.startswith(f"{name}.") for option in options] for name in DESCRIBED}
+    first = {name: found.index(True) for name, found in arguments.items() if True in found}
+    # a name resets the arguments that were given before it
+    places = {place: min(place, first.get(option.key, place)) for place, option in enumerate(options)}
+    options = [options[place] for place in sorted(places, key=lambda place: (places[place], place == places[place]))]
+    with_arguments = frozenset(option.key.rpartition(".")[0] for option in options)
+    spelt = [word for option in options for word in _spelt(option, with_arguments)]
+    return [*spelt, *positional]
+
+
+def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
+    """An option for the parser: ``--key=value``, with recipes found by name."""
+    from lightning.pytorch import callbacks as lightning_callbacks
+
+    from pe_lightning.cli import recipes
+
+    key, value = option.key, option.value
+    if key in ("h", "help"):
+        return ["--help"]
+    if value is None:
+        return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
+    if key == "config":
+        found = recipes.find(value)
+        load_limited(found) if found.startswith("{") else read_config(Path(found))  # refuses what is too large, and no text
+        return [f"--config={found}"]
+    if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
+        value = path_of(find_registry(NAMED[key]).get(value))
+    if (
+        key.rstrip("+") == "trainer.callbacks"
+        and value.isidentifier()
+        and value != "null"
+        and not hasattr(lightning_callbacks, value)
+    ):
+        value = path_of(find_registry("callbacks").get(value))
+    if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
+        value = json.dumps({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
+    if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
+        value = json.dumps([value])
+    return [f"--{key}={value}"]

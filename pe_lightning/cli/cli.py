@@ -1,0 +1,426 @@
+"""The verbs that train and evaluate: a :class:`~lightning.pytorch.cli.LightningCLI`, and what it adds to its Trainer."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import logging
+import os
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning
+import yaml
+from jsonargparse import SUPPRESS, ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
+from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.loggers import WandbLogger
+from lightning.pytorch.utilities import rank_zero_info
+
+from pe_lightning.cli.arguments import VERBOSE, read, rewrite
+from pe_lightning.cli.config_checks import check_names
+from pe_lightning.cli.help import PURPOSES, asks_short_help, short_help
+from pe_lightning.errors import InputError, explain, root_message
+from pe_lightning.registry import REGISTRIES, find_registry
+from pe_lightning.results import runs
+from pe_lightning.results.checkpoint_files import locate, read_checkpoint
+from pe_lightning.signals.files import write_atomically
+from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedModule
+from pe_lightning.training.base import refuse_other_model
+from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
+from pe_lightning.training.callbacks.loggers import wandb_may_fail
+from pe_lightning.training.checkpoints import BestAndLast, restoring
+from pe_lightning.training.fit import fold_scores
+from pe_lightning.training.interrupts import Interrupted, exit_status
+from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
+from pe_lightning.training.resumption import Resumption
+
+__all__ = ["CommandLine", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
+
+OPTIONS = [
+    *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
+    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
+    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
+    *(f"--{name}" for name in ("output_shape", "output_format", "scale", "at")),
+]
+"""Options offered as spelling suggestions, besides the arguments of the named classes."""
+
+MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
+"""Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
+
+NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
+"""Arguments of the Trainer's methods that the configuration provides."""
+
+SECTIONS = frozenset({"trainer", "model", "data"})
+"""Sections of a configuration that describe instances."""
+
+TRAINER_DEFAULTS = {
+    "trainer.max_steps": 2000,  # as in the papers
+    "trainer.enable_model_summary": False,  # the table at the end of a run has the number of parameters
+    "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data
+}
+
+
+def run(verb: str, arguments: Sequence[str]) -> int:
+    """Runs a verb of the Trainer with command-line arguments.
+
+    Returns:
+        The exit status: 0, or that of the signal that ended a fit early.
+
+    Raises:
+        InputError: If the arguments, the data or the checkpoint cannot be used.
+    """
+    prepare(verbose=not VERBOSE.isdisjoint(arguments))
+    files, options = read(arguments)
+    if asks_short_help(options):
+        print(short_help(verb, files, options), end="")
+        return 0
+    command = CommandLine(verb, rewrite(verb, arguments))
+    command.execute()
+    # Lightning treats a started process that reports an interrupt as failed
+    return exit_status(command.stop.signum) if command.stop.signum and command.trainer.is_global_zero else 0
+
+
+def prepare(verbose: bool = False) -> None:
+    """Loads plugins, limits what configurations may import, and filters messages; to be called before :func:`parse`.
+
+    Args:
+        verbose: Whether Lightning's notes are shown: seed, devices, why a fit ends.
+    """
+    for registry in REGISTRIES:
+        find_registry(registry).load_plugins()
+    set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])  # enforces the default list
+    for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
+        logger = logging.getLogger(f"lightning.{name}")
+        logger.removeFilter(_is_ours)
+        if not verbose:
+            logger.addFilter(_is_ours)
+    for message in HIDDEN_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a record is a warning, or was logged outside Lightning: this package logs through the same logger."""
+    return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
+
+
+@functools.cache
+def make_parser(verb: str) -> LightningArgumentParser:
+    """The parser of ``fit``, ``validate``, ``test`` or ``predict``, for any LightningModule and LightningDataModule."""
+    parser = LightningArgumentParser(
+        prog=f"pe-lightning {verb}",
+        usage=f"pe-lightning {verb} [options]; pe-lightning {verb} --help is shorter",
+        description=PURPOSES[verb],
+        exit_on_error=False,
+        allow_abbrev=False,
+        dump_header=[f"lightning.pytorch=={lightning.__version__}"],
+    )
+    parser.add_argument("-c", "--config", action=ActionConfigFile, help="A configuration file, or the name of a recipe.")
+    seed = "Seed of all random generators; true draws one."
+    parser.add_argument("--seed_everything", type=bool | int, default=0, help=seed)
+    parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
+    parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
+    parser.add_class_arguments(WandbSettings, "wandb")
+    parser.add_argument("--float32_matmul_precision", default="highest", help=SUPPRESS)  # of configurations of 0.2.0
+    if verb == "predict":
+        parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
+        shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
+        parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
+        scale = "Samples per axis relative to the size that the model was fitted at, in place of output_shape."
+        parser.add_argument("--scale", type=float, default=1.0, help=scale)
+        places = "For models of scattered points: a file with columns of coordinates, at whose rows to predict."
+        parser.add_argument("--at", type=str | None, default=None, help=places)
+        written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY). "
+        written += "For models of scattered points: nc, tif, csv or npy."
+        parser.add_argument("--output_format", type=str, default="auto", help=written)
+        deviations = "Write standard deviations beside the signals, for models of one signal that have them (Adaptive)."
+        parser.add_argument("--output_std", type=bool, default=False, help=deviations)
+        parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
+        for name in ("scale", "output_format", "at", "output_std"):
+            parser.link_arguments(name, f"data.init_args.{name}")
+    taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
+    parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})
+    parser.add_lightning_class_args(Trainer, "trainer")
+    parser.set_defaults(TRAINER_DEFAULTS)
+    return parser
+
+
+def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
+    """The complete configuration of a verb. No class is instantiated to check it.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        given: Arguments as :func:`pe_lightning.cli.arguments.rewrite` returns them, or a configuration of plain
+            values.
+
+    Raises:
+        InputError: If an option is unknown, or a value is not allowed; the message is one paragraph.
+    """
+    parser = make_parser(verb)
+    try:
+        config: Namespace
+        if isinstance(given, Mapping):
+            config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
+        else:
+            config = parser.parse_args(list(given))
+    except (ArgumentError, ImportError) as error:
+        raise InputError(explain(str(error), OPTIONS)) from error
+    _move_into_callbacks(config)
+    check_names(config.as_dict())
+    processors, count = os.cpu_count() or 1, config.trainer.devices
+    if str(count).isdigit() and int(count) > max(64, 4 * processors):  # all of them would be started
+        raise InputError(f"trainer.devices: {count} processes are too many for {processors} processors")
+    if not 0 <= int(config.seed_everything) < 2**32:
+        raise InputError(f"seed_everything must be an integer from 0 to {2**32 - 1}; got {config.seed_everything}")
+    for name in ("accumulate_grad_batches", "check_val_every_n_epoch", "val_check_interval"):
+        if isinstance(value := config.trainer[name], (int, float)) and value <= 0:
+            raise InputError(f"trainer.{name} must be above 0; got {value}")
+    if config.weights_only is False:
+        raise InputError("weights_only: false would run code of the checkpoint; leave it out")
+    config.weights_only = True  # Lightning requires it
+    if verb == "fit" and _plain(config.data).get("validation", 0) is None and _selects_by_validation(config):
+        config.data.init_args.validation = "auto"
+    if config.ckpt_path:  # from an option, a configuration or the environment
+        config.ckpt_path = str(locate(config.ckpt_path))
+    return config
+
+
+def _move_into_callbacks(config: Namespace) -> None:
+    """Moves settings that a stock LightningCLI does not know into the arguments of callbacks."""
+    settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings(enabled=False)) | {"enabled": True}
+    callbacks = config.trainer.callbacks or []
+    config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
+    if runs.recorder_of(config.trainer.callbacks) is None:
+        arguments = inspect.signature(RunRecorder).parameters.items()
+        init_args = dict_to_namespace({name: parameter.default for name, parameter in arguments})
+        config.trainer.callbacks.append(dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args}))
+    recorder = runs.recorder_of(config.trainer.callbacks)
+    given = recorder.get("wandb") or {}
+    given = given.as_dict() if isinstance(given, Namespace) else given
+    changed = {name: value for name, value in settings.items() if value != defaults[name]}
+    recorder["wandb"] = dict_to_namespace({**defaults, **given, **changed})
+    if (precision := config.pop("float32_matmul_precision")) != "highest":
+        named = {"class_path": "pe_lightning.training.callbacks.MatmulPrecision", "init_args": {"precision": precision}}
+        config.trainer.callbacks.append(dict_to_namespace(named))
+
+
+def plain_values(verb: str, config: Namespace) -> dict[str, Any]:
+    """A configuration as plain values, which :func:`parse` takes again."""
+    return dict(yaml.safe_load(make_parser(verb).dump(config, skip_none=False)))
+
+
+def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIONS) -> Namespace:
+    """A configuration with instances in place of their descriptions; of ``trainer`` its arguments are instantiated.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        config: The complete configuration, from :func:`parse`.
+        sections: Those of :data:`SECTIONS` to instantiate; the others are left out.
+
+    Raises:
+        InputError: If a constructor refuses its arguments.
+    """
+    chosen = config.clone()
+    for section in SECTIONS - frozenset(sections):
+        del chosen[section]
+    with _input_errors():
+        instances: Namespace = make_parser(verb).instantiate_classes(chosen)
+    return instances
+
+
+@contextmanager
+def _input_errors() -> Iterator[None]:
+    """Turns the errors of constructors into an :class:`InputError`."""
+    try:
+        yield
+    except (ValueError, MisconfigurationException) as error:
+        raise InputError(root_message(error)) from error
+
+
+class CommandLine(LightningCLI):
+    """A verb of the Trainer with all objects that it takes, from a configuration to the run.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        given: Arguments, or the complete configuration from :func:`parse`.
+        data: The DataModule in place of a new one.
+        callbacks: Further callbacks, after those of every run.
+        interactive: Whether the Trainer draws a progress bar and handles signals; else both are the caller's.
+        **recorder: Attributes of the recorder that differ from the configuration, such as ``folder``.
+
+    Attributes:
+        recorder: The callback that keeps the run directory.
+        best: The callback that writes the checkpoints of a fit.
+        stop: The callback that stops a fit at signals.
+
+    Raises:
+        InputError: If a constructor refuses its arguments, or the model is not the checkpoint's.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        given: Sequence[str] | Namespace,
+        *,
+        data: LightningDataModule | None = None,
+        callbacks: Sequence[Callback] = (),
+        interactive: bool = True,
+        **recorder: Any,
+    ) -> None:
+        self.verb = verb
+        self.given_data = data
+        self.further_callbacks = callbacks
+        self.interactive = interactive
+        self.recorder_options = recorder
+        self.stop = GracefulStop(listen=interactive)
+        args = given if isinstance(given, Namespace) else parse(verb, given)
+        super().__init__(LightningModule, LightningDataModule, args=args, run=False, load_from_checkpoint_support=False)
+
+    def setup_parser(self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]) -> None:
+        """Takes the parser of the verb."""
+        self.parser = make_parser(self.verb)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Takes the configuration, which is parsed already."""
+        self.config = args
+
+    def instantiate_classes(self) -> None:
+        """Makes data, model and Trainer."""
+        config = self.config
+        self.config_init = instantiate(self.verb, config, SECTIONS if self.given_data is None else SECTIONS - {"data"})
+        self.datamodule = self.given_data or self.config_init.data
+        self.model = self.config_init.model
+        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
+        if config.ckpt_path and isinstance(self.model, TrainedModule):
+            saved = read_checkpoint(config.ckpt_path)["hyper_parameters"]
+            refuse_other_model(saved, dict(self.model.hparams), MEMORY_OPTIONS)
+        if self.verb == "fit" and _plain(config.data).get("validation") == "auto":
+            rank_zero_info(
+                "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by "
+                "which callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
+            )
+        self.trainer = self.instantiate_trainer()
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """The Trainer, with the callbacks that every run has."""
+        options = {**self.config_init.trainer, **kwargs}
+        given = options["callbacks"]
+        chosen: list[Callback] = [*given, self.stop]
+        self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
+        self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
+        self.recorder.log_runs = self.recorder.log_runs and options["logger"] is not False
+        for name, value in self.recorder_options.items():
+            setattr(self.recorder, name, value)
+        if not any(isinstance(callback, Resumption) for callback in self.model.configure_callbacks()):
+            chosen.append(Resumption())  # a module of the user's own
+        if not self.interactive:
+            options["enable_progress_bar"] = False
+        elif options["enable_progress_bar"] is not False:
+            chosen.append(PSNRProgressBar())
+        if self.verb == "fit" and options["enable_checkpointing"] is not False:
+            chosen.append(self.best)
+        if not options["fast_dev_run"]:
+            chosen.append(KeepConfig(self.parser, self.config, self.recorder))
+        if options["logger"] in (None, True):
+            options["logger"] = False  # the recorder attaches loggers once the run has a directory
+        try:
+            with _input_errors():
+                return Trainer(**{**options, "callbacks": [*chosen, *self.further_callbacks]})
+        except TypeError as error:  # raised by Lightning for --trainer.devices x
+            raise InputError(str(error)) from error
+
+    def execute(self) -> None:
+        """Runs the verb. A fit ends with the test evaluation of the last weights.
+
+        Raises:
+            InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
+            Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
+        """
+        if self.verb == "fit":
+            self._score_folds()
+            self._build_model()
+        method = getattr(self.trainer, self.verb)
+        options = {name: self.config[name] for name in inspect.signature(method).parameters.keys() - NOT_OPTIONS}
+        if self.verb == "test":
+            options["verbose"] = False  # the recorder prints the table
+        with restoring():
+            method(self.model, datamodule=self.datamodule, **options)
+            if self.stop.signum is not None and not self.stop.listen:
+                raise Interrupted(self.stop.signum)  # the fit is to be resumed
+            if self.verb == "fit":
+                self.trainer.test(self.model, datamodule=self.datamodule, verbose=False, weights_only=True)
+        if self.verb == "fit" and any(isinstance(logger, WandbLogger) for logger in self.trainer.loggers):
+            import wandb
+
+            with wandb_may_fail():
+                # a run that is torn down would stay the current one of this process
+                wandb.finish(exit_code=exit_status(self.stop.signum or 0) if self.stop.preempted else None)
+                wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
+
+    def _score_folds(self) -> None:
+        """Scores copies of the model that are fitted to all folds but one, if the data has folds."""
+        data, model = self.datamodule, self.model
+        if not isinstance(data, SignalDataModule) or not isinstance(model, CoordinateModule) or data.folds is None:
+            return
+        if self.trainer.world_size > 1:
+            raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
+        names = ("max_steps", "max_epochs", "accelerator", "precision")
+        options = {name: self.config.trainer[name] for name in names if self.config.trainer[name] is not None}
+        data.prepare()
+        self.recorder.durations.mark("reading")
+        model.fold_scores = fold_scores(model, data, functools.partial(fit_quietly, devices=1, **options))
+        self.recorder.durations.mark("folds")
+
+    def _build_model(self) -> None:
+        """Builds the model for the data, so that bad input fails before anything is started or written."""
+        if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
+            self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
+            self.best.monitor = self.model.monitor  # the metric may be the data's
+            if isinstance(self.model, CoordinateModule):
+                self.model.logs_final_score = False
+
+
+def _plain(part: Any) -> dict[str, Any]:
+    """The arguments of a class in a configuration, as plain values."""
+    arguments = part.get("init_args") if part else None
+    return arguments.as_dict() if isinstance(arguments, Namespace) else dict(arguments or {})
+
+
+def _selects_by_validation(config: Namespace) -> bool:
+    """Whether a configured callback or scheduler acts on ``val/`` scores, and does not only write checkpoints."""
+    callbacks = config.trainer.callbacks or []
+    scheduler = config.model.get("init_args", {}).get("lr_scheduler")
+    for part in [*(callbacks if isinstance(callbacks, list) else [callbacks]), scheduler or {}]:
+        name = str(part.get("class_path", "")).rpartition(".")[2]
+        monitored = _plain(part).get("monitor") or ""
+        if (name == "ReduceLROnPlateau" and not monitored) or (name != "ModelCheckpoint" and monitored.startswith("val/")):
+            return True
+    return False
+
+
+class KeepConfig(SaveConfigCallback):
+    """Writes the resolved configuration of a fit into the run directory."""
+
+    def __init__(self, parser: LightningArgumentParser, config: Namespace, recorder: RunRecorder) -> None:
+        super().__init__(parser, config, save_to_log_dir=False)
+        self.recorder = recorder
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes the configuration of a fit. An evaluation leaves that of its run unchanged."""
+        if stage == "fit":
+            super().setup(trainer, pl_module, stage)
+
+    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Writes ``config.yaml`` into the run directory: the settings that repeat the run in any LightningCLI."""
+        tree = plain_values(stage, self.config)
+        tree = {key: value for key, value in tree.items() if key not in ("ckpt_path", "weights_only")}
+        self.recorder.hyper_parameters = tree
+        if self.recorder.run_dir is not None:
+            text = f"# lightning.pytorch=={lightning.__version__}\n{yaml.safe_dump(tree, sort_keys=False)}"
+            write_atomically(self.recorder.run_dir / runs.CONFIG, text)

@@ -1,0 +1,228 @@
+"""The verbs ``list``, ``encoders``, ``networks`` and ``cache``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from pe_lightning.cli.verbs import console
+from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.registry import REGISTRIES, find_registry
+from pe_lightning.signals.cache_folder import CacheFolder, Entry
+
+if TYPE_CHECKING:
+    from pe_lightning.encoders import Encoder
+
+__all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
+
+
+def list_encoders(names: list[str] | None = None, /) -> int:
+    """Lists the registered encoders, including those of installed plugins: name, feature, arguments, reference.
+
+    Encoders given by name are shown with the description of every argument.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+
+    Args:
+        names: Encoders to show: gau tri.
+    """
+    from pe_lightning.encoders import registry  # imports torch, which --help does not need
+
+    if names:
+        print("\n".join([_describe_encoder(registry.get(name)) for name in names]), end="")
+    else:
+        return list_registered(["encoders"])
+    return 1 if registry.broken() else 0
+
+
+def _describe_encoder(cls: type[Encoder]) -> str:
+    """Name, feature, arguments and reference of an encoder, and an example of its use."""
+    from pe_lightning.cli.help import argument_descriptions, layout, plain_text
+    from pe_lightning.encoders import registry
+
+    name = registry.name_of(cls)
+    title = re.split(r"\n|:math:", inspect.getdoc(cls) or "")[0].rstrip(" .:,")
+    widths = {} if cls.width is None else {cls.width.argument: cls.width.text}
+    entries = [(f"{key} = {widths.get(key, value)}", about) for key, value, about in argument_descriptions(cls)]
+    example = " ".join([f"--encoder {name}", *(f"--encoder.{width} auto" for width in widths)])
+    return (
+        f"{name}: {plain_text(title)}\n\nfeature:   {cls.formula}\nreference: {reference_of(cls)}\n\n"
+        f"arguments:\n{layout(entries)}\n  pe-lightning fit my.jpg {example}\n"
+    )
+
+
+def _encoder_table() -> Table:
+    from pe_lightning.encoders import registry
+
+    table = Table(show_lines=True)
+    table.add_column("name", style="bold", no_wrap=True)
+    for title in ("feature", "arguments", "reference"):
+        table.add_column(title, overflow="fold")
+    for name in registry:
+        cls = registry.get(name)
+        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
+        if cls.width is not None:
+            defaults[cls.width.argument] = cls.width.text
+        arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
+        table.add_row(name, cls.formula, "\n".join(arguments), reference_of(cls))
+    return table
+
+
+def list_networks() -> int:
+    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+    """
+    return list_registered(["models", "activations"])
+
+
+def list_registered(kinds: list[str] | None = None, /) -> int:
+    """Lists what can be named in a command or configuration, including the classes of installed plugins.
+
+    Exit status: 0, or 1 if a plugin could not be imported.
+
+    Args:
+        kinds: encoders, models, activations, datamodules, sources, samplings, metrics, baselines, callbacks, recipes;
+            without any, the names of all.
+
+    Raises:
+        InputError: If a kind is unknown.
+    """
+    known = [*REGISTRIES, "recipes"]
+    for kind in kinds or ():
+        if kind not in known:
+            raise InputError(f"unknown list {kind!r}{did_you_mean(kind, known) or '.'} Lists: {', '.join(known)}")
+    broken: dict[str, str] = {}
+    overview = Table("list", "names", "entry-point group", show_lines=True)
+    for kind in kinds or known:
+        registry = None if kind == "recipes" else find_registry(kind)
+        names = _recipe_names() if registry is None else registry.names()
+        if not kinds:
+            overview.add_row(kind, ", ".join(names), "" if registry is None else registry.group)
+        else:
+            _print(TABLES[kind]() if kind in TABLES else _registry_table(kind))
+        broken |= {} if registry is None else registry.broken()
+    if not kinds:
+        _print(overview)
+    for _, message in sorted(broken.items()):
+        print(message)
+    return 1 if broken else 0
+
+
+def _recipe_names() -> list[str]:
+    from pe_lightning.cli import recipes  # imports torch and Lightning, which other lists do not need
+
+    return recipes.names()
+
+
+def _recipe_table() -> Table:
+    from pe_lightning.cli import recipes
+
+    table = Table("--config", "what it fits")
+    for name in recipes.names():
+        comment = Path(recipes.find(name)).read_text(encoding="utf-8").partition("\n")[0]
+        table.add_row(name, comment.removeprefix("#").strip())
+    return table
+
+
+def _activation_table() -> Table:
+    from pe_lightning.networks import activations
+
+    table = Table(show_lines=True)
+    table.add_column("--model", style="bold", no_wrap=True)
+    for title in ("formula", "options", "learning rate", "reference"):
+        table.add_column(title, overflow="fold")
+    for name in activations:
+        kind = activations.get(name)
+        options = [] if kind.default_omega is None else [f"omega={kind.default_omega:g}"]
+        options += [] if kind.default_scale is None else [f"activation_scale={kind.default_scale:g} ({kind.scale_text})"]
+        title = f"SimpleMLP --model.activation {name}"
+        table.add_row(title, kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference)
+    return table
+
+
+def _registry_table(kind: str) -> Table:
+    """The classes of any registry: name, first line of the docstring, arguments, reference."""
+    registry = find_registry(kind)
+    table = Table(show_lines=True)
+    table.add_column(registry.kind, style="bold", no_wrap=True)
+    for title in ("description", "arguments", "reference"):
+        table.add_column(title, overflow="fold")
+    for name in registry:
+        cls = registry.get(name)
+        text = re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", (inspect.getdoc(cls) or "").partition("\n")[0])
+        table.add_row(name, text, "\n".join(registry.parameters(cls)), reference_of(cls))
+    return table
+
+
+TABLES = {"encoders": _encoder_table, "activations": _activation_table, "recipes": _recipe_table}
+"""Functions that make the table of a list; other lists are made by :func:`_registry_table`."""
+
+
+def reference_of(cls: type) -> str:
+    """The reference in the docstring of a class."""
+    return " ".join((inspect.getdoc(cls) or "").partition("Reference: ")[2].replace("*", "").split())
+
+
+def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) -> None:
+    """Lists or clears the cache of decoded signals.
+
+    Signals are decoded once and then read from the cache. The key of an entry is computed from the content of the files and
+    from all options that change the decoded values, so an entry is never out of date. A fit takes
+    --data.storage.cache_dir DIR, or --data.storage.cache off to read the files themselves.
+
+    environment variables:
+      PE_LIGHTNING_CACHE     the folder
+      PE_LIGHTNING_CACHE_GB  the limit in gigabytes (default: 20); the least recently used entries are removed
+
+    Args:
+        action: ``list`` shows the entries, least recently used first; ``clear`` removes them.
+        cache_dir: The folder (default: $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning).
+
+    Raises:
+        InputError: If the folder cannot be read.
+    """
+    folder = CacheFolder(cache_dir)
+    if cache_dir == "" or (folder.path.exists() and not folder.path.is_dir()):
+        raise InputError(f"--cache_dir takes a folder; got {cache_dir or folder.path!r}")
+    if action == "clear":
+        cleared = folder.clear()
+        print(f"removed {_count(cleared.entries)}, {show_bytes(cleared.bytes)}, from {folder.path}")
+        if cleared.busy:
+            print(f"kept {_count(cleared.busy)} that another process is writing, or that cannot be deleted")
+        return
+    table = Table("signals", "shape", "dtype", "size", "last used", "key")
+    entries = folder.entries()
+    for entry in entries:
+        used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
+        table.add_row(*_content(entry), show_bytes(entry.bytes), used, entry.key[:12])
+    if entries:
+        _print(table)
+    total = show_bytes(sum(entry.bytes for entry in entries))
+    print(f"{_count(len(entries))}, {total} of at most {show_bytes(folder.limit)}, in {folder.path}")
+
+
+def _content(entry: Entry) -> tuple[Text, str, str]:
+    """The first name with the number of other signals, the shape and the dtype."""
+    try:
+        description = entry.describe()
+        first, *others = description["names"]
+        shape = (1 + len(others), *description["grid"], description["channels"])
+        names = f"{first} and {len(others)} more" if others else first
+        return Text(names), "x".join(map(str, shape)), str(description["stored"])
+    except (KeyError, ValueError, TypeError):  # damaged, or of another version: the next fit replaces it
+        return Text("(not readable)"), "", ""
+
+
+def _print(table: Table) -> None:
+    console().print(table)
+
+
+def _count(number: int) -> str:
+    return f"{number} {'entry' if number == 1 else 'entries'}"

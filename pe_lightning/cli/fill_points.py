@@ -1,0 +1,225 @@
+"""The verb ``fill`` for scattered points: a map, or values at places."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pe_lightning.cli.score_table import print_scores
+from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.signals.validation import free_memory
+
+if TYPE_CHECKING:
+    from pe_lightning.estimators.point_fit import PointFit
+    from pe_lightning.signals.raw import AnyArray
+
+__all__ = ["fill_points", "grid_of"]
+
+MAP_SAMPLE_BYTES = 64
+"""Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
+
+
+def grid_of(text: str) -> list[int]:
+    """Samples per axis from ``400,600`` or ``400x600``.
+
+    Raises:
+        InputError: If a size is not a positive integer.
+
+    >>> grid_of("400,600")
+    [400, 600]
+    """
+    parts = text.replace("x", ",").split(",")
+    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"--grid is one number of samples per coordinate, in their order, such as 400,600; got {text!r}")
+    return [int(part) for part in parts]
+
+
+def _numbers(option: str, text: str, counts: Collection[int], form: str) -> list[float]:
+    """Numbers with commas between them."""
+    try:
+        found = [float(part) for part in text.split(",")]
+    except ValueError:
+        found = []
+    if len(found) not in counts or not all(map(math.isfinite, found)):
+        raise InputError(f"--{option} is {form}; got {text!r}")
+    return found
+
+
+def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
+    """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
+
+    >>> region_of("-20,40,30,60", ["lat", "lon"])
+    {'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}
+    """
+    from pe_lightning.results.maps import east_and_north
+
+    order = east_and_north(names) if len(names) == 2 else names
+    form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
+    found = _numbers("region", text, (2 * len(names),), f"{form}, such as -20,40,30,60")
+    pairs = dict(zip(order, zip(found[::2], found[1::2], strict=True), strict=True))
+    if any(low >= high for low, high in pairs.values()):
+        raise InputError(f"--region is {form}, the lower one first; got {text!r}")
+    return pairs
+
+
+def spacing_of(text: str, names: list[str]) -> dict[str, float]:
+    """Distance of samples per axis, from one number for all or one for each.
+
+    >>> spacing_of("0.5", ["lat", "lon"])
+    {'lat': 0.5, 'lon': 0.5}
+    """
+    form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
+    found = _numbers("spacing", text, {1, len(names)}, form)
+    if min(found) <= 0:
+        raise InputError(f"--spacing is {form}; got {text!r}")
+    return dict(zip(names, found * (len(names) if len(found) == 1 else 1), strict=True))
+
+
+def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
+    """The coordinates of the pixels of a GeoTIFF per axis, and its coordinate reference system."""
+    from pe_lightning.results.maps import east_and_north
+    from pe_lightning.signals.extras import require
+    from pe_lightning.signals.sources.labelled import pixel_centres
+    from pe_lightning.signals.sources.paths import missing, reading
+
+    if len(names) != 2:
+        raise InputError(f"--like is for maps of two coordinates; there are {', '.join(names)}")
+    if not Path(path).is_file():
+        raise missing(Path(path))
+    rasterio = require("rasterio", f"reading {path!r}")
+    with reading(path), rasterio.open(path, driver="GTiff") as tiff:
+        axes = dict(zip(east_and_north(names), pixel_centres(tiff, path), strict=True))
+        _check_size("--like", len(axes[names[0]]) * len(axes[names[1]]))
+        return axes, tiff.crs.to_wkt() if tiff.crs else None
+
+
+def _check_size(option: str, samples: int) -> None:
+    """Refuses a map that does not fit in the free memory."""
+    if (needed := samples * MAP_SAMPLE_BYTES) > (free := free_memory()):
+        raise InputError(
+            f"{option} takes {show_bytes(needed)}, and {show_bytes(free)} of memory are free: set fewer samples"
+        )
+
+
+def _axes(
+    fit: PointFit, sizes: list[int] | None, limits: dict[str, tuple[float, float]], steps: dict[str, float]
+) -> dict[str, AnyArray]:
+    """Coordinates per axis: of a region, or between the lowest and the highest of the points, by number or by distance."""
+    import numpy as np
+
+    if dated := [axis.name for axis in fit.axes if axis.time]:
+        raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
+    ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
+    if sizes is not None:
+        return {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
+    counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
+    _check_size("--spacing", math.prod(counts.values()))
+    return {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
+
+
+def fill_points(
+    paths: list[str],
+    out: Path,
+    coordinates: str | None,
+    values: str | None,
+    grid: str | None,
+    spacing: str | None,
+    region: str | None,
+    like: str | None,
+    at: str | None,
+    missing: str,
+    periodic: str | None,
+    duplicates: Literal["average", "keep", "error"],
+    model: Literal["auto", "adaptive", "exact"],
+    encoder: str | None,
+    folds: Literal["auto", "random", "blocks", "none"],
+    seed: int,
+    force: bool,
+    verbose: bool,
+) -> int:
+    """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`.
+
+    Raises:
+        InputError: If a file or an option cannot be used; nothing is written then.
+    """
+    from pe_lightning.estimators.point_fit import fit_source
+    from pe_lightning.results.maps import check_map, plot_map, write_places
+    from pe_lightning.signals.sources.paths import SourceFile, format_of
+    from pe_lightning.signals.sources.points import (  # imports torch, which --help does not need
+        PointSource,
+        names_of,
+        points_options,
+        read_places,
+    )
+    from pe_lightning.signals.sources.tables import header_of
+
+    if coordinates is None or values is None:
+        lacking = " and ".join(
+            f"--{name}" for name, given in (("coordinates", coordinates), ("values", values)) if given is None
+        )
+        options = "--coordinates lon,lat --values temperature"
+        if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
+            options = points_options(header_of(SourceFile(Path(paths[0]), paths[0])))
+        raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
+    if sum(option is not None for option in (grid, spacing, like, at)) != 1:
+        raise InputError(
+            "give one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE for values at the "
+            "places of a table"
+        )
+    if region is not None and grid is None and spacing is None:
+        raise InputError("--region W,E,S,N is that of a map with --grid or --spacing: leave it out")
+    if folds == "blocks":
+        raise InputError("--folds blocks is for samples of a grid; those of points are random: set random or none")
+    names = names_of("coordinates", coordinates)
+    sizes = None if grid is None else grid_of(grid)
+    if sizes is not None and len(sizes) != len(names):
+        raise InputError(
+            f"--grid {grid} has {len(sizes)} sizes for {len(names)} coordinates ({', '.join(names)}): give one each"
+        )
+    places = None if at is None else read_places(at, names)  # before the fit, so that bad input costs no time
+    limits = {} if region is None else region_of(region, names)
+    steps = {} if spacing is None else spacing_of(spacing, names)
+    raster, crs = (None, None) if like is None else like_raster(like, names)
+    if at is None:
+        check_map(out)
+    if sizes is not None:
+        _check_size(f"--grid {grid}", math.prod(sizes))
+    if at is not None and out.suffix not in (".csv", ".npy"):
+        raise InputError(f"values at places are written as .csv or .npy; got --out {str(out)!r}")
+    source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
+    fit = fit_source(source, model, encoder, seed)
+    print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
+    if folds != "none":
+        _print_scores(fit, verbose)
+    if not fit.has_std:
+        print("no standard deviations: the points are too few for them")
+    if at is None:
+        found = fit.grid(raster or (sizes if sizes is not None and not limits else _axes(fit, sizes, limits, steps)))
+        found.crs = crs
+        if out.suffix in (".tif", ".tiff"):
+            check_map(out, found.axes)
+        print(f"wrote {found.write(out)}")
+        caption = f"{fit.info.num_points} points and their {'x'.join(str(len(x)) for x in found.axes.values())} map"
+        print(f"picture: {plot_map(out.with_name(f'{out.stem}_map.png'), found, *fit.points, caption)}")
+        return 0
+    assert places is not None
+    coords, columns = places
+    known = fit.known(coords)
+    wanted = {name: column[known] for name, column in coords.items()}
+    if not known.all():
+        print(f"{int((~known).sum())} of {len(known)} places have a missing coordinate, and no value")
+    if outside := fit.num_outside(wanted):
+        print(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
+    predicted = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
+    std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
+    print(f"wrote {write_places(out, columns, known, predicted, std)}")
+    return 0
+
+
+def _print_scores(fit: PointFit, verbose: bool) -> None:
+    """Prints a table of the errors of held-out points, by method, for every column."""
+    each = zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    for name, score, (baselines, left_out), extent in each:
+        print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)

@@ -1,0 +1,204 @@
+"""The short help of ``fit``, ``validate``, ``test`` and ``predict``, and descriptions of the arguments of a class.
+
+Names come from the registries, options and defaults from signatures, descriptions from docstrings. ``--help=all`` prints the
+complete help of the parser instead.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pydoc
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+from docstring_parser import DocstringStyle, parse
+from jsonargparse import ArgumentParser
+
+from pe_lightning.cli.arguments import Option
+from pe_lightning.registry import find_registry
+from pe_lightning.results.config_files import read_config
+
+__all__ = ["argument_descriptions", "asks_short_help", "layout", "short_help"]
+
+INDENT = 30
+"""Columns before the description of an option."""
+MIN_WIDTH, MAX_WIDTH = 80, 120
+"""Limits of the width of a line."""
+MAX_TEXT = 200
+"""Characters of a description that is shown whole."""
+
+Entry = tuple[str, str]
+"""An option with its value, and its description."""
+
+EXAMPLES = {
+    "fit": """\
+  pe-lightning fit my.jpg                        pictures, sound, tables, videos, volumes: an exact fit
+  pe-lightning fit my.jpg --encoder tri          with another encoder
+  pe-lightning fit --config image/demo           a recipe, with a sample that comes with the package
+  pe-lightning fit stations.csv --data.coordinates lon,lat --data.values temperature      scattered points
+  pe-lightning fit --config image/demo --encoder rff --encoder.sigma 30 --data.paths my.jpg
+""",
+    "validate": "  pe-lightning validate --ckpt_path RUN/checkpoints/last.ckpt\n",
+    "test": "  pe-lightning test --ckpt_path RUN/checkpoints/last.ckpt\n",
+    "predict": """\
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024 --output_format npy
+  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --at places.csv      a model of scattered points
+""",
+}
+PURPOSES = {
+    "fit": "Fits signals, scores the held-out samples and writes reconstructions into runs/<data>-<model>-<encoder>/<n>/.",
+    "validate": "Scores the held-out samples of a checkpoint.",
+    "test": "Scores a checkpoint and writes its reconstructions beside it.",
+    "predict": "Writes reconstructions of a checkpoint at any size; it needs no data.",
+}
+CHECKPOINT = "--ckpt_path FILE"
+OUTPUT: list[Entry] = [
+    ("--scale NUMBER", "Samples per axis relative to the size that the model was fitted at: 2 for twice as many."),
+    ("--output_shape N N ...", "Samples per axis, instead of --scale."),
+    ("--at FILE", "For models of scattered points: a table with columns of coordinates, at whose rows to predict."),
+    ("--output_std true", "Standard deviations beside the signals, for models of one signal that have them (Adaptive)."),
+    ("--output_format auto", "png, mp4, gif, wav, npy or h5; auto suits the source. Scattered points: nc, tif, csv or npy."),
+]
+
+
+def asks_short_help(options: Iterable[Option]) -> bool:
+    """Whether ``--help`` is among the options, and not ``--help=all``."""
+    return any(option.key in ("h", "help") and option.value != "all" for option in options)
+
+
+def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> str:
+    """The help of a verb of the Trainer.
+
+    Args:
+        verb: ``fit``, ``validate``, ``test`` or ``predict``.
+        files: Files to fit, for whose kind the recipe chooses the classes.
+        options: The options; those that name a model or a DataModule, or a configuration that does, choose the classes
+            whose arguments are listed.
+    """
+    from pe_lightning.cli import recipes  # imports Lightning, which descriptions do not need
+    from pe_lightning.training.callbacks import WandbSettings
+
+    named = {"model": "ComplexLinear", "data": "ImageDataModule"}
+    given = {option.key: option.value for option in options}
+    recipe = [Option((f"--config={recipes.recipe_for(files, given)}",))] if files and "config" not in given else []
+    for option in [*recipe, *options]:
+        if option.key in named and option.value:
+            named[option.key] = option.value
+        elif option.key == "config" and option.value:
+            config = read_config(Path(recipes.find(option.value)))
+            named |= {key: config[key]["class_path"] for key in named.keys() & config.keys()}
+    model, data = find_registry("models").get(named["model"]), find_registry("datamodules").get(named["data"])
+    fit, predict = verb == "fit", verb == "predict"
+    usage = {"fit": "[FILE ...] [--config RECIPE] [--encoder NAME]", "predict": f"{CHECKPOINT} [--scale NUMBER]"}
+    groups = ("model", "data", "trainer", "wandb") if fit else () if predict else ("data",)
+    sections_of_usage = " ".join(f"[--{group}.OPTION VALUE]" for group in groups)
+    names: list[Entry] = [
+        ("FILE ...", "Files, folders or samples://NAME."),
+        ("--config RECIPE", f"A configuration file or a recipe: {', '.join(recipes.names())}"),
+        (
+            "--encoder NAME",
+            f"{', '.join(find_registry('encoders'))}. Arguments: --encoder.sigma 0.01 (pe-lightning encoders NAME)",
+        ),
+        ("--model NAME", _choices("models")),
+        ("--data NAME", _choices("datamodules")),
+    ]
+    wandb = argument_descriptions(WandbSettings)
+    run: list[Entry] = [
+        (CHECKPOINT, "Resume the fit of this checkpoint." if fit else "The checkpoint; RUN/config.yaml is read with it."),
+        ("--seed_everything 0", "Seed of all random generators; true draws one."),
+        ("--trainer.max_steps 2000", "Optimiser steps; 0 for an exact fit."),
+        ("--trainer.devices auto", "Number of devices, with --trainer.strategy ddp or signals."),
+        ("--trainer.accelerator auto", "cpu or gpu."),
+        ("--trainer.callbacks+ NAME", _choices("callbacks")),
+        *((f"--wandb.{name} {value}", text) for name, value, text in wandb if name in ("enabled", "project", "group")),
+        ("--print_config", "Print the complete configuration, which --config takes, and exit."),
+        ("-v", "Show the notes of Lightning."),
+    ]
+    training = ("--trainer.max_steps", "--wandb", "--trainer.callbacks", "--seed")
+    sections = [
+        ("what is fitted, and by what", names) if fit else ("", []),
+        (f"options of --data {data.__name__}", [] if predict else _data_options(data)),
+        (f"options of --model {model.__name__}", _options("model", model) if fit else []),
+        ("what is written", OUTPUT if predict else []),
+        ("the run", run if fit else [entry for entry in run if not entry[0].startswith(training)]),
+    ]
+    listed = "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries)
+    return (
+        f"usage: pe-lightning {verb} {usage.get(verb, CHECKPOINT)}\n           {sections_of_usage}".rstrip()
+        + f"\n\n{PURPOSES[verb]}\n\n{EXAMPLES[verb]}\n{listed}\n"
+        f"Options of other classes: add --model NAME or --data NAME. All options, the Trainer's too: --help=all\n"
+    )
+
+
+def _choices(registry: str) -> str:
+    return f"{', '.join(find_registry(registry))} (pe-lightning list {registry})"
+
+
+def _data_options(data: type[Any]) -> list[Entry]:
+    """The options of a DataModule, with the arguments of grouped options."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(data).parameters.items()}
+    groups = [name for name, default in defaults.items() if is_dataclass(default)]
+    entries = [entry for entry in _options("data", data) if entry[0].split()[0].removeprefix("--data.") not in groups]
+    for group in groups:
+        arguments = argument_descriptions(type(defaults[group]))
+        entries += [(f"--data.{group}.{name} {value}", text) for name, value, text in arguments]
+    return entries
+
+
+def _options(section: str, cls: type[Any]) -> list[Entry]:
+    described = argument_descriptions(cls)
+    return [
+        (f"--{section}.{name} {value}", text) for name, value, text in described if f"{section}.{name}" != "model.encoder"
+    ]
+
+
+def argument_descriptions(cls: type[Any]) -> Iterator[tuple[str, str, str]]:
+    """Name, default and description of every constructor argument of a class; of a long description the first sentence.
+
+    A required argument has its name in capitals in place of a default. Arguments that ``**kwargs`` passes to a parent class
+    are those of the class that the docstring names for them.
+    """
+    parser = ArgumentParser()
+    parser.add_class_arguments(cls, fail_untyped=False, instantiate=False)
+    defaults = parser.get_defaults()
+    texts: dict[str, str] = {}
+    documented = list(reversed(cls.__mro__))
+    for base in documented:
+        for parameter in parse(base.__doc__ or "", DocstringStyle.GOOGLE).params:
+            texts[parameter.arg_name] = plain_text(parameter.description or "")
+            if parameter.arg_name.startswith("**"):  # "Arguments of :class:`~package.Parent`"
+                parents = re.findall(r":class:`~?([\w.]+)`", parameter.description or "")
+                documented += [parent for parent in map(pydoc.locate, parents) if isinstance(parent, type)]
+    parameters = inspect.signature(cls).parameters
+    for name, value in vars(defaults).items():
+        required = name in parameters and parameters[name].default is inspect.Parameter.empty
+        shown = "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+        text = texts.get(name, "")
+        if len(text) > MAX_TEXT:
+            text = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+        yield name, name.upper() if required else shown, text
+
+
+def plain_text(text: str) -> str:
+    """A docstring without markup: ``:class:`~a.B``` becomes ``B``, ``None`` the null of YAML."""
+    text = text.replace("``None``", "null")
+    text = re.sub(r":\w+:`~?(?:[\w.]+\.)?([^`]*)`", r"\1", " ".join(text.split()))
+    return re.sub(r"`+([^`]*)`+", r"\1", text)
+
+
+def layout(entries: Iterable[Entry]) -> str:
+    """Options in one column and their descriptions in another, in the width of the terminal."""
+    width = min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size((100, 24)).columns))
+    lines = []
+    for option, text in entries:
+        first, *rest = textwrap.wrap(text, width - INDENT, break_on_hyphens=False) or [""]
+        head = f"  {option}".ljust(INDENT)
+        lines += [f"{head}{first}".rstrip()] if head.endswith(" ") else [head, f"{' ' * INDENT}{first}".rstrip()]
+        lines += [f"{' ' * INDENT}{line}" for line in rest]
+    return "\n".join(lines) + "\n"

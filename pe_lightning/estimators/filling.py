@@ -1,0 +1,635 @@
+"""Missing samples filled: a fit of all known samples predicts the others.
+
+:func:`fill` is the verb ``pe-lightning fill`` and ``pe_lightning.fill``. Each signal is fitted by itself. Only missing
+samples are predicted; known ones are copied.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
+
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge, SparseLinear, SparseOptions
+from pe_lightning.estimators.folds import (
+    FoldScore,
+    interpolated_folds,
+    interpolated_gaps,
+    predicted_at,
+    score_folds,
+)
+from pe_lightning.estimators.linear import automatic_width
+from pe_lightning.estimators.priors import SHIPPED
+from pe_lightning.signals import validation
+from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.batches import GridBatch
+from pe_lightning.signals.blocks import grid_axes, point_coordinates
+from pe_lightning.signals.distributed import rank_zero_info, without_notices
+from pe_lightning.signals.files import check_readable, replacing
+from pe_lightning.signals.options import Storage
+from pe_lightning.signals.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
+from pe_lightning.signals.raw import AnyArray, Scaling
+from pe_lightning.signals.sampling import FoldSampling, GridSampling
+from pe_lightning.signals.sources.checks import is_one_of
+from pe_lightning.signals.sources.kinds import channels_first
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import SourceFile
+from pe_lightning.signals.sources.samples import SCHEME, image_samples, sample_path, video_samples
+from pe_lightning.signals.sources.tensor import TensorSource
+from pe_lightning.signals.split_signals import Signals, Splitting
+from pe_lightning.signals.validation import check_fill_options
+from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_lightning.solvers.gap_mixture import MEMBERS, GapMixture, default_members, fill_gaps, imitated_gaps
+from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
+
+__all__ = [
+    "Filled",
+    "FilledSignal",
+    "FoldsLike",
+    "ModelName",
+    "check_suffix",
+    "fill",
+    "read_file",
+    "write_std",
+]
+
+FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
+ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
+Mask = NDArray[np.bool_]
+
+MAX_FOLD_SAMPLES = 1 << 16
+"""Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
+MIN_REDUCED_SAMPLES = 16
+"""Fewest samples per axis of a reduced picture from which an enlargement is scored."""
+POINTS_AT_ONCE = 1 << 16
+"""Samples whose standard deviations are computed at a time."""
+DENOISING_ENCODER, MIN_DENOISED = "keys", 256
+"""Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
+SMOOTH_BACK_PROJECTIONS = 3
+"""Times that interpolated errors of the means over known cells are subtracted from an enlargement."""
+LANCZOS_MARGIN = 2
+"""Samples at the edges that the score of an enlargement leaves out."""
+
+
+@dataclass
+class FilledSignal:
+    """One signal with its missing samples predicted.
+
+    Args:
+        name: Its name.
+        num_missing: Missing samples.
+        num_samples: All samples.
+        model: The fitted model, or the mixture with the weights of its members.
+        protocol: How the held-out known samples are chosen, or why there is no score.
+        score: Their score; ``None`` without.
+        baselines: Scores of interpolation of the same samples.
+        left_out: Why other baselines have none.
+        unit: What an error of 1 in [0, 1] is in the units of the source.
+    """
+
+    name: str
+    num_missing: int
+    num_samples: int
+    model: Field | GapMixture
+    unit: float
+    protocol: str = "no folds"
+    score: FoldScore | None = None
+    baselines: dict[str, FoldScore] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Filled:
+    """Filled signals.
+
+    Args:
+        values: In the shape and dtype of what was given.
+        missing: Where a value was missing, of the same shape.
+        signals: Each signal: its model and its scores.
+        original: The file that they come from, if any.
+    """
+
+    values: AnyArray
+    missing: Mask
+    signals: list[FilledSignal]
+    original: Original | None = None
+    stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
+    """The values as ``(S, N_1, ..., N_D, C)``."""
+    std: AnyArray | None = None
+    """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
+    known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it. ``None``
+    without ``std``."""
+
+    @property
+    def score(self) -> float:
+        """PSNR in dB of held-out known samples, mean over signals; NaN without folds."""
+        found = [float(signal.score.values) for signal in self.signals if signal.score is not None]
+        return float(np.mean(found)) if found else math.nan
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a copy of the file with the filled values, in its format and with its metadata.
+
+        Raises:
+            InputError: If the values do not come from a file, or its format has another suffix.
+        """
+        if self.original is None:
+            raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
+        check_suffix(Path(path), self.original)
+        with replacing(Path(path)) as temporary:
+            self.write_to(temporary)
+        return Path(path)
+
+    def write_to(self, path: Path) -> None:
+        """Writes a new file without checks; with standard deviations where the format holds them."""
+        assert self.original is not None
+        if self.original.holds_std and self.std is not None:
+            self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
+        else:
+            self.original.write(path, self.stack)
+
+
+def fill(
+    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    missing: MissingLike | Mask = "nan",
+    *,
+    model: ModelName | Callable[[], Fits] = "auto",
+    encoder: str | None = None,
+    smooth: bool = False,
+    upscale: Literal[1, 2, 3, 4] = 1,
+    samples: Samples = "points",
+    prior: str = SHIPPED[0],
+    folds: FoldsLike = "auto",
+    block: int | None = None,
+    axes: int | None = None,
+    seed: int = 0,
+    std: bool = False,
+    grow: int | None = None,
+    members: Sequence[str] | None = None,
+) -> Filled:
+    """Fills the missing samples of a file or an array.
+
+    Several methods predict the missing samples from the known ones and are mixed; known samples are unchanged to the bit.
+    Known samples under moved copies of the gaps are hidden and predicted too: these errors give the weights, the standard
+    deviations and the score.
+
+    Args:
+        values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
+            ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``, or with its channels first as
+            in torch. Where a NumPy masked array is masked, samples are missing.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
+            ``frames:10-14,30``, or a mask file that is not zero there
+            (:class:`~pe_lightning.signals.sources.missing.Missing`); of an array also an
+            array of booleans, or of integers that are not 0 at missing samples.
+        model: ``adaptive``: :class:`~pe_lightning.training.Adaptive`. ``exact``: the exact fit of a linear layer, with width
+            and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
+            smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
+            solved for. Models other than the mixture are scored by fits of four fifths of the known samples.
+        encoder: Encoder of the exact fit.
+        smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
+        upscale: Samples per axis of the result relative to the source, 1 to 4.
+        samples: With ``upscale``: ``cells`` if the samples are means, as the pixels of a camera. The result then has means
+            over smaller cells, whose means are the known samples, and centres coincide; ``points`` are unchanged.
+        prior: The ``prior`` of :class:`~pe_lightning.training.Adaptive`, which has an effect where pictures are enlarged: a
+            network that was trained on other pictures, ``none``, or a checkpoint.
+        folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
+            mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
+        block: Samples per axis of a block.
+        axes: Number of axes of a signal, where the shape of an array leaves it open.
+        seed: Seed of folds and models.
+        std: Whether to compute standard deviations of missing samples too, which takes further fits.
+        grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
+            the file is a JPEG, which spreads damage around it, else 0.
+        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
+            ``fourier``, ``fourier_short`` and ``neighbours`` (along the first axis, as between frames). By default those
+            that suit the axes and numbers of samples.
+
+    Returns:
+        The filled values and their scores.
+
+    Raises:
+        InputError: If nothing or everything is missing, or an argument or the file cannot be used.
+
+    Example:
+        >>> import numpy as np
+        >>> y, x = np.mgrid[:24, :24] / 24
+        >>> picture = np.sin(4 * x * y)
+        >>> picture[5:8, 5:20] = np.nan
+        >>> bool(np.isfinite(fill(picture).values).all())
+        True
+    """
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
+    if validation.choice("samples", samples, Samples) == "cells" and upscale == 1:
+        raise InputError("samples: cells is for enlarging: add upscale (2, 3 or 4), or leave it out")
+    for name in members or ():
+        validation.choice("members", name, tuple(MEMBERS))
+    if members is not None and (model != "auto" or encoder is not None or smooth or upscale > 1 or not members):
+        raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
+    original, stack, marked, shape = _read(values, missing, axes, grow)
+    if not marked.any() and not smooth and upscale == 1:
+        raise InputError(
+            "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
+            "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
+        )
+    torch.manual_seed(seed)
+    names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
+    options: dict[str, Any] = {
+        "model": model,
+        "encoder": encoder,
+        "smooth": smooth,
+        "upscale": upscale,
+        "samples": samples,
+        "prior": prior,
+        "folds": folds,
+        "block": block,
+        "std": std,
+        "members": members,
+        "axes": () if original is None else original.axes,
+    }
+    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
+    for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
+        if not where.any() and not smooth and upscale == 1:
+            changed.append(signal)
+            continue
+        result, about, deviations = _fill_signal(name, signal, where, seed, **options)
+        changed.append(result)
+        if deviations is not None:
+            spread[place] = deviations
+        signals.append(about)
+    whole = np.stack(changed)
+    if upscale > 1:
+        shape = _upscaled_shape(shape, stack.shape, whole.shape)
+        marked = np.zeros(whole.shape, bool)
+    results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
+    if original is None and axes is None and channels_first(shape):
+        results = [np.moveaxis(each, -1, -3) for each in results]
+    values, marked, *spreads = (each.reshape(shape) for each in results)
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None)
+
+
+def _read(
+    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    missing: MissingLike | Mask,
+    axes: int | None,
+    grow: int | None,
+) -> tuple[Original | None, AnyArray, Mask, tuple[int, ...]]:
+    """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
+    if isinstance(values, (str, os.PathLike, Original)):
+        if not isinstance(missing, (str, int, float, list)):
+            raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
+        original = values if isinstance(values, Original) else read_file(values, missing, axes, grow)
+        shape = original.values.shape
+        return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(array.shape, bool)
+    if isinstance(missing, (np.ndarray, Tensor)):
+        hidden = hidden | _full_mask(np.asarray(missing), array.shape)
+    shape = array.shape
+    if axes is None and channels_first(shape):
+        array, hidden = (np.moveaxis(each, -3, -1) for each in (array, hidden))
+        rank_zero_info(f"values of shape {shape} are read with their channels first")
+    stack = signals_of(array, "values", 2 if array.shape != shape else axes)
+    marked = hidden.reshape(stack.shape)
+    if stack.dtype.kind == "f":
+        marked = marked | ~np.isfinite(stack)
+    if not isinstance(missing, (np.ndarray, Tensor)):
+        rule = Missing(missing)
+        rule.check("arrays")
+        if rule.kind == "mask":
+            raise InputError("the mask of an array is an array of booleans")
+        marked |= is_one_of(stack, rule.values)
+        if rule.kind == "frames":
+            marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
+    if grow:
+        if stack.ndim < 4:
+            raise InputError("grow is for missing samples of pictures and frames")
+        marked = grown_mask(marked, grow)
+    return None, stack, marked, shape
+
+
+def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
+    """A mask of booleans or integers for an array, from one of its shape, of its leading axes, or with an axis of 1 last."""
+    if mask.ndim > 1 and mask.shape[-1] == 1 and shape[mask.ndim - 1 :] != (1,):
+        mask = mask[..., 0]
+    if channels_first(shape) and mask.shape == shape[-2:]:
+        return np.broadcast_to(mask != 0, shape)
+    if mask.dtype.kind not in "biu" or mask.shape not in (shape, shape[: mask.ndim]):
+        raise InputError(
+            f"a mask is booleans, or integers that are not 0 at missing samples, of the shape of the values, {shape}; got "
+            f"{mask.dtype} {mask.shape}"
+        )
+    return np.broadcast_to((mask != 0).reshape(*mask.shape, *[1] * (len(shape) - mask.ndim)), shape)
+
+
+def read_file(
+    path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None, grow: int | None = None
+) -> Original:
+    """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
+    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow)
+
+
+def _file(given: str) -> SourceFile:
+    if given.startswith(SCHEME):
+        kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
+        return SourceFile(sample_path(given, kind), given)
+    check_readable(given, image_samples())
+    return SourceFile(Path(given).expanduser(), given)
+
+
+def _fill_signal(
+    name: str, values: AnyArray, missing: Mask, seed: int, *, upscale: int, smooth: bool, **options: Any
+) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted, and their standard deviations."""
+    unknown: Mask = np.asarray(missing.any(-1))
+    grid, num_missing = unknown.shape, int(unknown.sum())
+    if num_missing == unknown.size and not missing.all():
+        whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
+        which = f"channel {', '.join(whole)} is" if whole else "one channel or another of every sample is"
+        raise InputError(
+            f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of its "
+            "channels is: leave the channel out, or fill each channel as a signal"
+        )
+    if num_missing == unknown.size:
+        raise InputError(
+            f"all {num_missing} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
+        )
+    scaling = _scaling(values, missing)
+    unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
+    unit[unknown] = np.nan
+    even = all(axis.samples is None for axis in options["axes"])
+    automatic = options["model"] == "auto" and options["encoder"] is None
+    if automatic and even and not smooth and upscale == 1 and _adapts(grid, unknown.size - num_missing):
+        check_fit_memory(unknown.size - num_missing)
+        return _fill_by_members(name, values, missing, torch.from_numpy(unit), scaling, seed, options)
+    source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
+    data = _read_quietly(source, options["samples"])
+    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
+    denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
+
+    def fitted(part: Signals) -> Field:
+        return _denoised(part) if denoises else make().fit(part)
+
+    held_out: dict[str, Any] = {}
+    if options["folds"] != "none" and upscale > 1:
+        held_out = _upscale_scores(data, fitted, upscale)
+    elif options["folds"] != "none":
+        sampling = _folds(options["folds"], options["block"], unknown, seed)
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // (unknown.size - num_missing)))
+        with torch.random.fork_rng():
+            held_out["score"] = score_folds(data, fitted, sampling, count)
+        held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
+        held_out["protocol"] = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+    model = fitted(data)
+    result = values.copy()
+    if upscale > 1:
+        result = scaling.restore(_enlarged(model, data, upscale).numpy(), 0)
+        if not data.info.cells:
+            at_known = (slice(None, None, upscale),) * len(grid)
+            result[at_known] = np.where(missing, result[at_known], values)
+    else:
+        index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
+        predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
+        flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
+        flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
+    about = FilledSignal(name, num_missing, unknown.size, model, scaling.high[0] - scaling.low[0], **held_out)
+    deviations = None
+    if options["std"]:
+        deviations = np.zeros(result.shape)
+        found = _deviations(model, data, index).double().numpy() * about.unit
+        flat = deviations.reshape(-1, result.shape[-1])
+        flat[index] = np.where(where[index], found, 0)
+    return result, about, deviations
+
+
+def _read_quietly(source: TensorSource, samples: Samples = "points") -> Signals:
+    """Values in memory, of which every known sample is trained on."""
+    with without_notices():
+        return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True), samples=samples))
+
+
+def _enlarged(model: Field, data: Signals, factor: int) -> Tensor:
+    """Predictions of one signal at ``factor`` times as many samples per axis, ``(M_1, ..., M_D, C)``."""
+    cells = data.info.cells
+    axes = grid_axes([factor * n for n in data.info.grid], cells=cells)
+    field = model.of_cells([size / factor for size in cells]) if cells else model
+    with torch.no_grad():
+        found = field.grid(axes)[0].cpu()
+    return _back_projected(found, data.values[0], factor) if cells else found
+
+
+def _back_projected(values: Tensor, known: Tensor, factor: int) -> Tensor:
+    """Values ``(factor N_1, ..., C)`` with errors of their means over the known cells ``(N_1, ..., C)`` subtracted.
+
+    Errors are subtracted interpolated, a few times, which is smooth; then as constants, after which there are none.
+    Reference: Irani and Peleg, *Improving Resolution by Image Registration*, CVGIP 1991.
+    """
+    num_axes = known.ndim - 1
+    if num_axes > 3:
+        return values
+    smooth = ("linear", "bilinear", "trilinear")[num_axes - 1]
+    mean = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[num_axes - 1]
+    result, target = (each.movedim(-1, 0)[None] for each in (values, known))
+    for mode in (*[smooth] * SMOOTH_BACK_PROJECTIONS, "nearest"):
+        errors = (target - mean(result, factor)).nan_to_num(0.0)
+        result = result + functional.interpolate(errors, scale_factor=float(factor), mode=mode)
+    return result[0].movedim(0, -1)
+
+
+def _smallest_float(std: AnyArray) -> AnyArray:
+    """Standard deviations as float32, or as float64 where float32 has no numbers of their size."""
+    known, limits = std[std > 0], np.finfo(np.float32)
+    fits = not known.size or (known.min() >= limits.tiny and known.max() <= limits.max)
+    return std.astype(np.float32) if fits else std
+
+
+def _fill_by_members(
+    name: str, values: AnyArray, missing: Mask, unit: Tensor, scaling: Scaling, seed: int, options: Mapping[str, Any]
+) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    """The same by a mixture of members, from values in [0, 1]."""
+    unknown: Mask = np.asarray(missing.any(-1))
+    known, folds, sampling = torch.from_numpy(~unknown), options["folds"], None
+    hidden = imitated_gaps(known, seed=seed) if folds in ("auto", "none") and options["block"] is None else []
+    protocol = f"{len(hidden)} moved copies of the gaps"
+    if not hidden:
+        sampling = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int(known.sum())))
+        trained = [sampling.of(fold).split(unknown.shape, 1).train_mask().reshape(unknown.shape) for fold in range(count)]
+        hidden = [known & ~mask for mask in trained]
+        protocol = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+    periodic = [axis.periodic for axis in options["axes"]]
+    names = list(options["members"] or default_members(known))
+    found = fill_gaps(unit, known, names, hidden, periodic)
+    result = np.where(missing, scaling.restore(found.values.numpy(), 0), values)
+    about = FilledSignal(name, int(unknown.sum()), unknown.size, found, scaling.high[0] - scaling.low[0])
+    if folds != "none":
+        about.protocol = protocol
+        about.score, about.baselines, about.left_out = interpolated_gaps(unit, known, names, found.held_out, seed)
+    deviations = np.where(missing, found.std.double().numpy() * about.unit, 0) if options["std"] else None
+    return result, about, deviations
+
+
+def _adapts(grid: Sequence[int], known: int) -> bool:
+    """Whether local fits have enough samples."""
+    return len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
+
+
+def _denoised(data: Signals) -> Field:
+    """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
+    values, trained = data.values.clone(), data.split.train_mask()
+    if not bool(trained.all()):
+        index = (~trained[0]).flatten().nonzero()[:, 0]
+        filled = predicted_at(AdaptiveFit().fit(data), data.evaluation_batch(), index)
+        values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
+    return SparseLinear(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
+
+
+def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
+    """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``."""
+    batch = data.evaluation_batch()
+    assert isinstance(batch, GridBatch)
+    coords = point_coordinates(batch.axes, index)
+    with torch.no_grad():
+        return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
+
+
+def _plain(name: str) -> str:
+    return "".join("_" if char in "/\\\0" else char for char in name) or "signal"
+
+
+def _scaling(values: AnyArray, missing: Mask) -> Scaling:
+    """The range that becomes [0, 1]: that of integers of 8 and 16 bits, else minimum and maximum of the known values."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
+        return Scaling.of_integers(values.dtype)
+    known = values[~missing]
+    low, high = float(known.min()), float(known.max())
+    high = high if high > low else low + max(abs(low), 1.0)
+    return Scaling(values.dtype.name, (low,), (high,))
+
+
+def _model(
+    model: ModelName | Callable[[], Fits],
+    encoder: str | None,
+    smooth: bool,
+    grid: Sequence[int],
+    known: int,
+    prior: str,
+) -> Callable[[], Fits]:
+    """A function that makes the model for a signal."""
+    if callable(model):
+        return model
+    adapts = _adapts(grid, known)
+    if model == "adaptive" and not adapts:
+        raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
+    if encoder is None and adapts and model != "exact":
+        if known < math.prod(grid):
+            check_fit_memory(known)
+        return lambda: AdaptiveFit(noise="auto" if smooth else "none", prior=prior)
+    return lambda: LinearRidge(automatic_width(encoder or "laplace"))
+
+
+def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
+    """The folds whose held-out samples are as far from known ones as the missing samples."""
+    distance = mean_distance(unknown)
+    if folds == "auto":
+        wide = block is not None or has_wide_gaps(distance, float(unknown.mean()), unknown.shape, seed)
+        folds = "blocks" if wide else "random"
+    if folds == "random":
+        if block is not None:
+            raise InputError("block is the size of blocks: set folds blocks, or leave it out")
+        return FoldSampling("random", seed=seed)
+    side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
+    sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
+    return FoldSampling("blocks", size=sizes, seed=seed)
+
+
+def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], upscale: int) -> dict[str, Any]:
+    """Score of enlarging: the picture is reduced, enlarged again, and compared with itself.
+
+    It is reduced by Pillow's LANCZOS, or to means over cells if that is what its samples are. A sample of the reduced
+    picture is at the centre of those that it is made of: there Pillow puts it, and there the model is fitted. Samples at the
+    edges are left out.
+    """
+    values, info = data.values[0], data.info
+    if info.num_axes != 2 or not bool(values.isfinite().all()):
+        return {"protocol": "enlargements are scored for pictures without missing samples"}
+    sizes = [n // upscale for n in info.grid]
+    if min(sizes) < MIN_REDUCED_SAMPLES:
+        return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * upscale} samples per axis on"}
+    target = values[: sizes[0] * upscale, : sizes[1] * upscale].numpy()
+    reduction = Image.Resampling.BOX if info.cells else Image.Resampling.LANCZOS
+    small = _resized(target, sizes, reduction).clip(0, 1)
+    part = _read_quietly(TensorSource(torch.from_numpy(small)[None]), info.samples)
+    inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
+    places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
+    with torch.no_grad():
+        field = fitted(part)
+        own = (_enlarged(field, part, upscale)[inner, inner] if info.cells else field.grid(places)[0].cpu()).numpy()
+    methods = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
+
+    def score(made: AnyArray) -> FoldScore:
+        squared = torch.from_numpy(np.square(made.astype(np.float64) - target[inner, inner])).mean()[None]
+        return FoldScore(-10 * squared.clamp_min(1e-30).log10(), squared.sqrt())
+
+    return {
+        "protocol": f"the picture reduced to 1/{upscale} by {reduction.name} and enlarged again",
+        "score": score(own),
+        "baselines": {name: score(_resized(small, target.shape[:2], by)[inner, inner]) for name, by in methods.items()},
+    }
+
+
+def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling) -> AnyArray:
+    """``(H, W, C)`` float32 resampled by Pillow."""
+    planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(values, -1, 0)]
+    return np.stack([np.asarray(plane.resize((size[1], size[0]), method)) for plane in planes], -1)
+
+
+def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result with more samples per axis."""
+    found, sizes = list(shape), dict(zip(before[1:-1], after[1:-1], strict=True))
+    start = next(place for place in range(len(shape)) if shape[place : place + len(before) - 2] == before[1:-1])
+    found[start : start + len(before) - 2] = [sizes[n] for n in before[1:-1]]
+    return tuple(found)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def check_suffix(path: Path, original: Original) -> None:
+    """Refuses a path whose suffix is not of the format of the original."""
+    name = path.name.lower()
+    if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
+        listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
+        instead = path.with_suffix(original.suffixes[0])
+        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}; type --out {instead}")
+
+
+def write_std(path: Path, filled: Filled) -> None:
+    """Writes standard deviations as float32: TIFF, with the coordinates of the file if it has some, or NPY.
+
+    Args:
+        path: The file, ``.tif`` or ``.npy``.
+        filled: Filled signals with standard deviations.
+    """
+    import tifffile
+
+    assert filled.std is not None
+    if path.suffix == ".npy":
+        with path.open("wb") as stream:
+            np.save(stream, filled.std)
+    elif filled.original is not None and filled.original.write_std is not None:
+        filled.original.write_std(path, filled.std.reshape(filled.stack.shape))
+    else:
+        photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
+        tifffile.imwrite(path, filled.std, photometric=photometric)

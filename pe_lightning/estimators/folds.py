@@ -1,0 +1,211 @@
+"""Scores by cross-validation: of the samples of each fold, predicted by a model that was fitted to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import torch
+from scipy.ndimage import distance_transform_edt
+from torch import Tensor
+
+from pe_lightning.errors import InputError, last_resort
+from pe_lightning.estimators.base import Field
+from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.blocks import point_coordinates
+from pe_lightning.signals.sampling import FoldSampling, Sampling
+from pe_lightning.signals.splits import Split
+
+
+class SplitData(Protocol):
+    """Signals that are split into trained and held-out samples, with or without a DataModule around them."""
+
+    @property
+    def info(self) -> SignalInfo:
+        """Shape and origin."""
+
+    @property
+    def split(self) -> Split:
+        """Trained and held-out samples."""
+
+    def resampled(self, sampling: Sampling) -> SplitData:
+        """The same signals, split by another sampling."""
+
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples."""
+
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid, or all points, with a mask of the held-out samples."""
+
+
+Data = TypeVar("Data", bound=SplitData)
+
+MAX_PLACES = 1500
+"""Hidden samples of a copy of the gaps at which interpolation is scored."""
+NEAR_SAMPLES = 12.0
+"""Distance from these, in samples, of the known samples that are interpolated."""
+
+
+@dataclass(frozen=True)
+class FoldScore:
+    """Scores of the held-out samples of all folds.
+
+    Args:
+        values: The metric of the signals, ``(S,)``.
+        errors: Root mean squared error of values in [0, 1], ``(S,)``.
+    """
+
+    values: Tensor
+    errors: Tensor
+
+
+@dataclass(frozen=True)
+class _Fold(Generic[Data]):
+    """One fold: the data that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
+
+    data: Data
+    batch: GridBatch | PointBatch
+    index: Tensor
+    truth: Tensor
+    mask: Tensor
+
+
+def _folds(data: Data, sampling: FoldSampling, count: int | None) -> Iterator[_Fold[Data]]:
+    for fold in range(sampling.number if count is None else count):
+        part: Data = data.resampled(sampling.of(fold))  # type: ignore[assignment]
+        batch: GridBatch | PointBatch = part.evaluation_batch()
+        assert batch.mask is not None
+        index = batch.mask.flatten(1).any(0).nonzero().flatten()
+        if part.split.num_train < 2 or not len(index):
+            raise InputError(f"{sampling.words()}: fold {fold} has {len(index)} known samples to score; set fewer folds")
+        yield _Fold(part, batch, index, batch.values.flatten(1, -2)[:, index], batch.mask.flatten(1)[:, index])
+
+
+class _Scorer:
+    def __init__(self, data: SplitData) -> None:
+        self.metrics = [metrics.create(name, data.info.num_signals, False) for name in (data.info.metric, "psnr")]
+
+    def add(self, prediction: Tensor, fold: _Fold[Any]) -> None:
+        for metric in self.metrics:
+            metric.update(prediction.to(fold.truth), fold.truth, fold.mask)
+
+    def score(self) -> FoldScore:
+        own, psnr = (metric.per_signal() for metric in self.metrics)
+        return FoldScore(own, 10 ** (-psnr / 20))
+
+
+def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> Tensor:
+    """Predictions at some samples of an evaluation batch: row-major positions ``(P,)`` -> ``(S, P, C)``.
+
+    Local models predict these samples alone. A product of features is evaluated faster on the whole grid.
+
+    Args:
+        field: A fit.
+        batch: All samples.
+        index: Positions.
+    """
+    with torch.no_grad():
+        if isinstance(batch, PointBatch):
+            return field.at(batch.coords[0][index]).cpu()
+        if field.prefers_points:
+            return field.at(point_coordinates(batch.axes, index)).cpu()
+        values = field.grid(batch.axes).flatten(1, -2)
+        return values.index_select(1, index.to(values.device)).cpu()
+
+
+def score_folds(
+    data: Data,
+    fitted: Callable[[Data], Field],
+    sampling: FoldSampling,
+    count: int | None = None,
+) -> FoldScore:
+    """Fits a model to all folds but one, and scores that one; in turn for every fold.
+
+    Args:
+        data: Signals in memory.
+        fitted: Fits a new model.
+        sampling: The folds.
+        count: Number of folds that are scored, the first ones; all by default.
+
+    Raises:
+        InputError: If there are fewer known samples than folds.
+    """
+    scorer = _Scorer(data)
+    for fold in _folds(data, sampling, count):
+        scorer.add(predicted_at(fitted(fold.data), fold.batch, fold.index), fold)
+    return scorer.score()
+
+
+def interpolated_folds(
+    data: SplitData, sampling: FoldSampling, count: int | None = None
+) -> tuple[dict[str, FoldScore], dict[str, str]]:
+    """The scores of every baseline that applies, on the same samples as :func:`score_folds`.
+
+    Returns:
+        The scores by name, and why others have none.
+    """
+    scorers, left_out = {name: _Scorer(data) for name in baselines}, dict[str, str]()
+    for fold in _folds(data, sampling, count):
+        for name in [name for name in scorers if name not in left_out]:
+            try:
+                if not baselines.create(name).applies_to(fold.data.info, fold.data.split):
+                    del scorers[name]
+                    continue
+                if isinstance(fold.batch, PointBatch):
+                    found = interpolate(name, fold.data.train_batch(), fold.batch.coords[0][fold.index])
+                else:
+                    found = interpolate(name, fold.data.train_batch(), fold.batch.axes).flatten(1, -2)[:, fold.index]
+                scorers[name].add(found, fold)
+            except Exception as error:  # a baseline must not end a fit
+                left_out[name] = f"left out: {str(error) if isinstance(error, InputError) else last_resort(error)[0]}"
+    return {name: scorer.score() for name, scorer in scorers.items() if name not in left_out}, left_out
+
+
+def interpolated_gaps(
+    values: Tensor,
+    known: Tensor,
+    members: Sequence[str],
+    held_out: Sequence[tuple[Tensor, Tensor, Tensor]],
+    seed: int = 0,
+) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
+    """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
+
+    Args:
+        values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
+        known: ``(N_1, ..., N_D)`` booleans.
+        members: Names of the members; those of baselines are scored by their predictions.
+        held_out: Hidden samples of each copy, predictions of the mixture and of the members
+            (:class:`~pe_lightning.solvers.gap_mixture.GapMixture`).
+        seed: Seed of the choice of samples.
+
+    Returns:
+        The score of the mixture, those of interpolation by name, and why others have none.
+    """
+    flat = values.flatten(0, -2)
+    squared: dict[str, list[Tensor]] = {"": []}
+    left_out: dict[str, str] = {}
+    for index, mixed, predictions in held_out:
+        order = torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:MAX_PLACES]
+        truth, own = flat[index[order]], {"": mixed[order]}
+        given = known.flatten().index_fill(0, index, False)
+        wanted = torch.zeros_like(given).index_fill(0, index[order], True).reshape(known.shape)
+        near = given & torch.from_numpy(distance_transform_edt(~wanted.numpy()) <= NEAR_SAMPLES).flatten()
+        near = near if bool(near.any()) else given
+        at = torch.cartesian_prod(*map(torch.arange, known.shape)).reshape(-1, known.ndim).double()
+        batch = PointBatch(at[near][None], flat[near][None])
+        for name in [name for name in baselines if baselines.get(name).on_points and name not in left_out]:
+            try:
+                if name in members:
+                    own[name] = predictions[list(members).index(name)][order]
+                elif name != "biharmonic" and (known.ndim <= 2 or name not in ("delaunay", "clough_tocher")):
+                    own[name] = interpolate(name, batch, at[index[order]])[0]
+            except InputError as error:
+                left_out[name] = f"left out: {error}"
+        for name, found in own.items():
+            squared.setdefault(name, []).append((found.double() - truth).square().flatten())
+    errors = {name: torch.cat(some).mean()[None] for name, some in squared.items() if name not in left_out}
+    scores = {name: FoldScore(-10 * error.clamp_min(1e-30).log10(), error.sqrt()) for name, error in errors.items()}
+    return scores.pop(""), scores, left_out

@@ -1,0 +1,342 @@
+"""Fits to scattered points: :func:`fit_points`, and values anywhere in the user's units."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import EncoderLike
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
+from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
+from pe_lightning.estimators.linear import automatic_width
+from pe_lightning.results.maps import PointMap
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.raw import AnyArray
+from pe_lightning.signals.sampling import FoldSampling, GridSampling
+from pe_lightning.signals.sources.base import Source
+from pe_lightning.signals.sources.points import Duplicates, PointArrays, names_of
+from pe_lightning.signals.split_signals import Signals, Splitting
+from pe_lightning.signals.validation import choice, integer
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
+
+__all__ = ["Columns", "PointFit", "PointModel", "fit_points", "fit_source"]
+
+Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+"""Columns of rows: an array ``(P,)`` or ``(P, D)``, or arrays ``(P,)`` by name."""
+PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NUM_FOLDS = 5
+MAX_FOLD_POINTS = 1 << 19
+"""Points over all folds that are fitted for a score; of more points fewer folds are scored."""
+FEW_POINTS_RIDGE = 1e-3
+"""Ridge of the exact fit of fewer points than the adaptive fit takes, too few to choose one by held-out points."""
+MAX_ADAPTIVE_POINTS = 1_000_000
+"""Points up to which ``auto`` takes :class:`~pe_lightning.training.Adaptive`."""
+AXIS_NAMES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
+
+
+class PointFit:
+    """Models of values at scattered points, one per column of values, which answer in the user's units.
+
+    Args:
+        models: The fitted models, functions of coordinates in [0, 1) of one signal each.
+        data: Their points.
+        make: Makes a model that is not fitted, for the score.
+        single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
+
+    Attributes:
+        models: The models.
+        info: Names, axes and ranges.
+        axes: The axes in the user's units.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Field],
+        data: Signals,
+        make: Callable[[Signals], Fits],
+        single: bool = False,
+    ) -> None:
+        self.models, self.data, self.single, self._make = list(models), data, single, make
+        self.info: SignalInfo = data.info
+        self.axes: tuple[Axis, ...] = data.info.axes
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.info.names), ", ".join(axis.name for axis in self.axes)
+        kinds = ", ".join(dict.fromkeys(model.label for model in self.models))
+        return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {kinds})"
+
+    @cached_property
+    def scores(self) -> list[FoldScore]:
+        """Of each column, errors of held-out points in five random folds, each predicted by a fit of the other four.
+
+        Computed once, when read.
+        """
+
+        def fitted(part: Signals) -> Field:
+            return self._make(part).fit(part)
+
+        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns]
+
+    @cached_property
+    def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
+        """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
+        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns]
+
+    @property
+    def score(self) -> float | Floats:
+        """Root mean squared error of held-out points in the user's units: a number for one column, else one per column."""
+        errors = np.array([float(score.errors.mean()) for score in self.scores]) * self.extents
+        return float(errors[0]) if self.single else errors
+
+    @property
+    def _folds(self) -> FoldSampling:
+        return FoldSampling("random", max(2, min(NUM_FOLDS, self.info.num_points or 0)))
+
+    @property
+    def _num_folds(self) -> int:
+        return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
+
+    @property
+    def _columns(self) -> list[Signals]:
+        return [self.data.one(place) for place in range(len(self.models))]
+
+    def predict(self, coords: Columns) -> Floats:
+        """Values at places.
+
+        Args:
+            coords: ``(P,)`` or ``(P, D)`` in the user's units, numbers or dates; or columns by the names of the axes.
+
+        Returns:
+            ``(P,)`` for one column of values, else ``(P, V)``.
+
+        Raises:
+            InputError: If the coordinates are not of these axes, or one is missing.
+        """
+        return self._shaped(self._values(self._unit(coords)))
+
+    def std(self, coords: Columns) -> Floats:
+        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`.
+
+        Raises:
+            InputError: If the model has none.
+        """
+        return self._shaped(self._deviations(self._unit(coords)))
+
+    def grid(self, shape: Sequence[int] | Mapping[str, npt.ArrayLike], std: bool = True) -> PointMap:
+        """Values on a grid.
+
+        Args:
+            shape: Number of samples per axis, in the order of the axes: from the lowest to the highest coordinate of the
+                points, or around a period. Or the coordinates of the samples of each axis, by its name.
+            std: Whether to compute standard deviations too, where the model has them.
+
+        Raises:
+            InputError: If there is not one positive number, or one column of coordinates, per axis.
+        """
+        names = ", ".join(axis.name for axis in self.axes)
+        if len(shape) != len(self.axes):
+            raise InputError(
+                f"the grid has {len(shape)} sizes, and the points have {len(self.axes)} axes: give one for each of {names}"
+            )
+        if isinstance(shape, Mapping):
+            if unknown := [name for name in shape if name not in names.split(", ")]:
+                raise InputError(f"the points have no axis {', '.join(unknown)}; they have {names}")
+            coordinates = {axis.name: np.asarray(shape[axis.name]) for axis in self.axes}
+            spread = [torch.from_numpy(axis.to_unit(coordinates[axis.name])) for axis in self.axes]
+        else:
+            counts = [integer("each size of a grid", size, 1) for size in shape]
+            spread = [torch.from_numpy(axis.spread(count)) for axis, count in zip(self.axes, counts, strict=True)]
+            coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
+        sizes = [len(x) for x in spread]
+        unit = torch.cartesian_prod(*spread).reshape(-1, len(spread))
+        values = dict(zip(self.info.names, self._values(unit).T.reshape(-1, *sizes), strict=True))
+        deviations: dict[str, Floats] = {}
+        if std and self.has_std:
+            deviations = dict(zip(self.info.names, self._deviations(unit).T.reshape(-1, *sizes), strict=True))
+        return PointMap(coordinates, values, deviations)
+
+    @cached_property
+    def points(self) -> tuple[dict[str, AnyArray], dict[str, Floats]]:
+        """Coordinates ``(P,)`` by axis and values ``(P,)`` by name, in the user's units, as they were fitted."""
+        batch = self.data.evaluation_batch()
+        unit = batch.coords[0].double().numpy()  # type: ignore[union-attr]
+        values = batch.values[..., 0].double().numpy()
+        return (
+            {axis.name: axis.restore(column) for axis, column in zip(self.axes, unit.T, strict=True)},
+            {name: self.info.scaling.restore(values[place], place) for place, name in enumerate(self.info.names)},
+        )
+
+    def known(self, coords: Mapping[str, AnyArray]) -> npt.NDArray[np.bool_]:
+        """Places without a missing coordinate, ``(P,)``, of columns by name."""
+        unit = np.stack([axis.to_unit(coords[axis.name]) for axis in self.axes])
+        return np.asarray(np.isfinite(unit).all(0))
+
+    def num_outside(self, coords: Columns) -> int:
+        """Number of places outside of the range of the points along an axis."""
+        unit = self._unit(coords).numpy()
+        largest = np.array([1.0 if axis.periodic else (axis.size - 1) / axis.size for axis in self.axes])
+        return int(((unit < -1e-9) | (unit > largest + 1e-9)).any(1).sum())
+
+    def _unit(self, coords: Columns) -> Tensor:
+        """Coordinates in [0, 1), ``(P, D)`` float64."""
+        if isinstance(coords, Mapping):
+            missing = [axis.name for axis in self.axes if axis.name not in coords]
+            if missing:
+                raise InputError(f"coordinates lack {', '.join(missing)}; there are {', '.join(map(str, coords))}")
+            columns = [np.asarray(coords[axis.name]) for axis in self.axes]
+        else:
+            array = np.asarray(coords)
+            array = array[:, None] if array.ndim == 1 and len(self.axes) == 1 else array
+            if array.ndim != 2 or array.shape[1] != len(self.axes):
+                names = ", ".join(axis.name for axis in self.axes)
+                raise InputError(f"coordinates have the shape (P, {len(self.axes)}), for {names}; got {array.shape}")
+            columns = list(array.T)
+        unit = np.stack([axis.to_unit(column) for axis, column in zip(self.axes, columns, strict=True)], 1)
+        if not np.isfinite(unit).all():
+            raise InputError(f"{int((~np.isfinite(unit)).any(1).sum())} of {len(unit)} places have a missing coordinate")
+        return torch.from_numpy(unit)
+
+    def _values(self, unit: Tensor) -> Floats:
+        """Values ``(P, V)`` in the user's units."""
+        with torch.no_grad():
+            found = [model.at(unit.to(self._dtype))[0, :, 0].double().cpu().numpy() for model in self.models]
+        return np.stack([self.info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
+
+    def _deviations(self, unit: Tensor) -> Floats:
+        """Standard deviations ``(P, V)`` in the user's units."""
+        found = [model.std(unit.to(self._dtype))[:, 0].double().cpu().numpy() for model in self.models]
+        return np.stack(found, 1) * self.extents
+
+    @property
+    def has_std(self) -> bool:
+        """Whether the models have standard deviations."""
+        return all(model.has_std for model in self.models)
+
+    @property
+    def extents(self) -> Floats:
+        """What 1 in [0, 1] is in the units of each column, ``(V,)``."""
+        ranges = map(self.info.scaling.of, range(self.info.num_signals))
+        return np.array([high - low for low, high in ranges])
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.data.dataset.axes[0].dtype
+
+    def _shaped(self, columns: Floats) -> Floats:
+        return columns[:, 0] if self.single else columns
+
+
+def fit_points(
+    coords: Columns,
+    values: Columns,
+    *,
+    model: PointModel | Fits = "auto",
+    encoder: EncoderLike | None = None,
+    periodic: str | list[str] | None = None,
+    duplicates: Duplicates = "average",
+    same_unit: bool | None = None,
+    seed: int = 0,
+) -> PointFit:
+    """Fits values at scattered points of one to three axes, in any units and order.
+
+    All rows are trained on. Those with a missing number are left out, with a notice of how many.
+
+    Args:
+        coords: Places: ``(P,)``, ``(P, D)`` or columns by name; numbers, or ``datetime64`` as a column of its own.
+        values: Values there: ``(P,)``, ``(P, V)`` or columns by name.
+        model: ``adaptive``: :class:`~pe_lightning.training.Adaptive`. ``exact``: the exact fit of a linear layer, with width
+            and ridge by held-out points. ``auto``: the first up to a million points, beyond and for very few the second. Or
+            a model that is solved for.
+        encoder: Encoder of the exact fit; ``laplace`` with its width by held-out points by default.
+        periodic: Axes that repeat: ``lon`` (a period of 360) or ``hour=24``.
+        duplicates: Points at one place: ``average``, ``keep`` or ``error``.
+        same_unit: Whether the axes have one unit of length; ``None``: where their extents are similar and none is of dates.
+        seed: Seed of the fit.
+
+    Returns:
+        The fit: ``predict(coords)``, ``std(coords)``, ``grid(shape)`` and ``score``.
+
+    Raises:
+        InputError: If shapes do not fit, a coordinate or value is constant, or an argument is not valid.
+
+    Example:
+        >>> import numpy as np
+        >>> places = np.random.default_rng(0).uniform([0, 40], [20, 60], (200, 2))
+        >>> fit = fit_points(places, np.sin(places[:, 0] / 5) + places[:, 1])
+        >>> fit.predict([[10.0, 50.0]]).round(1)
+        array([50.9])
+    """
+    axes = _columns("coords", coords, AXIS_NAMES)
+    columns = _columns("values", values, None)
+    lengths = {len(column) for column in (*axes.values(), *columns.values())}
+    if len(lengths) > 1:
+        raise InputError(f"coords and values have one row per point; got {sorted(lengths)} rows")
+    single = not isinstance(values, Mapping) and np.ndim(values) == 1
+    return fit_source(PointArrays(axes, columns, periodic, duplicates, same_unit), model, encoder, seed, single)
+
+
+def fit_source(
+    source: Source,
+    model: PointModel | Fits = "auto",
+    encoder: EncoderLike | None = None,
+    seed: int = 0,
+    single: bool = False,
+) -> PointFit:
+    """Fits all points of a source; see :func:`fit_points`."""
+    if isinstance(model, str):
+        choice("model", model, PointModel)
+    if encoder is not None and model not in ("auto", "exact"):
+        raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+    torch.manual_seed(seed)
+    data = Signals.read(source, Splitting(GridSampling(1), "none"))
+
+    def make(part: Signals) -> Fits:
+        return make_model(part, copy.deepcopy(model), encoder)
+
+    parts = [data.one(place) for place in range(data.info.num_signals)]
+    return PointFit([make(part).fit(part) for part in parts], data, make, single)
+
+
+def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+    """A model for points that is not fitted yet."""
+    if not isinstance(model, str):
+        return model
+    count = data.info.num_points or 0
+    if model == "auto":
+        if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:
+            return LinearRidge("laplace", FEW_POINTS_RIDGE)
+        model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
+    if model == "adaptive":
+        return AdaptiveFit()
+    return LinearRidge(automatic_width(encoder or "laplace"))
+
+
+def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:
+    """Columns ``(P,)`` by name."""
+    if isinstance(given, Mapping):
+        found = {str(name): np.asarray(column) for name, column in given.items()}
+        names_of(what, list(found), 3 if names is not None else None)
+        wrong = [f"{name} {column.shape}" for name, column in found.items() if column.ndim != 1]
+        if wrong:
+            raise InputError(f"columns of {what} have the shape (P,); got {', '.join(wrong)}")
+        return found
+    array = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] < 1 or (names is not None and array.shape[1] not in names):
+        raise InputError(f"{what} have the shape (P,) or (P, {'1 to 3' if names else 'columns'}); got {np.shape(given)}")
+    if array.dtype.kind == "O":
+        raise InputError(f"{what} hold different kinds of things: give columns by name, {{'time': ..., 'x': ...}}")
+    count = array.shape[1]
+    labels = names[count] if names is not None else [f"value{n}" if count > 1 else "value" for n in range(count)]
+    return dict(zip(labels, array.T, strict=True))

@@ -1,0 +1,1 @@
+"""Scores of predictions (:mod:`~pe_lightning.evaluation.metrics`), and interpolation to compare them with."""

@@ -1,0 +1,445 @@
+"""Interpolation of the training samples, as a baseline beside every fit.
+
+A baseline declares where it applies (:meth:`Interpolation.applies_to`). The table of a run and ``pe-lightning suggest`` show
+all registered baselines that apply, including those of plugins.
+
+>>> from pe_lightning.evaluation.baselines import interpolate, names
+>>> from pe_lightning.training import TensorDataModule
+>>> names()  # doctest: +NORMALIZE_WHITESPACE
+['bicubic', 'biharmonic', 'clough_tocher', 'delaunay', 'inverse_distance', 'linear', 'nearest', 'rbf_linear', 'spline',
+ 'thin_plate']
+>>> data = TensorDataModule(torch.rand(2, 16, 16, 3))
+>>> tuple(interpolate("bicubic", data.train_batch(), data.evaluation_batch().axes).shape)
+(2, 16, 16, 3)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy.interpolate import CloughTocher2DInterpolator, CubicSpline, LinearNDInterpolator, RBFInterpolator
+from scipy.spatial import Delaunay as Triangulation
+from scipy.spatial import QhullError, cKDTree
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.blocks import grid_blocks
+from pe_lightning.signals.splits import GridSplit, Split
+
+__all__ = ["Interpolation", "baselines", "interpolate", "names"]
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+FLOAT32_EPS = 2.0**-23
+"""Rounding error of float32 coordinates in [0, 1]."""
+MAX_OUTPUT_VALUES = 1 << 24
+"""Output values that are computed at once."""
+SAME_PLACE = 1e-9
+"""Distance from a sample, in samples of the grid, below which a place is that of the sample."""
+RBF_NEIGHBOURS = 50
+"""Nearest samples that radial basis functions interpolate."""
+DISTANCE_NEIGHBOURS, DISTANCE_POWER = 12, 2.0
+"""Nearest samples that are averaged, and the power of their distance by which their weight falls."""
+POSITION_TOLERANCE = 1e-6
+"""Rounding error of positions between two samples, in samples."""
+
+
+class Interpolation:
+    """Predicts values on a grid from training samples, without parameters to fit.
+
+    A subclass defines :meth:`weights` (or :meth:`along`, or :meth:`from_grid`) and sets :attr:`on_grids`, or defines
+    :meth:`from_points` and sets :attr:`on_points`, or both. No method extrapolates: beyond the outermost training samples of
+    an axis their values continue, and outside the convex hull of scattered points the nearest point's value is taken.
+    """
+
+    on_grids: ClassVar[bool] = False
+    """Whether training samples on a grid can be interpolated."""
+    on_points: ClassVar[bool] = False
+    """Whether scattered training samples can be interpolated."""
+    max_points: ClassVar[float] = math.inf
+    """Scattered training samples of all signals together up to which tables show it."""
+    max_places: ClassVar[float] = math.inf
+    """Predicted places of all signals together up to which tables show it, from scattered training samples."""
+    program: ClassVar[str] = ""
+    """The function of a public library that does the same; tables name it where it is ahead of a fit."""
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """Whether tables show this baseline for signals of this shape and these training samples.
+
+        Raises:
+            InputError: If it applies, but takes too long. Tables show the reason in the place of a score.
+        """
+        if isinstance(split, GridSplit):
+            return self.on_grids
+        if self.on_points:
+            every = math.prod(info.grid) if info.num_points is None else info.num_points
+            _limit("points", info.num_signals * split.num_train, self.max_points)
+            _limit("places", info.num_signals * max(0, every - split.num_train), self.max_places)
+        return self.on_points
+
+    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Indices and weights of the training samples of one axis whose weighted sum is each value, ``(N, m)`` each.
+
+        Args:
+            training: Ascending coordinates of the training samples, ``(n,)`` float64.
+            x: Coordinates of the output, ``(N,)`` float64.
+
+        Returns:
+            Indices, which :meth:`along` clamps to the training samples, and weights.
+        """
+        raise InputError(f"{baselines.name_of(type(self))} interpolates scattered points; on a grid use linear")
+
+    def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
+        """Interpolates along one axis: values ``(..., n, ...)`` at ``training`` -> ``(..., N, ...)`` at ``x``."""
+        numbers, weights = self.weights(training, x)
+        shape = [-1 if a == axis else 1 for a in range(values.ndim)]
+        columns = zip(numbers.clamp(0, len(training) - 1).T, weights.to(values.dtype).T, strict=True)
+        terms = (values.index_select(axis, number).mul_(weight.view(shape)) for number, weight in columns)
+        return reduce(Tensor.add_, terms)
+
+    def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
+        """Interpolates from grid to grid, axis by axis: ``(S, n_1, ..., n_D, C)`` -> ``(S, N_1, ..., N_D, C)``."""
+        pairs = [(known.double().contiguous(), x.double().contiguous()) for known, x in zip(training, axes, strict=True)]
+        for a, (known, _) in enumerate(pairs):
+            if not bool((known.diff() > 0).all()):
+                raise InputError(f"axis {a}: the coordinates of the training samples must ascend")
+        count = max(1, MAX_OUTPUT_VALUES // max(1, values.shape[-1] * math.prod(len(x) for x in axes)))
+        blocks = []
+        for some in torch.split(values, count):
+            for a, (known, x) in enumerate(pairs):
+                some = self.along(some, known, x, 1 + a)
+            blocks.append(some)
+        return torch.cat(blocks)
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """Interpolates from scattered points to a grid: ``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``, or to points.
+
+        Args:
+            values: Values at the points.
+            coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
+            axes: Coordinates of the output per axis, or of points ``(Q, D)``, in the same unit.
+        """
+        raise InputError(f"{baselines.name_of(type(self))} interpolates samples of a grid; for points use delaunay")
+
+
+baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lightning.baselines")
+names = baselines.names
+
+
+def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor] | Tensor) -> Tensor:
+    """Interpolates a training batch at the points of a grid, or at any points.
+
+    Args:
+        name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest``,
+            ``delaunay``, ``clough_tocher``, ``rbf_linear``, ``thin_plate`` or ``inverse_distance`` for scattered points;
+            ``biharmonic`` for samples of a grid of which some are missing.
+        batch: The training samples.
+        axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
+
+    Returns:
+        ``(S, N_1, ..., N_D, C)``, or ``(S, Q, C)`` at points, not clamped: cubic methods can overshoot [0, 1].
+
+    Raises:
+        InputError: If the name is unknown, or the method does not support this kind of batch or number of axes.
+    """
+    method = baselines.create(name)
+    num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]
+    given = axes.shape[-1] if isinstance(axes, Tensor) else len(axes)
+    if given != num_axes:
+        raise InputError(f"the training samples have {num_axes} axes, the output has {given}")
+    if isinstance(batch, GridBatch):
+        if isinstance(axes, Tensor):
+            raise InputError(f"{name} interpolates samples of a grid to a grid; give one coordinate vector per axis")
+        return method.from_grid(batch.values, batch.axes, axes)
+    # lengths are measured in samples of the grid, so that pixels are square
+    sizes = batch.grid or (1,) * num_axes
+    if batch.axes is not None and batch.index is not None:
+        sizes = tuple(len(x) for x in batch.axes)
+    unit = torch.tensor(sizes, dtype=torch.float64)
+    coords = batch.coords.cpu().double() * unit
+    if isinstance(axes, Tensor):
+        return method.from_points(batch.values, coords, axes.cpu().double() * unit)
+    return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, sizes, strict=True)])
+
+
+def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Index of the training sample to the left of each coordinate, and the position in the interval, in [0, 1]."""
+    inside = x.clamp(training[0], training[-1])
+    left = (torch.searchsorted(training, inside, right=True) - 1).clamp(0, max(len(training) - 2, 0))
+    right = (left + 1).clamp_max(len(training) - 1)
+    gap = training[right] - training[left]
+    return left, torch.where(gap > 0, (inside - training[left]) / torch.where(gap > 0, gap, 1.0), 0.0)
+
+
+@baselines.register("nearest")
+class Nearest(Interpolation):
+    """The value of the nearest training sample; at midpoints, of the left one.
+
+    For scattered points by Euclidean distance, in samples if the points are samples of a grid.
+    """
+
+    program = "scipy.interpolate.NearestNDInterpolator"
+    on_grids = on_points = True
+
+    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """One sample."""
+        left, beta = _cells(training, x)
+        return (left + (beta > 0.5 + POSITION_TOLERANCE))[:, None], torch.ones_like(x)[:, None]
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """The nearest of the scattered points."""
+        return _fill(values, coords, axes, lambda points, known, wanted: known[cKDTree(points).query(wanted)[1]])
+
+
+@baselines.register("linear")
+class Linear(Interpolation):
+    """Linear interpolation along each axis: bilinear on images."""
+
+    program = "scipy.interpolate.RegularGridInterpolator"
+    on_grids = True
+
+    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Two samples."""
+        left, beta = _cells(training, x)
+        return torch.stack([left, left + 1], 1), torch.stack([1 - beta, beta], 1)
+
+
+@baselines.register("bicubic")
+class CubicConvolution(Interpolation):
+    r"""Keys' cubic convolution with :math:`a = -1/2` along each axis: bicubic on images.
+
+    Reference: Keys, *Cubic Convolution Interpolation for Digital Image Processing*, IEEE Trans. ASSP 29, 1981.
+    """
+
+    on_grids = True
+
+    def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Four samples: Catmull-Rom."""
+        if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=FLOAT32_EPS):
+            raise InputError("bicubic needs evenly spaced training samples on every axis; use linear or spline")
+        spacing = training.diff().mean() if len(training) > 1 else torch.ones_like(training[0])
+        # coordinates are not clamped: beyond the border the kernel is applied to replicated samples
+        position = (x - training[0]) / spacing
+        left = (position + POSITION_TOLERANCE).floor()
+        u = position - left
+        v = 1 - u
+        weights = (-u * v * v / 2, 1 + u * u * (3 * u - 5) / 2, 1 + v * v * (3 * v - 5) / 2, -v * u * u / 2)
+        return left.long()[:, None] + torch.arange(-1, 3, device=x.device), torch.stack(weights, 1)
+
+
+@baselines.register("spline")
+class Spline(Interpolation):
+    """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends."""
+
+    program = "scipy.interpolate.CubicSpline"
+    on_grids = True
+
+    def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
+        """One banded solve for all columns."""
+        if len(training) < 3:
+            return Linear().along(values, training, x, axis)
+        knots, inside = training.cpu().numpy(), x.clamp(training[0], training[-1]).cpu().numpy()
+        columns = values.movedim(axis, -1)
+        rows = columns.reshape(-1, len(knots))
+        made = rows.new_empty(len(rows), len(inside))
+        for some in grid_blocks([len(rows)], [max(1, MAX_OUTPUT_VALUES // (8 * len(inside)))]):  # SciPy makes several copies
+            made[some] = torch.from_numpy(CubicSpline(knots, rows[some].double().cpu().numpy(), 1)(inside)).to(made)
+        return made.reshape(*columns.shape[:-1], -1).movedim(-1, axis)
+
+
+@baselines.register("delaunay")
+class Delaunay(Interpolation):
+    """Linear interpolation on the Delaunay triangulation of scattered points; in 1-D, between neighbours."""
+
+    program = "scipy.interpolate.LinearNDInterpolator"
+    on_points = True
+    max_points = 1 << 21
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for at most two axes: triangulating more takes minutes."""
+        if not super().applies_to(info, split):
+            return False
+        if info.num_axes > 2:
+            raise InputError(f"triangulating {info.num_axes} axes takes minutes")
+        return True
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One triangulation per set of points."""
+        if coords.shape[-1] > 3:
+            raise InputError(f"delaunay takes up to 3 axes, the signals have {coords.shape[-1]}; use nearest")
+        return _fill(values, coords, axes, self._interpolate)
+
+    @staticmethod
+    def _interpolate(points: Array, known: Array, wanted: Array, interpolator: Any = LinearNDInterpolator) -> Array:
+        if points.shape[1] == 1:
+            order = np.argsort(points[:, 0], kind="stable")
+            return np.stack([np.interp(wanted[:, 0], points[order, 0], column) for column in known[order].T], -1)
+        try:
+            triangulation = Triangulation(points)
+        except (QhullError, ValueError) as error:
+            raise InputError(
+                f"delaunay needs at least {points.shape[1] + 1} points that span all axes; these {len(points)} do not "
+                f"({str(error).strip().splitlines()[0]}). Train on more samples, or use nearest"
+            ) from error
+        result: Array = interpolator(triangulation, known)(wanted)
+        outside = np.isnan(result).any(1)
+        result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
+        return result
+
+
+@baselines.register("clough_tocher")
+class CloughTocher(Interpolation):
+    """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
+
+    program = "scipy.interpolate.CloughTocher2DInterpolator"
+    on_points = True
+    max_points = 1 << 17
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for two axes."""
+        return info.num_axes == 2 and super().applies_to(info, split)
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One triangulation per set of points."""
+        if coords.shape[-1] != 2:
+            raise InputError(f"clough_tocher takes 2 axes, the signals have {coords.shape[-1]}; use delaunay")
+        cubic = partial(Delaunay._interpolate, interpolator=CloughTocher2DInterpolator)
+        return _fill(values, coords, axes, cubic)
+
+
+class _RadialBasis(Interpolation):
+    """Radial basis functions fitted to the nearest :data:`RBF_NEIGHBOURS` samples of every place (SciPy)."""
+
+    on_points = True
+    max_places = 30_000  # one system for each
+    kernel: ClassVar[str]
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One system per place."""
+        return _fill(values, coords, axes, self._interpolate)
+
+    def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
+        try:
+            found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
+            with threadpool_limits(1, "blas"):  # threads of OpenBLAS would wait busily between small systems
+                result: Array = found(wanted) if len(wanted) else known[:0]
+        except (ValueError, np.linalg.LinAlgError) as error:
+            raise InputError(
+                f"{baselines.name_of(type(self))}: {str(error).strip().splitlines()[0]}; use nearest"
+            ) from error
+        return result
+
+
+@baselines.register("rbf_linear")
+class LinearRadialBasis(_RadialBasis):
+    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
+
+    program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
+    kernel = "linear"
+
+
+@baselines.register("thin_plate")
+class ThinPlate(_RadialBasis):
+    """Thin plate splines fitted to the nearest 50 samples of every place (SciPy)."""
+
+    program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
+    kernel = "thin_plate_spline"
+
+
+@baselines.register("inverse_distance")
+class InverseDistance(Interpolation):
+    """The mean of the nearest 12 samples, weighted by the inverse of their squared distances.
+
+    Reference: Shepard, *A two-dimensional interpolation function for irregularly-spaced data*, ACM Conference, 1968.
+    """
+
+    program = "sklearn.neighbors.KNeighborsRegressor(12)"
+    on_points = True
+    max_places = 1 << 21
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One search for all places."""
+        return _fill(values, coords, axes, self._interpolate)
+
+    @staticmethod
+    def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
+        distance, near = cKDTree(points).query(wanted, np.arange(1, min(DISTANCE_NEIGHBOURS, len(points)) + 1))
+        weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -DISTANCE_POWER
+        result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
+        return result
+
+
+@baselines.register("biharmonic")
+class Biharmonic(Interpolation):
+    """The biharmonic equation on the missing samples of a grid (scikit-image).
+
+    Reference: Damelin and Hoang, *On Surface Completion and Image Inpainting by Biharmonic Functions*, International Journal
+    of Mathematics and Mathematical Sciences, 2018.
+    """
+
+    program = "skimage.restoration.inpaint_biharmonic"
+    on_points = True
+    max_places = 60_000  # one system for all
+
+    def applies_to(self, info: SignalInfo, split: Split) -> bool:
+        """As in the base class, for samples of a grid."""
+        return info.num_points is None and super().applies_to(info, split)
+
+    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
+        """One system per signal."""
+        from skimage.restoration import inpaint_biharmonic  # takes a while, and few fits need it
+
+        on_grid = not isinstance(axes, Tensor) and all(
+            torch.allclose(x, torch.arange(len(x), dtype=x.dtype), rtol=0, atol=1e-3) for x in axes
+        )
+        if not on_grid or not torch.allclose(coords, coords.round(), rtol=0, atol=1e-3):
+            raise InputError("biharmonic needs samples on a grid with equal distances; use delaunay")
+        shape = tuple(len(x) for x in axes)
+        filled = []
+        for places, known in zip(coords.expand(len(values), -1, -1), values, strict=True):
+            where = tuple(places.round().long().T.numpy())
+            image, missing = np.zeros((*shape, known.shape[-1])), np.ones(shape, dtype=bool)
+            image[where], missing[where] = known.double().cpu().numpy(), False
+            try:
+                found = inpaint_biharmonic(image, missing, channel_axis=-1)
+            except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                raise InputError(f"biharmonic: scikit-image cannot solve its system ({reason}); use delaunay") from error
+            if not np.isfinite(found).all():  # SciPy's solver returns NaN for a singular system
+                raise InputError("biharmonic: its system is singular for these missing samples; use delaunay")
+            filled.append(torch.from_numpy(found))
+        return torch.stack(filled).to(values)
+
+
+def _limit(what: str, count: int, most: float) -> None:
+    if count > most:
+        raise InputError(f"{count:,} {what}, more than the {most:,.0f} that are computed beside a fit")
+
+
+def _fill(
+    values: Tensor,
+    coords: Tensor,
+    axes: Sequence[Tensor] | Tensor,
+    method: Callable[[Array, Array, Array], Array],
+) -> Tensor:
+    """Applies ``method(points, values, output points)`` to each set of points; see :meth:`Interpolation.from_points`."""
+    at_points = isinstance(axes, Tensor)
+    wanted = (axes if isinstance(axes, Tensor) else torch.cartesian_prod(*axes).reshape(-1, len(axes))).numpy()
+    shape = (len(wanted),) if at_points else tuple(len(x) for x in axes)
+    filled = []
+    for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
+        # (signals of this set of points, P, C) -> (P, signals * C)
+        known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
+        distance, near = cKDTree(points).query(wanted)
+        values_at, unseen = known[near], distance > SAME_PLACE  # every method takes the value of a sample at its place
+        values_at[unseen] = method(points, known, wanted[unseen])
+        result = torch.from_numpy(values_at)
+        filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))
+    return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)

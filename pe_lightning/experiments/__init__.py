@@ -1,1 +1,0 @@
-"""Many fits at once: which encoder suits (``suggest``), every combination (``sweep``), side by side (``compare``)."""

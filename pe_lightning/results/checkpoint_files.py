@@ -1,0 +1,95 @@
+"""Checkpoint files, read without running code. This needs no Lightning."""
+
+from __future__ import annotations
+
+import math
+import os
+import pickle
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pe_lightning import __version__
+from pe_lightning._moved import current_paths
+from pe_lightning.errors import InputError
+
+LAST = "last.ckpt"
+VERSION_KEY = "pe_lightning/version"
+"""Key of the version of this package that wrote a checkpoint."""
+
+
+def locate(path: str | Path) -> Path:
+    """The absolute path of a checkpoint file.
+
+    Raises:
+        InputError: If the path is not a file: a URL, a folder, or one of Lightning's words ``best``, ``last`` and ``hpc``.
+    """
+    found = Path(path).expanduser()
+    if not os.path.isfile(found):
+        raise InputError(
+            f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, such as RUN/checkpoints/last.ckpt of a "
+            "run directory"
+        )
+    return found.absolute()
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """Reads a checkpoint to the CPU without running code of it.
+
+    Raises:
+        InputError: If the file is missing, damaged or not a checkpoint of Lightning, or was written by a version with
+            different parameters.
+    """
+    found = locate(path)
+    try:
+        with zipfile.ZipFile(found) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("PyTorch does not compress")
+            if (damaged := archive.testzip()) is not None:
+                raise ValueError(f"the checksum of {damaged} is wrong")
+        checkpoint: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
+        checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": dict(checkpoint["state_dict"])}
+        checkpoint["hyper_parameters"] = current_paths(checkpoint["hyper_parameters"])
+        _check_counters(checkpoint.get("loops"), "loops")
+        ours = "_class_path" in checkpoint["hyper_parameters"]
+    except Exception as error:  # damaged files make zipfile and torch raise anything
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"cannot open {str(path)!r}: {error.strerror}") from error
+        reason = "its pickle names code" if isinstance(error, pickle.UnpicklingError) else type(error).__name__
+        reason = str(error) if isinstance(error, _CounterError) else reason
+        raise InputError(
+            f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({reason} while it was read)"
+        ) from error
+    if ours:
+        refuse_other_version(checkpoint, str(path))
+    return checkpoint
+
+
+class _CounterError(ValueError):
+    """A counter of the loops is not a number."""
+
+
+def _check_counters(tree: Any, path: str) -> None:
+    """Refuses NaN and infinity among the counters of Lightning's loops: no comparison with them ends a loop."""
+    if isinstance(tree, float) and not math.isfinite(tree):
+        raise _CounterError(f"{path} is {tree}")
+    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, (list, tuple)) else ()
+    for key, value in children:
+        _check_counters(value, f"{path}/{key}")
+
+
+def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:
+    """Checks that a checkpoint was written by a compatible version: ``a.b.c`` with equal ``a.b``.
+
+    Raises:
+        InputError: If it was written by another version.
+    """
+    written = str(checkpoint.get(VERSION_KEY, "0.1.0"))  # the first version did not write its number
+    if written.split(".")[:2] != __version__.split(".")[:2]:
+        raise InputError(
+            f"{path!r} was written by pe_lightning {written}, this is {__version__}: fit again with the config.yaml of its "
+            f"run, or install that version (pip install pe-lightning=={written})"
+        )

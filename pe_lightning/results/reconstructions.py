@@ -1,0 +1,276 @@
+"""Reconstructions of a run: each signal as a file, and its comparison with the truth as a picture and as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pe_lightning.evaluation.metrics import unit_of
+from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
+from pe_lightning.results.runs import file_names, frames_of
+from pe_lightning.results.signal_files import Formats, choose_format, new_array, write_signal
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.files import replacing
+from pe_lightning.signals.hdf5 import PatientFile
+from pe_lightning.signals.output import Output
+from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.values import FileValues
+
+__all__ = ["FileAssembly", "PredictionWriter", "std_writer", "write_comparison", "write_reconstructions"]
+
+Array = npt.NDArray[np.float32]
+Write = Callable[[Path, Array, SignalInfo, int], Path | None]
+
+MAX_SHEETS = 64
+"""Largest number of rows, videos or volumes with a comparison picture; all images have one."""
+MAX_STORED_FRAMES = 32
+"""Largest number of frames of a cube in a comparison file."""
+MAX_STORED_BYTES = 1 << 27
+"""Approximate largest size of a comparison file before compression, in bytes; limits the number of frames."""
+MAX_ASSEMBLED_BYTES = 1 << 30
+"""Largest prediction that is assembled in memory, in bytes."""
+
+
+def write_reconstructions(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    predictions: Array,
+    values: Array,
+    info: SignalInfo | None = None,
+    train_mask: npt.NDArray[np.bool_] | None = None,
+    write: Write | None = None,
+    interpolation: tuple[str, Array] | None = None,
+    draw: bool = True,
+) -> list[str]:
+    """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
+
+    The picture shows trained samples, truth, reconstruction, interpolation and error; of rows and cubes only the first
+    :data:`MAX_SHEETS` have one. The HDF5 file has the data (see :func:`write_comparison`).
+
+    Args:
+        folder: Folder of the files.
+        metrics: Content of ``metrics.json``: names of the signals, and their scores for the captions.
+        predictions: ``(S, *grid, C)``.
+        values: The truth, same shape.
+        info: Shape and origin of the signals; without it images are PNG, and anything else NPY.
+        train_mask: Mask of the trained samples, ``(S or 1, *grid)``.
+        write: Writes a signal in a format specific to its source, or returns ``None``.
+        interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
+        draw: Whether to write the pictures.
+
+    Returns:
+        Paths of the comparison pictures.
+    """
+    pictures = []
+    metric = metrics.get("metric", "psnr")
+    for index, stem in enumerate(file_names(tuple(metrics["signals"]))):
+        prediction, truth = predictions[index], values[index]
+        if write is None or info is None or write(folder / stem, prediction, info, index) is None:
+            write_signal(folder / stem, prediction, info, index)
+        if not 2 <= truth.ndim <= 4:
+            continue
+        trained = None if train_mask is None else train_mask[index if len(train_mask) > 1 else 0]
+        other = None if interpolation is None else interpolation[1][index]
+        compared = {"reconstruction": prediction, "truth": truth} | ({} if other is None else {"interpolation": other})
+        frames = [0]
+        if truth.ndim == 4:
+            frames = frames_of(len(truth), min(MAX_STORED_FRAMES, max(1, MAX_STORED_BYTES // (2 * truth[0].size))))
+            compared = {name: cube[frames] for name, cube in compared.items()}
+        write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
+        if not draw or (truth.ndim != 3 and index >= MAX_SHEETS):
+            continue
+
+        def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:
+            for stage, words in (("test", "held out"), ("train", "of trained samples")):
+                if (score := scores.get(f"{stage}/{metric}_per_signal", {index: None})[index]) is not None:
+                    return f"{what}, {f'{score:.2f} {unit_of(metric)}'.rstrip()} {words}"
+            return what
+
+        about, beside = caption("reconstruction", metrics), None
+        if interpolation is not None and other is not None:
+            method = interpolation[0]
+            beside = caption(f"{method} interpolation", metrics["baselines"][method]), other
+        if truth.ndim == 2:
+            sheet = row_plot(prediction, truth, trained, about, info.rate if info is not None else None, beside)
+        elif truth.ndim == 3:
+            sheet = comparison(prediction, truth, about, trained=trained, interpolation=beside)
+        else:
+            shown = frames_of(len(truth), COMPARED_FRAMES)
+            some = None if trained is None else trained[shown]
+            beside = None if beside is None else (beside[0], beside[1][shown])
+            sheet = comparison_frames(prediction[shown], truth[shown], about, shown, len(truth), some, beside)
+        pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
+    return pictures
+
+
+def write_comparison(
+    path: Path,
+    values: Mapping[str, Array],
+    info: SignalInfo | None = None,
+    frames: Sequence[int] = (0,),
+    trained: npt.NDArray[np.bool_] | None = None,
+) -> None:
+    """Writes the comparison of a signal of 1 to 3 axes atomically, for ``pe-lightning compare``.
+
+    HDF5 with a dataset for each of the ``values``. For a row these are float32, nominally in [0, 1], and ``trained`` has one
+    boolean per sample. For a picture or cube these are 8-bit pictures ``(n, H, W, C)``: n = 1 for a picture, otherwise
+    frames of the cube, whose indices are the attribute ``frames``. Of more than four channels the first is stored. The
+    attributes ``media`` and ``rate`` are those of the source, if it is known.
+
+    Args:
+        path: Path of the file.
+        values: ``truth``, ``reconstruction`` and optionally ``interpolation``: ``(*grid, C)``, or frames of a cube.
+        info: Shape and origin of the signals.
+        frames: Indices of the frames of a cube.
+        trained: Mask of the trained samples of a row, ``(N,)``.
+    """
+    with replacing(path) as temporary, PatientFile(temporary) as stream, h5py.File(stream, "w") as file:
+        truth = values["truth"]
+        for name, array in values.items():
+            if truth.ndim == 2:
+                file.create_dataset(name, data=array, dtype=np.float32, chunks=True, shuffle=True, compression=1)
+                continue
+            channels = truth.shape[-1] if truth.shape[-1] <= 4 else 1
+            levels = to_levels(array[..., :channels]).reshape(len(frames), *truth.shape[-3:-1], channels)
+            file.create_dataset(name, data=levels, chunks=(1, *levels.shape[1:]), compression=1)
+            file.attrs["frames"] = list(frames)
+        if truth.ndim == 2 and trained is not None:
+            file.create_dataset("trained", data=trained, compression=1)
+        if info is not None:
+            file.attrs["media"] = info.media
+            if info.rate is not None:
+                file.attrs["rate"] = info.rate
+
+
+class FileAssembly:
+    """Assembles blocks in one NPY file per signal, ``(*grid, C)`` in the source's dtype and range.
+
+    Several processes on one machine write to the same files. The first process creates them, with names that end in
+    ``.part`` until they are complete.
+
+    Args:
+        folder: Folder of the files.
+        info: Shape and origin of the signals.
+        grid: Number of samples per axis; by default those of the source.
+        first: Whether this process creates the files and, at the end, renames them.
+    """
+
+    def __init__(self, folder: Path, info: SignalInfo, grid: Sequence[int] | None = None, first: bool = True) -> None:
+        self.info = info
+        self.filled = False
+        self.first = first
+        self.paths = [folder / f"{stem}.npy" for stem in file_names(info.names)]
+        if first:
+            folder.mkdir(parents=True, exist_ok=True)
+            shape = (*(grid or info.grid), info.channels)
+            for path in self.paths:
+                new_array(_unfinished(path), info.scaling.dtype, shape)
+
+    def add(self, block: Tensor, start: Sequence[int] | None = None) -> None:
+        """Writes a block ``(S, n_1, ..., n_D, C)`` whose first sample is at position ``start``, by default 0."""
+        self.filled = True
+        origin = start or [0] * (block.ndim - 2)
+        where = tuple(slice(a, a + n) for a, n in zip(origin, block.shape[1:-1], strict=True))
+        for index, path in enumerate(self.paths):
+            # reopened for each block, so that written pages do not stay in this process's memory
+            file = np.lib.format.open_memmap(_unfinished(path), "r+")
+            file[where] = self.info.scaling.restore(block[index].float().cpu().numpy(), index)
+            del file
+
+    def finish(self, filled: bool = True, truth: FileValues | None = None) -> list[Path]:
+        """Renames the files when all processes are done, or deletes them if nothing was added.
+
+        With ``truth``, the comparison is written too (see :func:`write_comparison`).
+        """
+        for path in self.paths if self.first else ():
+            if filled:
+                _unfinished(path).replace(path)
+            else:
+                _unfinished(path).unlink()
+        if self.first and filled and truth is not None:
+            self._compare(truth)
+        return self.paths
+
+    def _compare(self, truth: FileValues) -> None:
+        """Writes the comparison, unless a row, picture or frame exceeds :data:`MAX_STORED_BYTES`."""
+        count, *frame = self.info.grid if self.info.num_axes == 3 else (1, *self.info.grid)
+        size = 4 * self.info.num_signals * self.info.channels * math.prod(frame)
+        if self.info.num_axes > 3 or size > MAX_STORED_BYTES:
+            return
+        frames = frames_of(count, min(MAX_STORED_FRAMES, MAX_STORED_BYTES // size))
+        parts = [slice(n, n + 1) for n in frames] if self.info.num_axes == 3 else [slice(0, self.info.grid[0])]
+        rest = [slice(0, n) for n in self.info.grid[1:]]
+        values = torch.cat([truth.read((part, *rest)) for part in parts], 1).numpy()
+        for index, path in enumerate(self.paths):
+            stored = np.load(path, mmap_mode="r")
+            prediction = self.info.scaling.to_unit(np.concatenate([stored[part] for part in parts]), index)
+            compared = {"truth": values[index], "reconstruction": prediction}
+            write_comparison(path.with_name(f"{path.stem}_comparison.h5"), compared, self.info, frames)
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
+
+
+def std_writer(folder: Path, info: SignalInfo, output: Output) -> PredictionWriter:
+    """A writer of standard deviations in [0, 1] as ``<name>_std.npy``, float32 in the unit of the source."""
+    limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
+    scaling = Scaling("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
+    names = tuple(f"{name}_std" for name in info.names)
+    about = replace(info, names=names, scaling=scaling, media="array")
+    return PredictionWriter(folder, about, Output(output.output_shape, "npy", output.scale))
+
+
+class PredictionWriter:
+    """Writes predictions, which arrive in blocks of rows, below ``folder`` in a folder named by their size.
+
+    Args:
+        folder: Folder of the predictions.
+        info: Shape and origin of the signals.
+        output: Size and format, whose rows arrive in blocks; by default each prediction is complete.
+    """
+
+    def __init__(self, folder: Path, info: SignalInfo, output: Output | None = None) -> None:
+        self.folder = folder
+        self.info = info
+        self.output = output
+        self._blocks: list[Tensor] = []
+        self._files: FileAssembly | None = None
+        self._rows = 0
+
+    def add(self, values: Tensor) -> list[Path]:
+        """Adds values ``(S, n_1, ..., n_D, C)``. Returns the paths of the files once they are complete.
+
+        Raises:
+            InputError: If the format cannot hold signals of this size.
+        """
+        grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
+        # choose_format refuses those of maps
+        formats = cast(Formats, self.output.output_format if self.output is not None else "auto")
+        folder = self.folder / "x".join(map(str, grid))
+        if not self._rows:
+            choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
+            size = 4 * self.info.num_signals * self.info.channels * math.prod(grid)
+            large = size > MAX_ASSEMBLED_BYTES and formats in ("auto", "npy")
+            self._files = FileAssembly(folder, self.info, grid) if large else None
+        if self._files is not None:
+            self._files.add(values, (self._rows, *[0] * (len(grid) - 1)))
+        else:
+            self._blocks.append(values.float().cpu())
+        self._rows += values.shape[1]
+        if self._rows < grid[0]:
+            return []
+        blocks, self._blocks, self._rows = self._blocks, [], 0
+        if self._files is not None:
+            return self._files.finish()
+        signals = zip(file_names(self.info.names), torch.cat(blocks, 1).numpy(), strict=True)
+        return [write_signal(folder / stem, signal, self.info, n, formats) for n, (stem, signal) in enumerate(signals)]

@@ -1,0 +1,247 @@
+"""Signals as files, in the format of their medium, and the range, dtype and rate of their source.
+
+| Medium | Written as |
+| --- | --- |
+| image | PNG of 8 bits, or 16 if the source has 16; 1 to 4 channels: grey, grey + alpha, RGB, RGB + alpha |
+| video | MP4 (H.264), or GIF on request; 1 channel (grey) or 3 (RGB) |
+| audio | WAV in the source's dtype |
+| array, and signals that the format of their medium cannot hold | NPY in the source's dtype and range, or HDF5 on request |
+
+In pictures [0, 1] is black to white, clipped, and NaN is black. A signal resized along its first axis has the duration of
+its source: its rate is multiplied by the ratio of the sizes.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import av
+import h5py
+import numpy as np
+import numpy.typing as npt
+import png
+import soundfile
+from av.video.frame import VideoFrame
+
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.blocks import row_blocks
+from pe_lightning.signals.files import replacing
+from pe_lightning.signals.hdf5 import PatientFile
+from pe_lightning.signals.raw import Scaling
+
+__all__ = ["Formats", "choose_format", "new_array", "write_signal"]
+
+Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
+"""File formats; ``auto``: that of the medium, else NPY."""
+
+Array = npt.NDArray[np.float32]
+
+DEFAULT_FRAME_RATE = 25
+"""Frames per second of sources without a rate."""
+GIF_MAX_RATE = 50
+"""Largest frames per second of a GIF: players slow down frames of less than two hundredths of a second."""
+H264_RATE_FACTOR = "15"
+"""Constant rate factor of x264: 17 to 18 is considered visually lossless, 0 is lossless."""
+
+WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
+FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
+AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
+
+
+def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> Formats:
+    """The format in which :func:`write_signal` writes a signal; needs no values, so that errors are raised early.
+
+    Args:
+        shape: ``(*grid, C)`` of the signal.
+        info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
+        formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
+
+    Raises:
+        InputError: If the format is unknown or cannot hold the signal, or MP4 is chosen and PyAV cannot encode it.
+    """
+    if formats not in (known := get_args(Formats)):
+        raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; formats: {', '.join(known)}")
+    chosen = formats
+    if formats == "auto":
+        natural = FORMAT_OF_MEDIUM[info.media if info is not None else "image" if len(shape) == 3 else "array"]
+        chosen = "npy" if _obstacle(natural, shape, info) else natural
+    elif obstacle := _obstacle(formats, shape, info):
+        possible = [form for form in known if form == "auto" or not _obstacle(form, shape, info)]
+        raise InputError(
+            f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
+            f"{obstacle}. Possible: {', '.join(possible)}"
+        )
+    if chosen == "mp4" and "libx264" not in av.codecs_available:
+        raise InputError(
+            f"MP4 needs the H.264 encoder libx264, which the FFmpeg of the installed PyAV {av.__version__} lacks. "
+            "Output formats npy and gif do without it; PyAV's own wheels have the encoder: "
+            "pip install --force-reinstall --only-binary av av"
+        )
+    return chosen
+
+
+def write_signal(
+    path: Path, values: Array, info: SignalInfo | None = None, index: int = 0, formats: Formats = "auto"
+) -> Path:
+    """Writes one signal atomically.
+
+    Args:
+        path: Path without a suffix.
+        values: ``(*grid, C)``, nominally in [0, 1].
+        info: Shape and origin of the signals; without it NPY and HDF5 hold the unscaled values.
+        index: Index of the signal.
+        formats: Requested format.
+
+    Returns:
+        The path with its suffix.
+
+    Raises:
+        InputError: As :func:`choose_format`.
+    """
+    chosen = choose_format(values.shape, info, formats)
+    target = path.with_name(f"{path.name}.{chosen}")
+    scaling = info.scaling if info is not None else Scaling("float32")
+    rate = _rate(values.shape, info)
+    with replacing(target) as file:
+        if chosen == "png":
+            _write_png(file, values, deep=scaling.dtype == "uint16")
+        elif chosen == "mp4":
+            _write_mp4(file, values, _frame_rate(values.shape, info))
+        elif chosen == "gif":
+            _write_gif(file, values, _frame_rate(values.shape, info))
+        elif chosen == "wav":
+            _write_wav(file, scaling.restore(values, index), round(rate or 0))
+        elif chosen == "npy":
+            array = new_array(file, scaling.dtype, values.shape)
+            _restore_into(array, values, scaling, index)
+            array.flush()
+        else:
+            _write_h5(file, values, info, scaling, index, rate)
+    return target
+
+
+def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
+    """Samples per second along the first axis of a signal of a given shape; ``None`` if unknown."""
+    return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
+
+
+def _frame_rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction:
+    ratio = Fraction(shape[0], info.grid[0]) if info is not None else Fraction(1)
+    return _rate(shape, info) or DEFAULT_FRAME_RATE * ratio
+
+
+def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    """The reason why a format cannot hold a signal; ``None`` if it can."""
+    axes, channels = len(shape) - 1, shape[-1]
+    if form == "png" and not (axes == 2 and 1 <= channels <= 4):
+        return "PNG needs 2 axes and 1 to 4 channels"
+    if form in ("mp4", "gif") and not (axes == 3 and channels in (1, 3)):
+        return f"{form.upper()} needs 3 axes (time, height, width) and 1 or 3 channels"
+    if form == "gif" and (rate := _frame_rate(shape, info)) > GIF_MAX_RATE:
+        return f"GIF shows at most {GIF_MAX_RATE} frames per second, not {float(rate):g}"
+    if form == "wav":
+        dtype, samples_per_second = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
+        size = shape[0] * channels * np.dtype(dtype).itemsize
+        fits = axes == 1 and channels <= 1024 and dtype in WAV_SUBTYPES and size < 2**32 - 64
+        if not fits or samples_per_second is None or not 1 <= round(samples_per_second) < 2**31:
+            return (
+                f"WAV needs 1 axis, at most 1024 channels and 4 GiB, 1 to 2^31 samples per second (of the source: "
+                f"{'none' if samples_per_second is None else f'{float(samples_per_second):g}'}), and one of the dtypes "
+                f"{', '.join(WAV_SUBTYPES)}, not {dtype}"
+            )
+    return None
+
+
+def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
+    """Writes values in the source's range and dtype to an array, a block of rows at a time."""
+    for rows in row_blocks(values.shape):
+        with np.errstate(over="ignore"):  # values beyond the dtype become infinite
+            target[rows] = scaling.restore(values[rows], index)
+
+
+def _write_png(path: Path, values: Array, deep: bool) -> None:
+    if not deep:
+        to_image(values).save(path, "PNG", compress_level=PNG_COMPRESSION)
+        return
+    height, width, channels = values.shape  # Pillow does not write 16-bit colour
+    writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
+    with path.open("wb") as file:
+        writer.write_packed(file, (to_levels(row, np.uint16).astype(">u2").tobytes() for row in values))
+
+
+def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
+    """H.264 for common players: yuv420p and BT.709. The last row or column of an odd size is repeated."""
+    rate = rate.limit_denominator(
+        max(1, int(2**30 / max(float(rate), 1.0)))
+    )  # MP4 stores numerator and denominator in 32 bits
+    height, width = values.shape[1:3]
+    padding = ((0, height % 2), (0, width % 2), (0, 0))
+    options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be truncated
+    with av.open(str(path), "w", format="mp4", options=options) as container:
+        stream = container.add_stream("libx264", rate=rate, options={"crf": H264_RATE_FACTOR})
+        stream.height, stream.width, stream.pix_fmt = height + height % 2, width + width % 2, "yuv420p"
+        context = stream.codec_context
+        context.colorspace = context.color_primaries = 1  # ITU-T H.273: BT.709, sRGB, limited range
+        context.color_trc, context.color_range = 13, 1
+        for number, values_of_frame in enumerate(values):
+            levels = np.pad(to_levels(values_of_frame), padding, mode="edge")
+            frame = VideoFrame.from_ndarray(np.broadcast_to(levels, (*levels.shape[:2], 3)).copy(), format="rgb24")
+            frame = frame.reformat(format="yuv420p", dst_colorspace="ITU709", dst_color_range="MPEG")
+            frame.pts, frame.time_base = number, 1 / rate
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
+    """A looping GIF with up to 256 colours per frame; grey is exact.
+
+    Frames start at the nearest hundredth of a second, so that rounding errors do not accumulate.
+    """
+    starts = [round(100 * frame / rate) for frame in range(len(values) + 1)]
+    durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
+    others = (to_image(frame) for frame in values[1:])
+    to_image(values[0]).save(path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
+
+
+def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:
+    subtype = WAV_SUBTYPES[samples.dtype.name]
+    if samples.dtype == np.uint8:  # soundfile has no uint8; it drops the lower bits
+        samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
+    buffer = io.BytesIO()  # libsndfile does not report errors of the file system
+    soundfile.write(buffer, samples, rate, subtype=subtype, format="WAV")
+    path.write_bytes(buffer.getbuffer())
+
+
+def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:
+    """Creates an NPY file as a memory map. Its space is reserved, as writing to a full disk would kill the process."""
+    array: np.memmap[Any, np.dtype[Any]] = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), tuple(shape))
+    if hasattr(os, "posix_fallocate"):
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
+
+
+def _write_h5(
+    path: Path, values: Array, info: SignalInfo | None, scaling: Scaling, index: int, rate: Fraction | None
+) -> None:
+    """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
+    low, high = scaling.of(index)
+    names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
+    if len(names) != values.ndim - 1:
+        names = tuple(f"axis{number}" for number in range(1, values.ndim))
+    with PatientFile(path) as stream, h5py.File(stream, "w") as file:
+        dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
+        _restore_into(dataset, values, scaling, index)
+        dataset.attrs["axes"] = [*names, "channel"]
+        dataset.attrs["scaling"] = json.dumps(Scaling(scaling.dtype, (low,), (high,)).to_dict())
+        if rate is not None:
+            dataset.attrs["rate"] = float(rate)

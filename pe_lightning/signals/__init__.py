@@ -1,0 +1,74 @@
+"""Signals: samples of files and arrays, their axes, which of them are known and trained on, and how they are written back.
+
+>>> import torch
+>>> from pe_lightning.signals import RandomSampling
+>>> from pe_lightning.training import TensorDataModule
+>>> data = TensorDataModule(torch.rand(2, 32, 32, 1), sampling=RandomSampling(fraction=0.5))
+>>> data.info.grid, data.train_batch().index.shape
+((32, 32), torch.Size([2, 512]))
+
+Modules that need no torch, such as :mod:`~pe_lightning.signals.files`, are imported without it.
+"""
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from pe_lightning.signals.axes import Axis
+    from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
+    from pe_lightning.signals.blocks import grid_axes, point_coordinates
+    from pe_lightning.signals.options import Batching, Storage
+    from pe_lightning.signals.raw import RawSignals, Scaling
+    from pe_lightning.signals.sampling import (
+        FoldSampling,
+        GridSampling,
+        MaskSampling,
+        RandomSampling,
+        Sampling,
+        samplings,
+    )
+    from pe_lightning.signals.sources.base import Source
+    from pe_lightning.signals.split_signals import Signals
+    from pe_lightning.signals.splits import GridSplit, PointSplit, Protocol, Split
+
+__all__ = [
+    "Axis",
+    "Batching",
+    "FoldSampling",
+    "GridBatch",
+    "GridSampling",
+    "GridSplit",
+    "MaskSampling",
+    "PointBatch",
+    "PointSplit",
+    "Protocol",
+    "RandomSampling",
+    "RawSignals",
+    "Sampling",
+    "Scaling",
+    "SignalInfo",
+    "Signals",
+    "Source",
+    "Split",
+    "Storage",
+    "grid_axes",
+    "point_coordinates",
+    "sample_coordinates",
+    "samplings",
+]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "axes": ["Axis"],
+        "batches": ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"],
+        "blocks": ["grid_axes", "point_coordinates"],
+        "options": ["Batching", "Storage"],
+        "raw": ["RawSignals", "Scaling"],
+        "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
+        "sources.base": ["Source"],
+        "split_signals": ["Signals"],
+        "splits": ["GridSplit", "PointSplit", "Protocol", "Split"],
+    },
+)

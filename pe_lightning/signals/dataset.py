@@ -1,0 +1,264 @@
+"""Batches for training, evaluation and the solvers, of signals in memory or in a file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.blocks import Block, grid_axes, point_coordinates, whole
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
+from pe_lightning.signals.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
+from pe_lightning.signals.splits import GridSplit, PointSplit, Protocol, Split
+from pe_lightning.signals.values import FileValues, file_blocks
+
+__all__ = ["PointDataset", "SignalDataset", "to_device"]
+
+Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
+
+MAX_FLOAT32_SAMPLES = 1 << 14
+"""Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
+CHOICE_BLOCK_SAMPLES = {1: 16384, 2: 1024, 3: 160}
+"""Trained samples per axis of the central block from which width and ridge of signals in a file are chosen."""
+CALIBRATION_BLOCKS = 16
+"""Number of blocks of a file from which means and scales are computed."""
+CALIBRATION_BYTES = 1 << 22
+"""Bytes of each of these blocks, unless the chunks of the file are larger."""
+
+
+class SignalDataset:
+    """Batches of one set of signals.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; or the file that holds them.
+        split: The trained samples.
+        protocol: Which samples are scored.
+        axes: The axes in the user's units, if samples are not at equal distances.
+        cells: Lengths of the cells that samples are means of, one per axis; none if samples are values at points.
+    """
+
+    def __init__(
+        self,
+        values: Tensor | FileValues,
+        split: Split,
+        protocol: Protocol,
+        axes: Sequence[Axis] = (),
+        cells: tuple[float, ...] = (),
+    ) -> None:
+        self.cells = cells
+        self.values = values
+        self.split = split
+        self.protocol: Protocol = protocol
+        # on longer axes the rounding error of float32 is not small against the distance of neighbours
+        dtype = torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32
+        self.axes = grid_axes(split.grid, dtype)
+        self.uneven = tuple(axes) if any(axis.samples is not None for axis in axes) else ()
+        if self.uneven:
+            self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in axes)
+
+    def of(self, signals: slice) -> SignalDataset:
+        """The dataset of a subset of the signals in memory."""
+        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven, self.cells)
+
+    def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
+        """The same signals in memory with other trained samples."""
+        return SignalDataset(self.in_memory(), split, protocol, self.uneven, self.cells)
+
+    def in_memory(self) -> Tensor:
+        """The values.
+
+        Raises:
+            InputError: If they are read from their file.
+        """
+        if isinstance(self.values, FileValues):
+            raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
+        return self.values
+
+    @cached_property
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples of signals in memory."""
+        values, split = self.in_memory(), self.split
+        if isinstance(split, GridSplit):
+            chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
+            return GridBatch(chosen, split.take(values))
+        if isinstance(split, PointSplit):
+            return PointBatch(point_coordinates(self.axes, split.index), split.take(values), self.axes, split.index)
+        raise TypeError(f"a split is a GridSplit or a PointSplit, got a {type(split).__name__}")
+
+    @cached_property
+    def evaluation_batch(self) -> GridBatch:
+        """The whole grid of signals in memory, with masks of scored and trained samples."""
+        return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
+
+    @cached_property
+    def validation_batch(self) -> GridBatch | PointBatch:
+        """:attr:`evaluation_batch` with the mask of the samples that are scored during training."""
+        batch, mask = self.evaluation_batch, self.split.validation
+        return batch if mask is None else replace(batch, mask=mask)
+
+    def calibration_batch(self) -> GridBatch | PointBatch:
+        """Samples for means and scales: all trained samples, or a fixed set of points spread over the file."""
+        values = self.values
+        if not isinstance(values, FileValues):
+            return self.train_batch
+        blocks = values.blocks(CALIBRATION_BYTES)
+        if len(blocks) > CALIBRATION_BLOCKS:
+            blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
+        indices, parts = [], []
+        for block in blocks:
+            inside, index = self.split.train_positions(block)
+            step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
+            indices.append(index[::step])
+            parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))
+        points = torch.cat(indices)[None]
+        return PointBatch(point_coordinates(self.axes, points), torch.cat(parts, 1), self.axes, points)
+
+    def choice_batch(self) -> GridBatch:
+        """Samples for the choice of width and ridge: the trained grid, or the central block of signals in a file."""
+        sizes = self._grid_split().sizes
+        if not isinstance(self.values, FileValues):
+            return self._train_grid
+        wide = CHOICE_BLOCK_SAMPLES.get(len(sizes), 16)
+        firsts = [max(0, (n - wide) // 2) for n in sizes]
+        return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
+
+    def train_blocks(self, process: Process) -> Iterator[GridBatch]:
+        """This process's blocks of the trained grid."""
+        split, values = self._grid_split(), self.values
+        if not isinstance(values, FileValues):
+            yield self.train_block(process.rows(whole(split.sizes)))
+            return
+        chunks = [max(1, chunk // step) for chunk, step in zip(values.chunks, split.stride, strict=True)]
+        per_sample = 4 * values.shape[0] * values.shape[-1] * math.prod(split.stride)
+        blocks = file_blocks(split.sizes, chunks, per_sample)
+        yield from map(self.train_block, blocks[process.share(len(blocks))])
+
+    def train_block(self, block: Block) -> GridBatch:
+        """A block of the trained grid; ``block`` counts trained samples."""
+        split, values = self._grid_split(), self.values
+        if not isinstance(values, FileValues):
+            return self._train_grid.block(block)
+        index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
+        axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
+        if all(len(i) for i in index):
+            read = values.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride)
+        else:
+            read = torch.zeros(values.shape[0], *(len(i) for i in index), values.shape[-1])
+        return GridBatch(axes, read, start=tuple(part.start for part in block))
+
+    @property
+    def _train_grid(self) -> GridBatch:
+        assert isinstance(self.train_batch, GridBatch)
+        return self.train_batch
+
+    def _grid_split(self) -> GridSplit:
+        if not isinstance(self.split, GridSplit):
+            raise InputError(
+                "the exact fit of signals that are read from their file needs a training grid; set sampling: grid, train on "
+                "random points (warm_start: false and a given sigma), or set in_memory: true"
+            )
+        return self.split
+
+    def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
+        """Loader of training batches; those of signals in memory are on ``device``."""
+        values, steps = self.values, batching.steps_per_epoch
+        if batching.kind == "points":
+            if isinstance(values, FileValues):
+                return FilePointLoader(values, self.split, batching.num_points, steps, seed, process)
+            return PointLoader(to_device(self.train_batch, device), batching.num_points, steps, seed, process)
+        if batching.kind == "full":
+            return FullLoader(to_device(self.train_batch, device), steps or DEFAULT_STEPS_PER_EPOCH, process)
+        sizes, read = self._grid_split().sizes, self.train_block
+        if not isinstance(values, FileValues):
+            read = to_device(self._train_grid, device).block
+        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
+
+    def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
+        """Loader of the whole grid: one batch for every process in memory, or this process's blocks of a file.
+
+        Args:
+            process: Rank and number of processes.
+            validation: Whether the samples are scored that are held out for validation, if there are some.
+        """
+        if not isinstance(self.values, FileValues):
+            batch = self.validation_batch if validation else self.evaluation_batch
+            return GridLoader([whole(self.split.grid)], lambda _: batch)
+        blocks = self.values.blocks()
+        # Lightning needs a batch in every process: one without blocks gets an empty batch
+        own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
+        return GridLoader(own, self._evaluation_block)
+
+    def _evaluation_block(self, block: Block) -> GridBatch:
+        assert isinstance(self.values, FileValues)
+        return GridBatch(
+            tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
+            self.values.read(block),
+            self.split.test_mask_of(self.protocol, block),
+            self.split.train_mask_of(block),
+            tuple(part.start for part in block),
+        )
+
+
+class PointDataset(SignalDataset):
+    """Batches of signals at scattered samples, the same places for all signals.
+
+    Args:
+        values: ``(S, P, C)`` in [0, 1].
+        split: The trained samples, of a grid ``(P,)``.
+        protocol: Which samples are scored.
+        points: Coordinates of the samples, ``(P, D)`` float64 in [0, 1).
+        grid: Number of samples per axis of a grid of the same density.
+    """
+
+    def __init__(self, values: Tensor, split: Split, protocol: Protocol, points: Tensor, grid: tuple[int, ...]) -> None:
+        if not isinstance(split, PointSplit):
+            index = split.train_positions(whole(split.grid))[1]
+            split = PointSplit(split.grid, index[None], known=split.known)
+        super().__init__(values, split, protocol)
+        self.grid = grid
+        dtype = torch.float64 if max(grid) > MAX_FLOAT32_SAMPLES else torch.float32
+        self.axes = grid_axes(grid, dtype)
+        self.points = points.to(dtype)
+
+    def of(self, signals: slice) -> PointDataset:
+        """The dataset of a subset of the signals."""
+        part = super().of(signals)
+        return PointDataset(part.in_memory(), part.split, self.protocol, self.points, self.grid)
+
+    def resampled(self, split: Split, protocol: Protocol) -> PointDataset:
+        """The same samples, of which others are trained on."""
+        return PointDataset(self.in_memory(), split, protocol, self.points, self.grid)
+
+    @cached_property
+    def train_batch(self) -> PointBatch:
+        """All trained samples."""
+        assert isinstance(self.split, PointSplit)
+        return PointBatch(self.points[self.split.index], self.split.take(self.in_memory()), grid=self.grid)
+
+    @cached_property
+    def evaluation_batch(self) -> PointBatch:  # type: ignore[override]
+        """All samples, with masks of scored and trained ones."""
+        masks = self.split.test_mask(self.protocol), self.split.train_mask()
+        return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with its tensors on a device; the same object if they are there already."""
+    if batch.values.device == device:
+        return batch
+
+    def move(value: object) -> object:
+        if isinstance(value, Tensor):
+            return value.to(device)
+        return tuple(move(entry) for entry in value) if isinstance(value, tuple) else value
+
+    return type(batch)(**{field.name: move(getattr(batch, field.name)) for field in fields(batch)})  # type: ignore[arg-type]

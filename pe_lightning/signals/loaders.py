@@ -1,0 +1,300 @@
+"""Loaders: all training samples, random points or blocks of the training grid; and the whole grid for evaluation.
+
+A loader makes passes over the training samples; an epoch is a fixed number of steps. The order within a pass depends only on
+the seed and the number of the pass. All processes compute the same batches and each takes its share, so that together they
+see the samples that one process would see.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.blocks import Block, grid_axes, grid_blocks, point_coordinates, shape_of, whole
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.splits import Split
+from pe_lightning.signals.values import FileValues
+
+__all__ = ["BlockLoader", "FilePointLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader", "permutation"]
+
+B = TypeVar("B")
+
+BUFFER_BYTES = 1 << 27
+"""Bytes of the shuffle buffer for random points of a file, over all processes."""
+BLOCKS_PER_BUFFER = 128
+"""Number of blocks in a full buffer, unless the chunks of the file are larger."""
+SHUFFLED_POINTS = 1 << 16
+"""Number of points shuffled at a time."""
+
+
+class TrainLoader(ABC):
+    """Base of training loaders; its position is saved in checkpoints.
+
+    Args:
+        batches: Number of batches in a pass.
+        steps_per_epoch: Number of batches in an epoch; by default one pass.
+        process: This process, which takes its share of every batch.
+        seed: Seed of the order.
+    """
+
+    def __init__(self, batches: int, steps_per_epoch: int | None, process: Process, seed: int = 0) -> None:
+        self.batches = batches
+        self.steps_per_epoch = steps_per_epoch or batches
+        self.process = process
+        self.seed = seed
+        self.position = 0
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[GridBatch | PointBatch]:
+        """The remaining batches of the current epoch."""
+        end = (self.position // self.steps_per_epoch + 1) * self.steps_per_epoch
+        while self.position < end:
+            number, first = divmod(self.position, self.batches)
+            for batch in self.one_pass(number, first):
+                self.position += 1
+                yield batch
+                if self.position == end:
+                    break
+
+    @abstractmethod
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
+        """The batches of pass ``number``, from batch ``first`` on."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of batches delivered. Lightning resumes within an epoch because this method exists."""
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the position."""
+        self.position = state["position"]
+
+
+class FullLoader(TrainLoader):
+    """All training samples in every step: this process's rows of a sub-grid, or its share of the points."""
+
+    def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process) -> None:
+        super().__init__(1, steps_per_epoch, process)
+        self.batch = batch
+        if process.world_size > 1 and isinstance(batch, GridBatch):
+            self.batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
+        elif process.world_size > 1 and isinstance(batch, PointBatch):
+            own, index = process.share(batch.values.shape[1]), batch.index
+            index = None if index is None else index[:, own]
+            parts: dict[str, Any] = {"coords": batch.coords[:, own], "values": batch.values[:, own], "index": index}
+            self.batch = replace(batch, **parts, total=batch.values.shape[1])
+
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
+        """The batch, always the same object, so that results can be cached by identity."""
+        yield self.batch
+
+
+class PointLoader(TrainLoader):
+    """Random training samples of signals in memory; each occurs once in a pass.
+
+    Args:
+        batch: The training samples, on the device of the batches.
+        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
+    """
+
+    def __init__(
+        self, batch: GridBatch | PointBatch, size: int, steps_per_epoch: int | None, seed: int, process: Process
+    ) -> None:
+        self.index = None if isinstance(batch, GridBatch) else batch.index  # positions in the flattened values of a grid
+        self.axes = batch.axes
+        self.points = batch if isinstance(batch, PointBatch) and batch.axes is None else None
+        self.values = batch.values.flatten(1, -2)
+        self.count = self.values.shape[1]
+        self.size = min(size, self.count)
+        super().__init__(math.ceil(self.count / self.size), steps_per_epoch, process, seed)
+
+    def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
+        """The points in random order, ``size`` at a time."""
+        order = permutation(self.count, self.seed, number).to(self.values.device)
+        for chosen in torch.split(order, self.size)[first:]:
+            own = chosen[self.process.share(len(chosen))]
+            if self.points is not None:
+                coords, values = self.points.coords.index_select(1, own), self.values.index_select(1, own)
+                yield PointBatch(coords, values, total=len(chosen), grid=self.points.grid)
+                continue
+            assert self.axes is not None
+            index = own[None] if self.index is None else self.index.index_select(1, own)
+            values = self.values.index_select(1, own)
+            yield PointBatch(point_coordinates(self.axes, index), values, self.axes, index, len(chosen))
+
+
+class FilePointLoader(TrainLoader):
+    """Random training samples from a file with bounded memory; each occurs once in a pass.
+
+    Blocks that align with the chunks of the file are read in random order into a shuffle buffer, from which points are taken
+    in random order. Each process reads its own blocks only.
+
+    Args:
+        values: The signals.
+        split: Their training samples, the same for all signals.
+        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
+        buffer_bytes: Bytes of the buffer, over all processes. Two buffers exist at a time, as the next one is being filled.
+    """
+
+    def __init__(
+        self,
+        values: FileValues,
+        split: Split,
+        size: int,
+        steps_per_epoch: int | None,
+        seed: int,
+        process: Process,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        self.values = values
+        self.split = split
+        self.size = min(size, split.num_train)
+        signals, *grid, channels = values.shape
+        self.axes = grid_axes(grid)
+        share = split.num_train / math.prod(grid)
+        self.blocks = values.blocks(int(buffer_bytes / BLOCKS_PER_BUFFER / share))
+        point = 4 * signals * channels + 8  # bytes of its values and position
+        self.blocks_per_buffer = max(1, int(buffer_bytes / max(share * point * math.prod(shape_of(self.blocks[0])), 1)))
+        super().__init__(math.ceil(split.num_train / self.size), steps_per_epoch, process, seed)
+
+    def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
+        """The points of all blocks in random order, ``size`` at a time."""
+        turn, total = 0, 0
+        parts: list[tuple[Tensor, Tensor]] = []
+        for order, index, values in self._rounds(number):
+            for chosen in order.tensor_split(list(range(self.size - total, len(order), self.size))):
+                own = chosen[chosen >= 0]
+                parts.append((index.index_select(0, own), values.index_select(1, own)))
+                total += len(chosen)
+                if total == self.size:
+                    if turn >= first:
+                        yield self._batch(parts, total)
+                    turn, total, parts = turn + 1, 0, []
+        if parts:
+            yield self._batch(parts, total)
+
+    def _batch(self, parts: Sequence[tuple[Tensor, Tensor]], total: int) -> PointBatch:
+        index, values = torch.cat([i for i, _ in parts])[None], torch.cat([v for _, v in parts], 1)
+        return PointBatch(point_coordinates(self.axes, index), values, self.axes, index, total)
+
+    def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The points of all blocks in rounds; each round takes the same share of every block in the buffer.
+
+        Yields:
+            The random order of all points of the round, as indices into the points that this process has read, -1 for points
+            of other processes; their row-major positions; and their values.
+        """
+        blocks = permutation(len(self.blocks), self.seed, number).tolist()
+        groups = [blocks[start : start + self.blocks_per_buffer] for start in range(0, len(blocks), self.blocks_per_buffer)]
+        with ThreadPoolExecutor(1) as reader:
+            following = reader.submit(self._read, groups[0], number)
+            for place in range(len(groups)):
+                buffer = following.result()
+                if place + 1 < len(groups):
+                    following = reader.submit(self._read, groups[place + 1], number)
+                rounds = math.ceil(sum(count for count, _, _ in buffer) / SHUFFLED_POINTS)
+                for turn in range(rounds):
+                    own, indices, values = [], [], []
+                    for count, index, read in buffer:
+                        part = slice(count * turn // rounds, count * (turn + 1) // rounds)
+                        own.append(torch.full((part.stop - part.start,), len(index) == count))
+                        indices.append(index[part])
+                        values.append(read[:, part])
+                    mine = torch.cat(own)
+                    order = permutation(len(mine), self.seed + 2, (number * len(self.blocks) + place) * 1_000_003 + turn)
+                    yield torch.where(mine, mine.cumsum(0) - 1, -1)[order], torch.cat(indices), torch.cat(values, 1)
+
+    def _read(self, places: Sequence[int], number: int) -> list[tuple[int, Tensor, Tensor]]:
+        """Number, positions and values of the trained samples of several blocks; values of this process's blocks only.
+
+        Each block is shuffled by itself, which is fast because it fits in the processor's cache.
+        """
+        buffer = []
+        for turn, place in enumerate(places):
+            block = self.blocks[place]
+            inside, index = self.split.train_positions(block)
+            count, signals, channels = len(inside), self.values.shape[0], self.values.shape[-1]
+            if turn % self.process.world_size == self.process.rank:
+                order = permutation(count, self.seed + 1, number * len(self.blocks) + place)
+                values = self.values.read(block).flatten(1, -2).index_select(1, inside.index_select(0, order))
+                buffer.append((count, index.index_select(0, order), values))
+            else:
+                buffer.append((count, index[:0], torch.empty(signals, 0, channels)))
+        return buffer
+
+
+class BlockLoader(TrainLoader):
+    """Blocks of the training grid; each occurs once in a pass.
+
+    Args:
+        grid: Number of training samples per axis, ``(n_1, ..., n_D)``.
+        size: Number of samples of a block per axis; the last blocks along an axis may be smaller.
+        read: Returns a block, from memory or from a file.
+        steps_per_epoch, seed, process: See :class:`TrainLoader`.
+        shuffle: Whether the order is random; otherwise row-major.
+    """
+
+    def __init__(
+        self,
+        grid: Sequence[int],
+        size: Sequence[int],
+        read: Callable[[Block], GridBatch],
+        steps_per_epoch: int | None,
+        seed: int,
+        process: Process,
+        shuffle: bool = True,
+    ) -> None:
+        self.blocks = list(grid_blocks(grid, size))
+        self.read = read
+        self.shuffle = shuffle
+        super().__init__(len(self.blocks), steps_per_epoch, process, seed)
+
+    def one_pass(self, number: int, first: int) -> Iterator[GridBatch]:
+        """The blocks of a pass in order."""
+        count = len(self.blocks)
+        order = permutation(count, self.seed, number).tolist() if self.shuffle else list(range(count))
+        for place in order[first:]:
+            yield _own_rows(self.read, self.blocks[place], self.process)
+
+
+class GridLoader(Generic[B]):
+    """Blocks of the whole grid in order, for evaluation and prediction.
+
+    Args:
+        blocks: The blocks of this process.
+        read: Returns the batch of a block.
+    """
+
+    def __init__(self, blocks: Sequence[Block], read: Callable[[Block], B]) -> None:
+        self.blocks = blocks
+        self.read = read
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __iter__(self) -> Iterator[B]:
+        return map(self.read, self.blocks)
+
+
+def permutation(count: int, seed: int, number: int) -> Tensor:
+    """Random permutation of pass ``number``, ``(count,)`` int64, the same on all processes and devices."""
+    # a generator takes one 64-bit seed; (seed, number) pairs must not collide for small values
+    mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + 1) % 2**63
+    return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
+
+
+def _own_rows(read: Callable[[Block], GridBatch], block: Block, process: Process) -> GridBatch:
+    """This process's rows of a block, read."""
+    total = math.prod(shape_of(block)) if process.world_size > 1 else None
+    return replace(read(process.rows(block)), total=total)

@@ -1,0 +1,341 @@
+"""Samplings: named rules that choose the trained samples."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Description, Registry
+from pe_lightning.signals.random_keys import chosen_positions, largest_chosen_key
+from pe_lightning.signals.sources.missing import read_mask
+from pe_lightning.signals.sources.paths import PICTURES, SourceFile, expand
+from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split
+from pe_lightning.signals.validation import choice, flag, integer, integers, number
+
+__all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
+
+
+FOLD_KEYS = 1 << 20
+"""Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
+BLOCK_SAMPLES = 16
+"""Default samples per axis of the blocks of a fold."""
+
+ROW_SEED = 0x524F5753
+"""Second seed of the order in which rows of points are split."""
+
+
+FoldsLike: TypeAlias = Literal["random", "blocks"] | Description
+"""The kind of the folds, or a mapping of the arguments of :class:`FoldSampling`."""
+
+
+class Sampling(ABC):
+    """Base of samplings, which choose the trained samples of a set of signals.
+
+    A subclass stores every constructor argument as an attribute of the same name, with plain values.
+    """
+
+    draws: ClassVar[bool] = False
+    """Whether samples are drawn at random."""
+
+    @abstractmethod
+    def split(self, grid: Sequence[int], num_signals: int) -> Split:
+        """Splits ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples.
+
+        Raises:
+            InputError: If the sampling cannot be applied to the grid.
+        """
+
+    def stream(self, grid: Sequence[int], num_signals: int) -> Split:
+        """Like :meth:`split`, for signals that are read from their file; the result should not list all samples."""
+        return self.split(grid, num_signals)
+
+    def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
+        """Like :meth:`split`, without the samples that are missing: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
+        return self.split(grid, num_signals).among(known)
+
+    def split_rows(self, count: int, num_signals: int) -> PointSplit:
+        """Splits the rows of scattered points, ``P`` of them, as :meth:`split` splits signals of ``P`` samples.
+
+        The rows of a random split are shuffled first. Its keys are the numbers that ``numpy.random.default_rng(seed)``
+        draws, so that points whose coordinates were drawn with the same seed would be split by coordinate.
+        """
+        split = self.split((count,), num_signals)
+        found = split if isinstance(split, PointSplit) else PointSplit((count,), torch.cat(list(split.train_indices))[None])
+        if not self.draws:
+            return found
+        keys = np.random.PCG64(np.random.SeedSequence((count, ROW_SEED))).random_raw(count)
+        order = torch.from_numpy(keys.argsort(kind="stable"))
+        return replace(found, index=order[found.index].sort(1).values)
+
+    def spec(self) -> dict[str, Any]:
+        """Name and arguments as plain values; ``samplings.resolve`` returns an equal sampling."""
+        arguments = {key: getattr(self, key) for key in inspect.signature(type(self)).parameters}
+        return {"name": samplings.name_of(type(self)), **arguments}
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.spec().items() if key != "name")
+        return f"{type(self).__name__}({arguments})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sampling) and self.spec() == other.spec()
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+samplings: Registry[Sampling] = Registry("sampling", Sampling, "pe_lightning.samplings")  # type: ignore[type-abstract]
+
+
+@samplings.register("grid")
+class GridSampling(Sampling):
+    """Every ``stride``-th sample of each axis, so that the trained samples form a grid.
+
+    Args:
+        stride: Distance between trained samples, in samples: one number for all axes, or one per axis. 1 trains on
+            every sample.
+        offset: The first trained sample, less than the stride: one number for all axes, or one per axis.
+
+    Raises:
+        InputError: If a stride is less than 1, an offset is no position within it, or (at :meth:`split`) a stride leaves
+            fewer than 2 samples on an axis.
+    """
+
+    def __init__(self, stride: int | list[int] = 2, offset: int | list[int] = 0) -> None:
+        self.stride = integers("stride", stride, 1)
+        self.offset = integers("offset", offset, 0)
+        if np.max(self.offset) >= np.max(self.stride):
+            raise InputError(f"offset is the first trained sample and must be less than the stride {stride}; got {offset}")
+
+    def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
+        """The sub-grid, shared by all signals."""
+        strides, offsets = (x if isinstance(x, list) else [x] * len(grid) for x in (self.stride, self.offset))
+        if len(strides) != len(grid) or len(offsets) != len(grid):
+            raise InputError(f"{self} gives {len(strides)} strides and {len(offsets)} offsets for {_axes(grid)}; give one")
+        axes = list(zip(offsets, grid, strides, strict=True))
+        if any(first >= stride or first + stride >= size for first, size, stride in axes):
+            raise InputError(
+                f"{self} does not suit {_axes(grid)}: each offset must be less than its stride, and at least 2 samples of "
+                f"each axis are trained on; set a stride of at most {max(min(grid) - 1, 1)}"
+            )
+        return GridSplit(tuple(grid), tuple(torch.arange(*axis) for axis in axes), tuple(strides))
+
+
+@samplings.register("random")
+class RandomSampling(Sampling):
+    """A random subset of the samples, different for each signal, as in the papers.
+
+    The choice depends only on the seed, the index of the signal and the grid: it is the same on every process, machine and
+    version of NumPy. A smaller fraction is a subset of a larger one.
+
+    Args:
+        fraction: Trained share of the samples, in (0, 1]; rounded to whole samples, at least one.
+        count: Number of trained samples, instead of a fraction.
+        seed: Seed of the choice, a non-negative integer.
+        shared: Whether all signals are trained on the same samples.
+
+    Raises:
+        InputError: If an argument is out of range.
+    """
+
+    draws = True
+
+    def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
+        self.fraction = number("fraction", fraction, "(0, 1]", hint=", such as 0.25")
+        self.seed = integer("seed", seed)
+        self.shared = flag("shared", shared)
+        self.count = None if count is None else integer("count", count, 1)
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The chosen samples, per signal or shared."""
+        size, count = self._sizes(grid)
+        signals = range(1 if self.shared else num_signals)
+        index = np.stack([chosen_positions(self.seed, signal, size, count) for signal in signals])
+        return PointSplit(tuple(grid), torch.from_numpy(index))
+
+    def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
+        """The same samples, computed block by block; shared by all signals."""
+        if num_signals > 1 and not self.shared:
+            raise InputError(
+                f"{num_signals} signals that are read from their file need the same trained samples: set "
+                "sampling: {name: random, shared: true}, or give one signal"
+            )
+        size, count = self._sizes(grid)
+        return RandomSplit(tuple(grid), self.seed, count, largest_chosen_key(self.seed, 0, size, count))
+
+    def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
+        """Samples chosen among those that are not missing: the fraction is of those of the signal that has fewest."""
+        if self.shared:
+            return super().split_known(grid, num_signals, known)
+        positions = [row.nonzero().flatten() for row in known.flatten(1)]
+        _, count = self._sizes(grid, min(map(len, positions)))
+        chosen = [chosen_positions(self.seed, signal, len(row), count) for signal, row in enumerate(positions)]
+        index = torch.stack([row[torch.from_numpy(places)] for row, places in zip(positions, chosen, strict=True)])
+        return PointSplit(tuple(grid), index, known=known)
+
+    def _sizes(self, grid: Sequence[int], size: int | None = None) -> tuple[int, int]:
+        """Number of samples of a signal that are not missing, by default all, and of trained ones."""
+        size = math.prod(grid) if size is None else size
+        count = max(round(self.fraction * size), 1) if self.count is None else self.count
+        if count > size:
+            raise InputError(f"count {count} is more than the {size} samples of a signal ({_by(grid)})")
+        return size, count
+
+
+@samplings.register("mask")
+class MaskSampling(Sampling):
+    """The samples at which a mask file is not zero.
+
+    Args:
+        path: An image (for signals of 2 axes; a pixel is marked if a colour channel is not zero and it is not
+            transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid. One file for all signals, or a
+            list of one per signal, in order, which mark equally many samples.
+        invert: Whether to train on the samples at which the mask is zero.
+
+    Raises:
+        InputError: If no path is given; at :meth:`split`, if a file is missing or damaged, its shape is not that of the
+            grid, it marks nothing, or the masks of several signals mark different numbers of samples.
+    """
+
+    def __init__(self, path: str | list[str] = "", invert: bool = False) -> None:
+        if not path:
+            raise InputError("path is the mask file, or a list of one per signal: sampling: {name: mask, path: FILE}")
+        self.path = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
+        self.invert = flag("invert", invert)
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The marked samples, per signal or shared."""
+        files = expand(self.path, PICTURES | {"npy"}, "mask")
+        if len(files) not in (1, num_signals):
+            raise InputError(f"{len(files)} masks for {num_signals} signal(s); give one for all, or one for each")
+        indices = [self._marked(file, tuple(grid)) for file in files]
+        if len({len(index) for index in indices}) > 1:
+            listed = ", ".join(f"{file.given}: {len(index)}" for file, index in list(zip(files, indices, strict=True))[:8])
+            raise InputError(
+                f"the masks mark different numbers of samples ({listed}), but signals that are fitted together are trained "
+                "on equally many. Fit these signals in separate runs"
+            )
+        return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
+
+    def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
+        """Row-major positions of the trained samples, ascending, ``(P,)``."""
+        mask = read_mask(file)
+        if mask.shape != grid:
+            raise InputError(
+                f"the mask {file.given!r} has {_by(mask.shape)} samples, but the signals have {_by(grid)}. A mask has the "
+                "shape of the signals after crop and resize"
+            )
+        index = np.flatnonzero(~mask if self.invert else mask).astype(np.int64, copy=False)
+        if not len(index):
+            raise InputError(
+                f"the mask {file.given!r} marks no sample; set invert: {str(not self.invert).lower()}, or give another mask"
+            )
+        return index
+
+
+@samplings.register("folds")
+class FoldSampling(Sampling):
+    """All samples but those of one fold, for cross-validation; the folds are disjoint, and together all samples.
+
+    Args:
+        kind: ``random``: single samples. ``blocks``: blocks of samples, which show how gaps of that size are filled.
+        number: Number of folds.
+        fold: The fold that is not trained on, from 0.
+        size: Samples of a block per axis; one number or one per axis. ``None``: 16, and at most a fifth of the axis.
+        seed: Seed of the choice.
+
+    Raises:
+        InputError: If an argument is out of range; at :meth:`split`, if there are fewer blocks than folds.
+    """
+
+    draws = True
+
+    def __init__(
+        self,
+        kind: Literal["random", "blocks"] = "random",
+        number: int = 5,
+        fold: int = 0,
+        size: int | list[int] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.kind = choice("folds.kind", kind, ("random", "blocks"))
+        self.number = integer("folds.number", number, 2)
+        self.fold = integer("folds.fold", fold)
+        self.size = None if size is None else integers("folds.size", size, 1)
+        self.seed = integer("folds.seed", seed)
+        if self.fold >= self.number:
+            raise InputError(f"fold {fold} of {number} folds: folds count from 0 to {number - 1}")
+        if kind == "random" and size is not None:
+            raise InputError("folds.size is the size of blocks; set kind: blocks, or leave it out")
+
+    def sizes(self, grid: Sequence[int]) -> list[int]:
+        """Samples of a block per axis."""
+        if self.size is None:
+            return [1 if self.kind == "random" else min(BLOCK_SAMPLES, max(1, n // 5)) for n in grid]
+        sizes = self.size if isinstance(self.size, list) else [self.size] * len(grid)
+        if len(sizes) != len(grid):
+            raise InputError(f"folds.size {self.size} has {len(sizes)} numbers for signals of {len(grid)} axes; give one")
+        return sizes
+
+    def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        """The samples outside the fold, shared by all signals."""
+        sizes = self.sizes(grid)
+        counts = [-(-n // size) for n, size in zip(grid, sizes, strict=True)]
+        blocks = math.prod(counts)
+        if blocks < self.number:
+            raise InputError(
+                f"{self.number} folds of {blocks} block(s) of {_by(sizes)} samples: set a smaller folds.size or kind: random"
+            )
+        # choices with one seed are nested: the fold is what its choice has more than the one before
+        ends = [
+            chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * k // self.number)
+            for k in (self.fold + 1, self.fold)
+            if k
+        ]
+        held_out = np.zeros(blocks, dtype=bool)
+        held_out[ends[0]] = True
+        held_out[ends[1] if len(ends) > 1 else []] = False
+        mask = held_out.reshape(counts)
+        for axis, (size, n) in enumerate(zip(sizes, grid, strict=True)):
+            mask = mask.repeat(size, axis).take(range(n), axis)
+        return PointSplit(tuple(grid), torch.from_numpy(np.flatnonzero(~mask))[None])
+
+    def of(self, fold: int) -> FoldSampling:
+        """The same folds, of which another is not trained on."""
+        return FoldSampling(self.kind, self.number, fold, self.size, self.seed)
+
+    def words(self) -> str:
+        """The folds in words: ``5 random folds``, ``5 folds of blocks of 16 samples``."""
+        if self.kind == "random":
+            return f"{self.number} random folds"
+        size = self.size or BLOCK_SAMPLES
+        return f"{self.number} folds of blocks of {_by(size) if isinstance(size, list) else size} samples"
+
+
+def make_folds(folds: FoldsLike) -> FoldSampling:
+    """The folds from their kind, or a mapping of arguments.
+
+    Raises:
+        InputError: If an argument is unknown or out of range.
+    """
+    made = samplings.resolve({"name": "folds", **({"kind": folds} if isinstance(folds, str) else folds)})
+    assert isinstance(made, FoldSampling)
+    return made
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return "x".join(map(str, numbers))
+
+
+def _axes(grid: Sequence[int]) -> str:
+    return f"signals of {len(grid)} axes ({_by(grid)} samples)"

@@ -1,0 +1,316 @@
+"""Array files (``.npy``, ``.npz``, HDF5) as signals: meaning of their axes, scaling, and reading by slices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.blocks import Block
+from pe_lightning.signals.hdf5 import check_dataset
+from pe_lightning.signals.raw import AnyArray, RawSignals
+from pe_lightning.signals.sources.checks import (
+    float_for,
+    in_common,
+    is_one_of,
+    join_scalings,
+    number_range,
+    one_length,
+    value_scaling,
+    with_nan,
+)
+from pe_lightning.signals.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
+from pe_lightning.signals.validation import check_claim, check_memory
+
+__all__ = ["ArrayFile", "Channels", "FileArrays", "declared_fills", "find_array", "in_place", "read_arrays"]
+
+Channels: TypeAlias = Literal["auto", "last", "none"]
+"""Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
+
+BLOCK_VALUES = 1 << 22
+"""Number of values read at a time."""
+FILL_ATTRIBUTES = ("_FillValue", "missing_value")
+"""Attributes of an HDF5 dataset that declare the values of missing samples (CF conventions, Sec. 2.5.1)."""
+MAX_CHANNELS = 4
+"""Largest last axis that ``channels: auto`` takes for channels."""
+
+
+@dataclass(frozen=True)
+class ArrayFile:
+    """Header of an array in a file, and the meaning of its axes."""
+
+    file: SourceFile
+    format: Format
+    key: str
+    """Name in the file; empty for a ``.npy`` file."""
+    shape: tuple[int, ...]
+    """``(S, N_1, ..., N_D, C)`` once the axes are named; the file may lack the first and the last."""
+    dtype: np.dtype[Any]
+    """Dtype in the byte order of this machine, at most 64 bits."""
+    chunks: tuple[int, ...] | None
+    """Chunk shape of the file, in its own axes."""
+    counted: bool = True
+    """Whether the first axis of the file counts signals."""
+    with_channels: bool = True
+    """Whether the last axis of the file is channels."""
+    fills: tuple[float, ...] = ()
+    """Values in place of missing samples, which are read as NaN."""
+
+    @property
+    def label(self) -> str:
+        """Label in messages."""
+        return f"{self.key!r} in {self.file.given!r}" if self.key else repr(self.file.given)
+
+    @property
+    def read_as(self) -> np.dtype[Any]:
+        """Dtype of the values that :meth:`read` returns."""
+        return float_for(self.dtype) if self.fills else self.dtype
+
+    @property
+    def stems(self) -> list[str]:
+        """Stem of the name of each signal."""
+        stem, count = self.file.stem, self.shape[0]
+        return [stem] if count == 1 else [f"{stem}-{number}" for number in range(count)]
+
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """Opens an array that is read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
+        with _opened(self.file, self.format) as container:
+            yield container[self.key] if self.key else container
+
+    def load(self) -> AnyArray:
+        """The whole array in its own axes."""
+        check_memory(self.label, self.shape, self.dtype.itemsize, "Save a part of it, or use a coarser one")
+        with self.open() as array:
+            return np.array(array, dtype=self.dtype)
+
+    def read(self, array: Any, index: Block) -> AnyArray:
+        """Contiguous copy of a block ``(s, n_1, ..., n_D, c)`` of the opened array."""
+        # negative and open ends are resolved here, because ``length`` may leave out the end of the file
+        index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
+        inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
+        values: AnyArray = np.array(array[inner], dtype=self.dtype)
+        if self.fills:
+            values = with_nan(values, is_one_of(values, self.fills))
+        values = values if self.counted else values[None]
+        return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
+
+    def frames(self, signals: range, numbers: range) -> Iterator[AnyArray]:
+        """Samples ``numbers`` along the first grid axis of some signals, in blocks of whole chunks ``(n, N_2, ..., C)``."""
+        chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
+        rows = max(1, BLOCK_VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
+        with self.open() as array:
+            for signal in signals:
+                for first in range(0, len(numbers), rows):
+                    part = numbers[first : first + rows]
+                    index = (slice(signal, signal + 1), slice(part.start, part.stop, part.step))
+                    yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All values, signal after signal, in blocks."""
+        return self.frames(range(self.shape[0]), range(self.shape[1]))
+
+
+@contextmanager
+def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
+    """Opens a memory map, an ``.npz`` archive or an HDF5 file."""
+    with reading(file.given):
+        if format == "npy":
+            yield np.load(file.path, mmap_mode="r", allow_pickle=False)
+        elif format == "npz":
+            with file.path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
+                yield archive
+        else:
+            import h5py  # imported late: .npy files do not need it
+
+            with h5py.File(file.path, "r", locking=False) as h5:
+                yield h5
+
+
+class FileArrays:
+    """The arrays of several files as one, ``(S, N_1, ..., N_D, C)``, read by slices; no file stays open between reads."""
+
+    def __init__(self, files: Sequence[ArrayFile]) -> None:
+        self.files = tuple(files)
+        first = self.files[0]
+        self.shape = (sum(file.shape[0] for file in files), *first.shape[1:])
+        self.chunks: tuple[int, ...] | None = None
+        if first.chunks is not None:
+            inner = first.chunks[first.counted : len(first.chunks) - first.with_channels]
+            self.chunks = (1, *map(min, inner, first.shape[1:-1]), first.shape[-1])
+
+    def __getitem__(self, index: Block) -> AnyArray:
+        """Contiguous copy of a block, in the byte order of this machine; :class:`InputError` if the file is damaged."""
+        index = (*index, *[slice(None)] * (len(self.shape) - len(index)))
+        wanted = range(*index[0].indices(self.shape[0]))
+        found, first = [], 0
+        for file in self.files:
+            here = [signal - first for signal in wanted if first <= signal < first + file.shape[0]]
+            first += file.shape[0]
+            if here:
+                with file.open() as array:
+                    found.append(file.read(array, (slice(here[0], here[-1] + 1, wanted.step), *index[1:])))
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def read_arrays(
+    files: Sequence[SourceFile],
+    num_axes: int,
+    key: str | None = None,
+    value_range: Sequence[float] | None = None,
+    channels: Channels = "auto",
+    length: int | None = None,
+    fills: Sequence[float] = (),
+) -> RawSignals:
+    """Describes array files as signals of D = ``num_axes`` axes without loading them.
+
+    Floating-point files, and all files if ``value_range`` is given, are read once in blocks to find their range.
+
+    Args:
+        files: Files of one signal or one set of signals each, of the same shape and dtype.
+        num_axes: D, 1 to 3.
+        key: Name of the array of an ``.npz`` file, or of the dataset of an HDF5 file such as ``volumes/ct``.
+        value_range: ``[low, high]``, the values that become 0 and 1.
+        channels: Meaning of the last axis of an array of D + 1 axes. ``last``: channels. ``none``: a grid axis, and the
+            first axis counts signals. ``auto``: channels if it is at most 4. An array of D axes is one signal of one
+            channel; D + 2 axes are signals, grid and channels.
+        length: Number of leading samples to take along the first axis.
+        fills: Values in place of missing samples, besides those that an HDF5 file declares.
+
+    Raises:
+        InputError: If a file is damaged, has an unsupported shape or dtype, or the files differ in shape or dtype.
+    """
+    limits = number_range("value_range", value_range)
+    arrays = [find_array(file, key, num_axes, channels, fills) for file in files]
+    remedy = "Save them alike, or fit them in separate runs"
+    in_common("dtypes", [(array.file.given, array.dtype.name) for array in arrays], remedy)
+    shapes = [(array.file.given, array.shape[1 if num_axes > 1 else 2 :]) for array in arrays]
+    in_common("shapes of a signal (samples per axis, then channels)", shapes, remedy)
+    samples = one_length([(array.file.given, array.shape[1]) for array in arrays], length)
+    arrays = [replace(array, shape=(array.shape[0], samples, *array.shape[2:])) for array in arrays]
+    scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
+    each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
+    return RawSignals(
+        names=distinct_names([(array.file, stem) for array in arrays for stem in array.stems]),
+        grid=arrays[0].shape[1:-1],
+        channels=arrays[0].shape[-1],
+        stored=in_common("declarations of missing values", [(a.file.given, a.read_as.name) for a in arrays], remedy),
+        scaling=join_scalings(each, notify=limits is None),
+        unit=False,
+        blocks=partial(_blocks, arrays),
+        array=partial(FileArrays, arrays) if in_place(files) else None,
+    )
+
+
+def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
+    for array in arrays:
+        yield from array.blocks()
+
+
+def in_place(files: Sequence[SourceFile]) -> bool:
+    """Whether all files are ``.npy`` or HDF5 by their content, which are read by slices without decoding."""
+    return all(format_of(file.path) in ("npy", "hdf5") for file in files)
+
+
+def find_array(
+    file: SourceFile,
+    key: str | None = None,
+    num_axes: int | None = None,
+    channels: Channels = "auto",
+    fills: Sequence[float] = (),
+) -> ArrayFile:
+    """Describes one array of a file without loading it.
+
+    Args:
+        file: The file.
+        key: Name of the array; needed if the file has several.
+        num_axes: Number of axes of its signals; ``None``: do not name the axes.
+        channels: Meaning of its last axis, see :func:`read_arrays`.
+        fills: Values in place of missing samples, besides those that an HDF5 file declares.
+    """
+    format = format_of(file.path)
+    if format not in ARRAYS or format is None:
+        raise InputError(f"{file.given!r} is not an array file; array files are {', '.join(suffixes_of(ARRAYS))}")
+    if format == "npy" and key is not None:
+        raise InputError(f"{file.given!r} holds one array without a name: leave key out, which is for .npz and HDF5 files")
+    with _opened(file, format) as container:
+        name = "" if format == "npy" else _choose(file, key, container)
+        if format == "npz":
+            shape, dtype, chunks = *_npz_header(container, name), None
+        else:
+            array = container[name] if name else container
+            shape, dtype, chunks = tuple(array.shape or ()), array.dtype, getattr(array, "chunks", None)
+        if format == "hdf5":
+            check_dataset(array, file.path, file.given)
+        if format == "npy" and not array.flags.c_contiguous:  # the first axis varies fastest
+            chunks = (*shape[:-1], 1)
+        # extended precision is converted to float64
+        native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
+        marks = [*fills, *(declared_fills(array) if format == "hdf5" else [])]
+        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(marks)))
+        if format == "npz":  # an archive is decoded as a whole
+            check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
+            check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
+    if dtype.kind not in "biuf":
+        raise InputError(
+            f"{found.label} holds {dtype} values; supported are booleans, integers and floating point (save complex "
+            "numbers as two channels, and objects as plain arrays)"
+        )
+    return found if num_axes is None else _named(found, num_axes, channels)
+
+
+def declared_fills(dataset: Any) -> list[float]:
+    """The values that the attributes of an HDF5 dataset declare to stand for missing ones (CF conventions)."""
+    given = [dataset.attrs[name] for name in FILL_ATTRIBUTES if name in dataset.attrs]
+    numbers = [value for entry in given for value in np.ravel(entry) if np.asarray(value).dtype.kind in "iuf"]
+    return [value.item() for value in numbers if np.isfinite(value)]
+
+
+def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and dtype of an array of an ``.npz`` archive, without decoding its values."""
+    members = archive.zip.namelist()
+    with archive.zip.open(name if name in members else f"{name}.npy") as stream:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(stream)
+    return shape, dtype
+
+
+def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
+    """Names the axes of an array for signals of ``num_axes`` axes."""
+    shape, extra = array.shape, len(array.shape) - num_axes
+    last = extra == 2 or (extra == 1 and (channels == "last" or (channels == "auto" and shape[-1] <= MAX_CHANNELS)))
+    counted = extra == 2 or (extra == 1 and not last)
+    named = (*(() if counted else (1,)), *shape, *(() if last else (1,)))
+    if extra not in {"auto": (0, 1, 2), "last": (1, 2), "none": (0, 1)}[channels] or 0 in named or min(named[1:-1]) < 2:
+        grid = ", ".join(f"N{axis + 1}" for axis in range(num_axes))
+        layouts = {"none": f"({grid}) or (signals, {grid})", "last": f"({grid}, channels) or (signals, {grid}, channels)"}
+        raise InputError(
+            f"{array.label} has shape {shape}, but signals of {num_axes} axes with channels: {channels} are "
+            f"{layouts.get(channels) or ' or '.join(layouts.values())}, of at least 2 samples on each axis. Save it in one "
+            "of these shapes, or fit it as signals with another number of axes"
+        )
+    return replace(array, shape=named, counted=counted, with_channels=last)
+
+
+def _choose(file: SourceFile, key: str | None, container: Any) -> str:
+    names: list[str] = []
+    if hasattr(container, "visititems"):  # HDF5
+        container.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+        key = key and key.strip("/")
+        if key and hasattr(container.get(key), "dtype"):
+            return key  # visititems() does not follow links
+    else:
+        names = list(container.files)
+    if key in names or (key is None and len(names) == 1):
+        return key or names[0]
+    near = did_you_mean(key, names) if key else ""
+    asked = f"there is no array {key!r}{near}" if key else "choose one array by key"
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    raise InputError(f"{file.given!r} holds {len(names)} arrays: {asked}. It holds: {shown or 'none'}")

@@ -1,0 +1,269 @@
+"""Pictures, videos and volumes as sequences of frames that are read later: crop, resize, colour and dtype.
+
+A picture is a clip of one frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal, TypeAlias
+
+import numpy as np
+from PIL import Image
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.raw import AnyArray, Media, RawSignals, Scaling
+from pe_lightning.signals.sources.checks import join_scalings
+from pe_lightning.signals.sources.paths import SourceFile, distinct_names
+from pe_lightning.signals.sources.pictures import full_value, to_unit
+from pe_lightning.signals.validation import check_memory
+
+__all__ = ["Clip", "Color", "alike", "as_signals", "frames_at_once"]
+
+Color: TypeAlias = Literal["auto", "rgb", "grey"]
+Edit: TypeAlias = Callable[[AnyArray], AnyArray]
+
+BLOCK_BYTES = 2**24
+"""Approximate number of bytes decoded at a time."""
+LUMA = np.array([0.299, 0.587, 0.114])
+"""Weights of red, green and blue (ITU-R BT.601)."""
+DTYPES = ("uint8", "uint16", "float32")
+"""Dtypes of pictures and videos, the narrowest first."""
+
+
+def frames_at_once(frame_bytes: int) -> int:
+    """Number of frames decoded at a time."""
+    return max(1, BLOCK_BYTES // max(1, frame_bytes))
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A picture, a video, a frame folder or a volume: ``T`` frames of ``H`` x ``W`` values of ``C`` channels.
+
+    Args:
+        file: The file.
+        frames: Indices of the frames in the file, ascending.
+        size: ``(H, W)`` after ``edits``.
+        channels: Number of channels after ``edits``.
+        stored: NumPy name of the dtype after ``edits``.
+        scaling: Range and dtype of the source.
+        media: Medium of the signal.
+        read: Decodes frames of the file, given by index, in consecutive arrays ``(n, H', W', C')``.
+        rate: Frames per second of ``frames``, if known.
+        unit: Whether the values are in [0, 1] already.
+        stem: Stem of the name of the signal; by default that of the file.
+        opacity: Whether the last channel is opacity.
+        edits: Functions applied to every decoded array, in order; each preserves the number of frames.
+    """
+
+    file: SourceFile
+    frames: range
+    size: tuple[int, int]
+    channels: int
+    stored: str
+    scaling: Scaling
+    media: Media
+    read: Callable[[range], Iterator[AnyArray]]
+    rate: float | None = None
+    unit: bool = False
+    stem: str = ""
+    opacity: bool = False
+    edits: tuple[Edit, ...] = ()
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """``(T, H, W)``."""
+        return len(self.frames), *self.size
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """The frames after ``edits``, in consecutive arrays ``(n, H, W, C)``."""
+        for block in self.read(self.frames):
+            for edit in self.edits:
+                block = edit(block)
+            yield block
+
+    def decoded(self) -> Clip:
+        """Reads the frames into memory and applies the edits; only the result stays in memory."""
+        values = np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])
+        return replace(self, frames=range(len(values)), read=partial(_taken, values), edits=())
+
+    def picked(self, frames: Sequence[int | None]) -> Clip:
+        """``clip[start:stop:step]`` along the first axis; :class:`InputError` if it reaches outside."""
+        total, span = len(self.frames), slice(*frames)
+        if not all(edge is None or -total <= edge <= total for edge in (span.start, span.stop)):
+            raise InputError(f"frames {list(frames)} exceeds {self.file.given!r}, which has {total} frames or slices")
+        rate = None if self.rate is None else self.rate / (span.step or 1)
+        return replace(self, frames=self.frames[span], rate=rate)
+
+    def cropped(self, size: tuple[int | None, int, int]) -> Clip:
+        """The central ``(t, h, w)``; all frames where ``t`` is ``None``; :class:`InputError` if the clip is smaller."""
+        wanted = (len(self.frames) if size[0] is None else size[0], size[1], size[2])
+        if any(part > whole for part, whole in zip(wanted, self.grid, strict=True)):
+            flat = len(self.frames) == 1 and size[0] is None
+            asked, has = ("x".join(map(str, given[flat:])) for given in (wanted, self.grid))
+            raise InputError(
+                f"center_crop {asked} is larger than {self.file.given!r}, which has {has} samples "
+                f"({'' if flat else 'first axis x '}height x width); set a smaller center_crop"
+            )
+        first, top, left = ((whole - part) // 2 for part, whole in zip(wanted, self.grid, strict=True))
+
+        def crop(block: AnyArray) -> AnyArray:
+            return block[:, top : top + wanted[1], left : left + wanted[2]]
+
+        frames = self.frames[first : first + wanted[0]]
+        return replace(self, frames=frames, size=wanted[1:], edits=(*self.edits, crop))
+
+    def resized(self, size: tuple[int, int]) -> Clip:
+        """Every frame resampled to ``(h, w)`` by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
+
+        The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame. NaN is left out, and
+        a sample is NaN if less than half of the weight of the filter is on others.
+        """
+        if self.size == size:
+            return self
+
+        def resize(block: AnyArray) -> AnyArray:
+            return np.stack([_resampled(frame, size) for frame in block])
+
+        label = f"{self.file.given!r}, resized,"
+        check_memory(label, (*size, 4), 4, "Set a smaller resize")  # Pillow works in 32 bits and up to four channels
+        return replace(self, size=size, edits=(*self.edits, resize))
+
+    def marked(self, mark: Callable[[AnyArray, str], AnyArray]) -> Clip:
+        """Every frame ``(H, W, C)`` as ``mark(frame, file)`` returns it, with NaN at missing samples, in [0, 1]."""
+
+        def each(block: AnyArray) -> AnyArray:
+            return np.stack([to_unit(mark(frame, self.file.given)) for frame in block])
+
+        return replace(self, stored="float32", unit=True, edits=(*self.edits, each))
+
+    def recolored(self, channels: int, opacity: bool = False) -> Clip:
+        """Converts grey to RGB, or RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.
+
+        Args:
+            channels: Number of channels without opacity, 1 or 3.
+            opacity: Whether to append a channel of full opacity if there is none.
+        """
+
+        def recolor(block: AnyArray) -> AnyArray:
+            values, rest = (block[..., :-1], [block[..., -1:]]) if self.opacity else (block, [])
+            if values.shape[-1] < channels:
+                values = np.repeat(values, channels, axis=-1)
+            elif values.shape[-1] > channels:
+                luma = (values @ LUMA)[..., None]
+                values = (np.rint(luma) if block.dtype.kind in "iu" else luma).astype(block.dtype)
+            if opacity and not rest:
+                rest = [np.full_like(values[..., :1], full_value(block.dtype))]
+            return np.concatenate([values, *rest], axis=-1) if rest else values
+
+        opacity = opacity or self.opacity
+        if (self.channels, self.opacity) == (channels + opacity, opacity):
+            return self
+        return replace(self, channels=channels + opacity, opacity=opacity, edits=(*self.edits, recolor))
+
+    def converted(self, dtype: str) -> Clip:
+        """Converts ``uint8`` to ``uint16`` or ``float32``, or ``uint16`` to ``float32``, from full range to full range."""
+        if self.stored == dtype:
+            return self
+        peak = full_value(self.stored)
+
+        def widen(block: AnyArray) -> AnyArray:
+            wide: AnyArray = block.astype(dtype) * np.uint16(257) if dtype == "uint16" else block / np.float32(peak)
+            return wide
+
+        scaling = Scaling.of_integers(dtype) if dtype == "uint16" else self.scaling
+        return replace(self, stored=dtype, scaling=scaling, unit=dtype == "float32", edits=(*self.edits, widen))
+
+
+def _taken(values: AnyArray, frames: range) -> Iterator[AnyArray]:
+    yield values[frames.start : frames.stop : frames.step]
+
+
+def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
+    """``(H, W, C)`` to ``(*size, C)``."""
+    turned = (size[1], size[0])  # Pillow's (width, height)
+    if frame.dtype == np.uint8 and frame.shape[-1] == 3:
+        pixels: AnyArray = np.asarray(Image.fromarray(np.ascontiguousarray(frame)).resize(turned, Image.Resampling.BICUBIC))
+    else:
+        planes = [np.ascontiguousarray(plane, dtype=np.float32) for plane in np.moveaxis(frame, -1, 0)]
+        pixels = np.stack([_resized_plane(plane, turned) for plane in planes], axis=-1)
+    if frame.dtype.kind in "iu":
+        pixels = np.rint(pixels)
+    if frame.dtype.kind == "f" and not np.isfinite(frame.sum()):
+        finite = frame[np.isfinite(frame)]
+        return np.clip(pixels, *((finite.min(), finite.max()) if finite.size else (0, 1))).astype(frame.dtype)
+    return np.clip(pixels, frame.min(), frame.max()).astype(frame.dtype)
+
+
+def _resized_plane(plane: AnyArray, turned: tuple[int, int]) -> AnyArray:
+    """``(H, W)`` float32 resampled to (width, height)."""
+
+    def resize(values: AnyArray) -> AnyArray:
+        return np.asarray(Image.fromarray(values).resize(turned, Image.Resampling.BICUBIC))
+
+    if np.isfinite(plane.sum()) or (known := np.isfinite(plane)).all():
+        return resize(plane)
+    share = resize(known.astype(np.float32))
+    return np.where(share >= 0.5, resize(np.where(known, plane, 0)) / np.maximum(share, 0.5), np.nan)
+
+
+def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
+    """Converts clips to the same channels and, unless they are arrays, to the widest of their dtypes.
+
+    Args:
+        clips: Clips of one medium.
+        color: ``auto``: unchanged if all have the same number of channels, else RGB. ``rgb``: three channels. ``grey``: one.
+    """
+    channels = {clip.channels - clip.opacity for clip in clips}
+    if color != "auto" or len(channels) > 1:
+        if not channels <= {1, 3}:
+            raise InputError(
+                f"signals of {sorted(channels)} channels cannot be converted to color {color}: only 1 (grey) and 3 (RGB) "
+                "can. Fit them in separate runs, with color auto"
+            )
+        channels = {1 if color == "grey" else 3}
+    target = channels.pop()
+    opacity = any(clip.opacity for clip in clips)
+    clips = [clip.recolored(target, opacity) for clip in clips]
+    if clips[0].media == "array":
+        return list(clips)
+    widest = max({clip.stored for clip in clips}, key=DTYPES.index)
+    return [clip.converted(widest) for clip in clips]
+
+
+def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> RawSignals:
+    """Clips of one shape, medium and dtype as a set of signals.
+
+    Args:
+        clips: See :func:`alike`.
+        grid: ``(T, H, W)``, or ``(H, W)`` of clips of one frame.
+        notify: Whether to print that a range was found in the data.
+    """
+    first = clips[0]
+    scalings = [clip.scaling for clip in clips]
+    if first.media != "array":  # the widest range; floating-point pictures may have individual ranges
+        widest = max({scaling.dtype for scaling in scalings}, key=DTYPES.index)
+        plain = Scaling(widest) if widest == "float32" else Scaling.of_integers(widest)
+        scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
+    scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
+    individual = scaling.dtype == "float32" and scaling != Scaling("float32")  # which PNG and MP4 cannot hold
+    return RawSignals(
+        names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
+        grid=grid,
+        channels=first.channels,
+        stored=first.stored,
+        scaling=scaling,
+        unit=all(clip.unit for clip in clips),
+        blocks=partial(_blocks, tuple(clips), len(grid)),
+        rate=first.rate,
+        media="array" if individual else first.media,
+    )
+
+
+def _blocks(clips: Sequence[Clip], num_axes: int) -> Iterator[AnyArray]:
+    """All values in blocks along the first axis; for two axes, each frame is one block."""
+    for clip in clips:
+        for block in clip.blocks():
+            yield from block if num_axes == 2 else [block]

@@ -1,0 +1,225 @@
+"""Labelled arrays: NetCDF, Zarr and GeoTIFF, with the coordinates of their samples (extra ``geo``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.axes import Axis, as_numbers
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.extras import require
+from pe_lightning.signals.hdf5 import check_file
+from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.paths import missing as no_such_file
+from pe_lightning.signals.sources.paths import reading
+from pe_lightning.signals.sources.points import names_of
+from pe_lightning.signals.sources.tables import file_name_of
+from pe_lightning.signals.validation import check_memory
+
+__all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "pixel_centres", "stacked"]
+
+LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
+MAX_AXES = 3
+EQUAL_DISTANCE = 1e-4
+"""Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
+
+
+@sources.register("labelled")
+@dataclass(eq=False)
+class LabelledSource(Source):
+    """A variable of a NetCDF, Zarr or GeoTIFF file, with the coordinates that the file has.
+
+    Coordinates are used as they are: they need not be at equal distances. Missing values of the file are missing samples.
+
+    Args:
+        paths: The file, or the folder of a Zarr store.
+        variable: Name of the variable; the only one by default. Of a GeoTIFF the number of a band, from 1.
+        dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
+            by default. The others count signals.
+
+    Raises:
+        InputError: If an argument is malformed; at :meth:`read`, if the file cannot be read, has no such variable or
+            dimension, or coordinates neither ascend nor descend.
+    """
+
+    paths: str | list[str]
+    variable: str | None = None
+    dims: str | list[str] | None = None
+
+    def __post_init__(self) -> None:
+        given = [self.paths] if isinstance(self.paths, str) else list(self.paths)
+        if len(given) != 1:
+            raise InputError(f"a labelled array is one file, or one Zarr store; got {len(given)} paths")
+        self.paths = given
+        self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
+
+    def read(self) -> RawSignals:
+        """Reads the variable into memory."""
+        assert isinstance(self.paths, list)
+        array = open_labelled(self.paths[0], self.variable)
+        values, axes, names = stacked(array, self.dims)
+        known = np.isfinite(values)
+        if not known.any():
+            raise InputError(f"{self.paths[0]!r}: every value of {array.name} is missing")
+        low, high = float(values[known].min()), float(values[known].max())
+        if low == high:
+            raise InputError(f"{self.paths[0]!r}: {array.name} is {low:g} everywhere, so that there is nothing to fit")
+        return RawSignals(
+            names=names,
+            grid=values.shape[1:],
+            channels=1,
+            stored="float64",
+            scaling=Scaling("float64", (low,), (high,)),
+            unit=False,
+            blocks=partial(iter, np.where(known, values, np.nan)[..., None]),
+            axes=axes,
+        )
+
+
+def open_labelled(path: str, variable: str | None = None) -> Any:
+    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values.
+
+    Raises:
+        InputError: If the file is missing or of another kind, a package is missing, or there is no such variable.
+    """
+    file = Path(path).expanduser()
+    if not file.exists():
+        raise no_such_file(file)
+    xarray = require("xarray", f"reading {path!r}")
+    if file.suffix.lower() in (".tif", ".tiff"):
+        return _geotiff(file, path, variable, xarray)
+    if file.suffix.lower() not in LABELLED_SUFFIXES:
+        raise InputError(f"{path!r} is no labelled array; these are {', '.join(LABELLED_SUFFIXES)}, by their suffix")
+    engine = "zarr" if file.suffix.lower() == ".zarr" else "h5netcdf"
+    require(engine, f"reading {path!r}")
+    with reading(path):
+        if engine == "h5netcdf":
+            check_file(file, path)
+        with xarray.open_dataset(file, engine=engine, decode_cf=False) as dataset:
+            found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
+            if variable is None and len(found) != 1:
+                raise InputError(
+                    f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}"
+                )
+            name = found[0] if variable is None else variable
+            if name not in found:
+                raise InputError(
+                    f"{path!r} has no variable {name!r}{did_you_mean(name, found) or '.'} It has: {', '.join(found)}"
+                )
+            check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
+            return _decoded(dataset[[name]], path, xarray)[name].load()
+
+
+def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
+    """A dataset with the values that its attributes declare; packed ones in float64, dates as numbers if they are none."""
+    for array in dataset.variables.values():
+        array.attrs |= {key: float(array.attrs[key]) for key in ("scale_factor", "add_offset") if key in array.attrs}
+    try:
+        times = xarray.coders.CFDatetimeCoder(time_unit="us")
+        decoded = xarray.decode_cf(dataset, decode_times=times, decode_timedelta=False)
+        foreign = [str(name) for name, array in decoded.coords.items() if array.dtype.kind == "O"]
+    except (ValueError, ImportError):  # calendars other than ours need a package of their own
+        foreign = [str(name) for name, array in dataset.coords.items() if "calendar" in array.attrs]
+        if not foreign:
+            raise
+    if foreign:
+        rank_zero_info(f"{path!r}: {', '.join(foreign)} has dates of another calendar, and is read as plain numbers")
+        return xarray.decode_cf(dataset, decode_times=False)
+    return decoded
+
+
+def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
+    """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``."""
+    rasterio = require("rasterio", f"reading {path!r}")
+    with reading(path), rasterio.open(file, driver="GTiff") as tiff:
+        if band is None and tiff.count != 1:
+            raise InputError(f"{path!r} holds {tiff.count} bands: choose one by variable, a number from 1")
+        number = int(band) if band is not None and band.isdecimal() else 1 if band is None else 0
+        if not 1 <= number <= tiff.count:
+            raise InputError(f"{path!r} has bands 1 to {tiff.count}; got variable {band!r}")
+        check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
+        values = tiff.read(number, masked=True).astype(np.float64).filled(np.nan)
+        x, y = pixel_centres(tiff, path)
+        name = tiff.descriptions[number - 1] or (file.stem if tiff.count == 1 else f"band{number}")
+        return xarray.DataArray(values, {"y": y, "x": x}, ("y", "x"), name)
+
+
+def pixel_centres(tiff: Any, path: str) -> tuple[AnyArray, AnyArray]:
+    """Coordinates ``x`` and ``y`` of the centres of the pixels of an open raster."""
+    turn = tiff.transform
+    if turn.b or turn.d:
+        raise InputError(f"{path!r} is rotated against its coordinates; warp it first, such as by gdalwarp")
+    return turn.c + turn.a * (np.arange(tiff.width) + 0.5), turn.f + turn.e * (np.arange(tiff.height) + 0.5)
+
+
+def stacked(
+    array: Any, dims: Sequence[str] | None = None
+) -> tuple[npt.NDArray[np.float64], tuple[Axis, ...], tuple[str, ...]]:
+    """A ``DataArray`` as signals ``(S, N_1, ..., N_D)`` float64, with their axes and names.
+
+    Args:
+        array: The array; dimensions of one sample that ``dims`` does not name are left out.
+        dims: The axes, in their order; the other dimensions count signals. ``None``: all.
+
+    Raises:
+        InputError: If a dimension is not there or has no two samples, there are more than three axes, or the values are not
+            numbers.
+    """
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{array.name!r} holds {array.dtype} values; supported are numbers")
+    known = [str(name) for name in array.dims]
+    wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
+    for name in wanted:
+        if name not in known:
+            raise InputError(
+                f"{array.name!r} has no dimension {name!r}{did_you_mean(name, known) or '.'} It has: {', '.join(known)}"
+            )
+        if array.sizes[name] < 2:
+            raise InputError(
+                f"dimension {name!r} of {array.name!r} has one sample; an axis needs at least 2: leave it out of dims"
+            )
+    if not 1 <= len(wanted) <= MAX_AXES:
+        raise InputError(
+            f"{array.name!r} has the dimensions {', '.join(known)}: name 1 to {MAX_AXES} of them as axes by dims; the "
+            "others count signals"
+        )
+    others = [name for name in known if name not in wanted]
+    values = array.transpose(*others, *wanted).values.astype(np.float64)
+    values = values.reshape(-1, *values.shape[len(others) :])
+    stem = file_name_of(str(array.name or "values"))
+    names = (stem,) if len(values) == 1 else tuple(f"{stem}-{number}" for number in range(len(values)))
+    return values, axes_of(array, wanted), names
+
+
+def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
+    """The axes of a ``DataArray``: its coordinates, or the numbers of samples where it has none.
+
+    Raises:
+        InputError: If coordinates neither ascend nor descend, or one is missing.
+    """
+    axes = []
+    for name in dims:
+        size = array.sizes[name]
+        column: AnyArray = np.asarray(array[name].values) if name in array.coords else np.arange(size)
+        time = column.dtype.kind == "M"
+        numbers = as_numbers(name, column, time)
+        steps = np.diff(numbers)
+        if missing := int((~np.isfinite(numbers)).sum()):
+            raise InputError(f"{missing} of {size} coordinates {name!r} are missing: give them, or drop these samples")
+        if (same := np.flatnonzero(steps == 0)).size:
+            where = "have one value" if same.size == size - 1 else f"are equal at samples {same[0]} and {same[0] + 1}"
+            raise InputError(f"coordinates {name!r} {where}: each sample needs its own; correct them, or drop the dimension")
+        if not ((steps > 0).all() or (steps < 0).all()):
+            raise InputError(f"coordinate {name!r} neither ascends nor descends from sample to sample: sort the array by it")
+        even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
+        ends = float(numbers[0]), float(numbers[-1])
+        axes.append(Axis(name, *ends, size, time, samples=None if even else tuple(numbers.tolist())))
+    return tuple(axes)

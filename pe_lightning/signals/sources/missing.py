@@ -1,0 +1,266 @@
+"""Missing samples of a source: which values, colours, transparent pixels or masks mark them, and NaN in their place.
+
+NaN is the only mark of a missing sample in the values of :class:`~pe_lightning.signals.raw.RawSignals`; such a sample is
+neither trained nor scored. A sample is missing if a channel of it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.raw import AnyArray, RawSignals
+from pe_lightning.signals.sources.arrays import find_array
+from pe_lightning.signals.sources.checks import exact_number, float_for, is_one_of, with_nan
+from pe_lightning.signals.sources.paths import PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.signals.sources.pictures import decode_image, to_unit, upright
+
+__all__ = ["Missing", "MissingLike", "read_mask", "spread_mask"]
+
+MissingLike: TypeAlias = str | float | list[str]
+"""``nan``, ``alpha``, a colour ``#rrggbb``, a number, ``frames:10-14,30``, a mask file, or one mask file per signal."""
+
+FRAMES = "frames:"
+"""Beginning of a list of lost frames."""
+SIMILAR_LEVELS = 48
+"""Largest difference of a channel, of 255, between a colour and almost the same."""
+MAX_SIMILAR_SHARE = 0.1
+"""Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
+JPEG_START = b"\xff\xd8"
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+@dataclass(frozen=True)
+class Missing:
+    """What marks missing samples, besides NaN, infinite values and fill values that a file declares.
+
+    Args:
+        given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value;
+            several with commas: ``-9999,-999``. ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both
+            ends included. Otherwise a mask file
+            that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
+            or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
+            axes (frames of a clip), or of the last ones (the same in every frame).
+
+    Raises:
+        InputError: If it is none of these.
+    """
+
+    given: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.given, list) and len(self.given) == 1:
+            object.__setattr__(self, "given", self.given[0])
+        if (
+            isinstance(self.given, bool)
+            or not isinstance(self.given, (str, float, int, list))
+            or not self.given == self.given
+        ):
+            raise InputError(
+                "missing must be nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; got "
+                f"{self.given!r}"
+            )
+        if self.kind == "mask" and not self.given:
+            raise InputError("missing: give nan, alpha, a colour '#rrggbb', a number, or a mask file")
+        if self.kind == "frames":
+            self._ranges()
+        if isinstance(self.given, str) and self.given.startswith("#") and self.kind != "colour":
+            raise InputError(f"missing: a colour is '#rrggbb' in hexadecimal digits, such as '#ff00ff'; got {self.given!r}")
+
+    @cached_property
+    def kind(self) -> Literal["nan", "alpha", "colour", "value", "frames", "mask"]:
+        """What marks them."""
+        if isinstance(self.given, str) and self.given.startswith(FRAMES):
+            return "frames"
+        if self.given in ("nan", "alpha"):
+            return self.given  # type: ignore[return-value]
+        if isinstance(self.given, str) and COLOUR.fullmatch(self.given):
+            return "colour"
+        return "value" if self.values else "mask"
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """The numbers that mark them; integers as ``int``, of any size."""
+        entries = self.given if isinstance(self.given, list) else str(self.given).split(",")
+        found = [exact_number(str(entry)) for entry in entries]
+        return () if None in found else tuple(number for number in found if number is not None)
+
+    @cached_property
+    def masks(self) -> list[SourceFile]:
+        """The mask files.
+
+        Raises:
+            InputError: If there is no such file.
+        """
+        is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
+        if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
+            raise InputError(
+                "missing is nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; there is no file "
+                f"{self.given!r}"
+            )
+        return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """First and last number of each range of lost frames."""
+        found = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in str(self.given)[len(FRAMES) :].split(",")]
+        ranges = [(int(part[1]), int(part[2] or part[1])) for part in found if part is not None]
+        if len(ranges) < len(found) or any(first > last for first, last in ranges):
+            raise InputError(f"missing: lost frames are given by their numbers from 0, frames:10-14,30; got {self.given!r}")
+        return ranges
+
+    def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[NDArray[np.bool_]]:
+        """Where mask files or numbers of lost frames mark missing samples, ``(N_1, ..., N_D)``: one for all signals or each.
+
+        Args:
+            grid: Samples per axis.
+            count: Number of signals.
+            orientation: EXIF orientation of the picture. A mask of its stored size is turned as the picture is.
+
+        Raises:
+            InputError: If a mask cannot be read or is of another size, or there is no such frame.
+        """
+        if self.kind == "frames":
+            if len(grid) != 3 or max(last for _, last in self._ranges()) >= grid[0]:
+                has = f"have {grid[0]} frames" if len(grid) == 3 else f"have {len(grid)} axes and no frames"
+                raise InputError(f"missing: {self.given} counts frames from 0, and the signals {has}")
+            lost = np.zeros(grid[0], bool)
+            for first, last in self._ranges():
+                lost[first : last + 1] = True
+            return [np.broadcast_to(lost[:, None, None], tuple(grid))]
+        if len(self.masks) not in (1, count):
+            raise InputError(
+                f"{len(self.masks)} masks of missing samples for {count} signal(s); give one for all, or one each"
+            )
+        return [spread_mask(self._turned(read_mask(file), grid, orientation), grid, file.given) for file in self.masks]
+
+    @staticmethod
+    def _turned(mask: NDArray[np.bool_], grid: Sequence[int], orientation: int) -> NDArray[np.bool_]:
+        if orientation < 5 or mask.shape == tuple(grid) or mask.shape != tuple(grid)[::-1]:
+            return mask
+        return np.asarray(upright(mask[..., None].astype(np.uint8), orientation)[..., 0] > 0)
+
+    def paths(self) -> list[Path]:
+        """The files that a cached result depends on."""
+        return [file.path for file in self.masks]
+
+    def check(self, what: str, *kinds: str) -> None:
+        """Refuses what does not apply to a kind of files; numbers and masks apply to all.
+
+        Args:
+            what: The files, in the plural, for the message.
+            kinds: Which of ``alpha`` and ``colour`` apply.
+        """
+        if self.kind in ("alpha", "colour") and self.kind not in kinds:
+            raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask file")
+
+    def in_picture(self, image: AnyArray, file: str) -> AnyArray:
+        """A decoded picture ``(H, W, C)`` with NaN at missing samples, in [0, 1] where integers have some.
+
+        Opacity that marks missing pixels is removed; it stays where it is partial somewhere else.
+        """
+        marked = np.zeros(image.shape[:2], dtype=bool)
+        opacity = image.shape[-1] in (2, 4)
+        if self.kind == "alpha":
+            if not opacity:
+                raise InputError(f"missing: alpha needs transparent pixels, and {file!r} has no opacity; give a mask file")
+            marked = image[..., -1] == 0
+            if (opaque := image[..., -1][~marked]).size and (opaque == opaque.max()).all():
+                image = image[..., :-1]
+        elif self.kind == "colour":
+            colour = np.array([int(str(self.given)[place : place + 2], 16) for place in (1, 3, 5)])
+            values = image[..., :-1] if opacity else image
+            levels = np.rint(to_unit(values) * 255) if values.dtype != np.uint8 else values
+            marked = (levels == colour).all(-1)
+            almost = int((np.abs(levels.astype(np.float32) - colour).max(-1) <= SIMILAR_LEVELS).sum() - marked.sum())
+            if almost > MAX_SIMILAR_SHARE * marked.sum():
+                rank_zero_info(
+                    f"{file!r}: {almost:,} pixels have almost the colour {self.given}, and count as known; a mark needs "
+                    "hard edges and a file without losses, such as PNG"
+                )
+        elif self.kind == "value":
+            marked = np.asarray(is_one_of(image, self.values).all(-1))
+        return with_nan(to_unit(image), marked[..., None]) if marked.any() else image
+
+    def in_values(self, values: AnyArray) -> AnyArray:
+        """Values with NaN in place of the numbers that mark missing ones; integers become floating point."""
+        return with_nan(values, is_one_of(values, self.values)) if self.values else values
+
+    def stored(self, dtype: np.dtype[Any] | str) -> np.dtype[Any]:
+        """The dtype of :meth:`in_values`."""
+        return float_for(dtype) if self.values else np.dtype(dtype)
+
+    def in_signals(self, raw: RawSignals) -> RawSignals:
+        """The signals with NaN where the masks are not zero, and in lost frames.
+
+        Raises:
+            InputError: If a mask cannot be read or is of another size, or there is no such frame.
+        """
+        if self.kind not in ("mask", "frames"):
+            return raw
+        marked = self.marks(raw.grid, len(raw.names))
+
+        def blocks() -> Iterator[AnyArray]:
+            row = 0
+            for block in raw.blocks():
+                signal, first = divmod(row, raw.grid[0])
+                mask = marked[signal if len(marked) > 1 else 0][first : first + len(block)]
+                row += len(block)
+                yield with_nan(block, mask[..., None])
+
+        stored = float_for(raw.stored).name
+        return replace(raw, blocks=blocks, array=None, stored=stored)
+
+
+def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDArray[np.bool_]:
+    """A mask for the whole grid from one of its shape, of its leading or of its last axes.
+
+    Raises:
+        InputError: If it is of another shape.
+    """
+    grid, axes = tuple(grid), mask.ndim
+    if mask.shape == grid[:axes]:
+        return np.broadcast_to(mask.reshape(*mask.shape, *[1] * (len(grid) - axes)), grid)
+    if mask.shape == grid[len(grid) - axes :]:
+        return np.broadcast_to(mask, grid)
+    raise InputError(
+        f"the mask {file!r} has {'x'.join(map(str, mask.shape))} samples, but the signals have {'x'.join(map(str, grid))}. "
+        "A mask of missing samples has the shape of the signals after crop and resize"
+    )
+
+
+def read_mask(file: SourceFile) -> NDArray[np.bool_]:
+    """Where a mask file is not zero: a ``.npy`` file of any shape, or a picture ``(H, W)``.
+
+    A pixel of a picture is not zero if a colour channel is not, and it is not transparent; of a JPEG, if a channel is above
+    half of its range.
+
+    Raises:
+        InputError: If it is neither, or holds NaN.
+    """
+    kind = format_of(file.path)
+    if kind == "npy":
+        values: NDArray[Any] = find_array(file).load()
+        if values.dtype.kind == "f" and np.isnan(values).any():
+            raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
+        return np.asarray(values != 0)
+    if kind not in PICTURES:
+        raise InputError(f"the mask {file.given!r} is neither a .npy file nor a picture")
+    image = decode_image(file)
+    with reading(file.given), file.path.open("rb") as opened:
+        if opened.read(2) == JPEG_START:  # which does not preserve zeros
+            rank_zero_info(f"the mask {file.given!r} is a JPEG: its pixels above half of the range are missing samples")
+            image = image > 127
+    if np.isnan(image).any():
+        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
+    if image.shape[-1] in (2, 4):
+        return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
+    return np.asarray(image.any(axis=-1))

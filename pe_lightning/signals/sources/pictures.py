@@ -1,0 +1,280 @@
+"""Decoding of one image file to an exact array: all bits, with the EXIF orientation applied.
+
+Pillow reads files of 8 bits and 16-bit grey. Colour PNG files of 16 bits, of which Pillow reads 8, are read by pypng, and
+TIFF files that Pillow does not read exactly by tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
+at 8 bits. Colour profiles are not applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.sources.checks import MAX_PIXELS, check_area
+from pe_lightning.signals.sources.paths import SourceFile, format_of, reading
+from pe_lightning.signals.validation import check_claim, check_memory
+
+__all__ = [
+    "FloatArray",
+    "Header",
+    "decode_image",
+    "full_value",
+    "header_of",
+    "over_white",
+    "range_of_integers",
+    "to_unit",
+    "upright",
+]
+
+FloatArray = NDArray[np.float32]
+Picture: TypeAlias = NDArray[Any]
+
+PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+BLOCK_PIXELS = 1 << 20
+GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
+# TIFF and EXIF tags
+ORIENTATION_TAG, PHOTOMETRIC_TAG, WIDTH_TAG, LENGTH_TAG, BITS_PER_SAMPLE_TAG, SAMPLE_FORMAT_TAG = (
+    274,
+    262,
+    256,
+    257,
+    258,
+    339,
+)
+MIN_IS_WHITE, RGB = 0, 2  # TIFF PhotometricInterpretation
+PREMULTIPLIED, STRAIGHT = 1, 2  # TIFF ExtraSamples
+
+
+class Header(NamedTuple):
+    """Header of a picture: size after the EXIF orientation is applied, and bits per channel (32: floating point)."""
+
+    height: int
+    width: int
+    bits: int
+    grey: bool
+
+    @property
+    def dtype(self) -> str:
+        """Dtype of the range of the picture."""
+        return "uint8" if self.bits <= 8 else "uint16" if self.bits <= 16 else "float32"
+
+
+def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Picture:
+    """Reads one image.
+
+    Palettes, CMYK and other colour spaces are converted to RGB; opacity is the last channel.
+
+    Args:
+        file: The file. The format is that of its content, whatever its suffix.
+        max_pixels: Largest number of pixels in the header, checked before decoding; ``None``: no limit.
+
+    Returns:
+        ``(H, W, C)``: C = 1 grey, 2 grey and opacity, 3 RGB, 4 RGB and opacity. uint8 or uint16 if the file uses their full
+        range; otherwise float32, in [0, 1] for integers and unchanged for floating point.
+
+    Raises:
+        InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has integers of
+            unknown range.
+    """
+    with reading(file.given):
+        try:
+            with _opened(file) as image:
+                if image.format == "PNG":
+                    image.verify()  # checksums, which decoding does not verify
+            with _opened(file) as image:
+                array = _decode(file, image, max_pixels)
+        except UnidentifiedImageError:
+            if format_of(file.path) != "tiff":
+                raise
+            array = _decode_tiff(file, max_pixels)  # Pillow reads no 64-bit and no multi-channel floating-point TIFF
+    if min(array.shape[:2]) < 2:
+        raise InputError(
+            f"{file.given!r} is {array.shape[0]}x{array.shape[1]} (height x width): a signal needs at least 2 samples on "
+            "each axis. Remove it from the paths"
+        )
+    return array
+
+
+def header_of(file: SourceFile) -> Header:
+    """Header of an image. The file is decoded if Pillow cannot read its header."""
+    try:
+        with reading(file.given), _opened(file) as image:
+            tags: Any = getattr(
+                image, "tag_v2", {}
+            )  # some versions of Pillow swap the size of a rotated TIFF before loading
+            height, width = tags.get(LENGTH_TAG, image.height), tags.get(WIDTH_TAG, image.width)
+            if image.getexif().get(ORIENTATION_TAG, 1) in (5, 6, 7, 8):
+                height, width = width, height
+            return Header(height, width, _bits(image, file.path), image.mode in GREY_MODES or image.mode.startswith("I;16"))
+    except InputError:
+        array = decode_image(file)
+        return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
+
+
+def to_unit(image: Picture) -> FloatArray:
+    """Integers divided by the largest value of their dtype, as float32; floating point unchanged."""
+    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(full_value(image.dtype))
+
+
+def full_value(dtype: np.dtype[Any] | str) -> int:
+    """The value that represents 1: the largest integer of the dtype, or 1."""
+    return int(np.iinfo(dtype).max) if np.dtype(dtype).kind in "iu" else 1
+
+
+def over_white(image: Picture) -> Picture:
+    """Composites a picture with an opacity channel over white, in the same dtype (integers are rounded)."""
+    if image.shape[-1] not in (2, 4):
+        return image
+    values, opacity = np.split(to_unit(image), [-1], axis=-1)
+    # written so that opaque pixels are unchanged to the last bit
+    laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
+    return laid if image.dtype.kind == "f" else np.rint(laid * np.float32(full_value(image.dtype))).astype(image.dtype)
+
+
+def range_of_integers(file: SourceFile) -> InputError:
+    """The error for a ``value_range`` of pictures of integers."""
+    return InputError(
+        f"value_range is not for images of integers such as {file.given!r}, which have the range of their format; leave it "
+        "out"
+    )
+
+
+@contextmanager
+def _opened(file: SourceFile) -> Iterator[Image.Image]:
+    """Opens a picture of any size: ``max_pixels`` replaces Pillow's limit of pixels."""
+    Image.init()  # registers the formats of this build of Pillow
+    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        with Image.open(file.path, formats=[name for name in PILLOW_FORMATS if name in Image.OPEN]) as image:
+            yield image
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+def _bits(image: Image.Image, path: Path) -> int:
+    """Stored bits per channel; 32 for floating point."""
+    if image.format == "PNG":
+        with path.open("rb") as file:
+            return file.read(25)[24]
+    tags: Any = getattr(image, "tag_v2", None)
+    if tags is not None:
+        return 32 if 3 in tags.get(SAMPLE_FORMAT_TAG, ()) else max(tags.get(BITS_PER_SAMPLE_TAG, (1,)))
+    return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
+
+
+def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Picture:
+    # JPEG files of phones may have a depth or gain map as second frame (MPO); the picture is the first
+    bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
+    shape, pictures = (image.height, image.width, len(image.getbands())), getattr(image, "n_frames", 1)
+    _check(file, shape, bits, 1 if image.format == "MPO" else pictures, max_pixels)
+    if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
+        return _decode_tiff(file, max_pixels)
+    array: Picture
+    if image.format == "PNG" and bits > 8 and not grey:
+        array = _decode_png16(file.path)
+    elif grey:
+        raw = np.asarray(image)[..., None]  # Pillow reads grey of 9 to 16 bits and floating point exactly
+        # TIFF of 9 to 15 bits is not scaled to 16 bits; other formats are
+        array = raw.astype(np.float32) if image.mode == "F" else _whole_range(raw, bits)
+        if "transparency" in image.info:  # PNG only: the transparent grey level as a 16-bit number
+            array = _with_opacity(array, raw != image.info["transparency"])
+        if getattr(image, "tag_v2", {}).get(PHOTOMETRIC_TAG) == MIN_IS_WHITE:
+            array = full_value(array.dtype) - array
+    else:
+        mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
+        mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
+        array = np.empty((image.height, image.width, len(mode)), np.uint8)
+        rows = max(1, BLOCK_PIXELS // image.width)
+        for top in range(0, image.height, rows):  # in blocks, because the copies made by Pillow take three times the memory
+            part = array[top : top + rows]
+            part[:] = np.asarray(image.crop((0, top, image.width, top + len(part))).convert(mode)).reshape(part.shape)
+    # after loading: Pillow rotates TIFF files when it loads them, and removes the tag
+    return upright(array, image.getexif().get(ORIENTATION_TAG, 1))
+
+
+def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: int, max_pixels: int | None) -> None:
+    check_area(file.given, *shape[:2], max_pixels)
+    itemsize = -(-bits // 8)
+    check_claim(repr(file.given), shape, itemsize, file.path.stat().st_size)
+    check_memory(repr(file.given), shape, itemsize, "Save it smaller")
+    if pictures > 1:
+        raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one to fit as a separate file")
+
+
+def _whole_range(raw: Picture, bits: int) -> Picture:
+    """Integers of 8 or 16 bits unchanged; of other numbers of bits, as float32 in [0, 1]."""
+    stored = np.dtype(np.uint8 if bits == 8 else np.uint16)
+    return raw.astype(stored, copy=False) if bits in (8, 16) else raw.astype(np.float32) / np.float32(2**bits - 1)
+
+
+def _decode_png16(path: Path) -> Picture:
+    import png
+
+    with path.open("rb") as file:
+        # not asDirect(), which shifts samples by the sBIT chunk although they are stored at full scale
+        width, height, rows, info = png.Reader(file=file).read()
+        raw = np.empty((height, width, info["planes"]), np.uint16)
+        for place, row in zip(raw, rows, strict=True):
+            place.reshape(-1)[:] = row
+    if "transparent" not in info:
+        return raw
+    return _with_opacity(raw, (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True))
+
+
+def _with_opacity(array: Picture, opaque: NDArray[np.bool_]) -> Picture:
+    """Appends an opacity channel: full where ``opaque``, ``(H, W, 1)``, and 0 elsewhere."""
+    return np.concatenate([array, opaque.astype(array.dtype) * array.dtype.type(full_value(array.dtype))], axis=-1)
+
+
+def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
+    import tifffile
+
+    with tifffile.TiffFile(file.path) as tiff:
+        page = tiff.pages[0]
+        shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
+        _check(file, shape, page.bitspersample, len(tiff.pages), max_pixels)
+        photometric, extra = int(page.photometric), [int(sample) for sample in page.extrasamples]
+        colors = {MIN_IS_WHITE: 1, 1: 1, RGB: 3}.get(photometric)
+        known = page.samplesperpixel - len(extra) == colors and extra in ([], [PREMULTIPLIED], [STRAIGHT])
+        if not known or page.axes not in ("YX", "YXS", "SYX"):
+            raise InputError(
+                f"{file.given!r} is an unsupported kind of TIFF ({page.photometric!s}, axes {page.axes}, "
+                f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA"
+            )
+        raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ORIENTATION_TAG, 1)
+        raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
+    if raw.dtype.kind == "f":
+        array: Picture = raw.astype(np.float32)
+    elif raw.dtype in (np.uint8, np.uint16):
+        array = _whole_range(raw, max(bits, 8))
+    else:
+        raise InputError(
+            f"{file.given!r} holds {raw.dtype} values of unknown range; save it as 16-bit unsigned or floating point"
+        )
+    if photometric == MIN_IS_WHITE:
+        array = array.copy()
+        array[..., 0] = full_value(array.dtype) - array[..., 0]
+    if extra == [PREMULTIPLIED]:
+        array = to_unit(array)
+        alpha = array[..., -1:]
+        array[..., :-1] = np.minimum(array[..., :-1] / np.where(alpha > 0, alpha, 1), 1)
+    return upright(array, turn)
+
+
+def upright(array: Picture, orientation: object) -> Picture:
+    """Applies the EXIF orientation by Pillow, channel by channel, which works for every dtype."""
+    if orientation not in range(2, 9):
+        return np.ascontiguousarray(array)
+    turned = []
+    for channel in np.moveaxis(array, -1, 0):
+        image = Image.fromarray(np.ascontiguousarray(channel))
+        image.getexif()[ORIENTATION_TAG] = orientation
+        turned.append(np.asarray(ImageOps.exif_transpose(image)))
+    return np.stack(turned, axis=-1)

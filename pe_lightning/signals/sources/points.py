@@ -1,0 +1,409 @@
+"""Scattered points: tables and arrays with columns of coordinates and of values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.extras import require
+from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.sources.arrays import find_array
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.checks import is_one_of
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
+from pe_lightning.signals.sources.tables import MISSING_VALUES, file_name_of, note_repeated, read_cells
+from pe_lightning.signals.validation import choice
+
+__all__ = [
+    "POINT_FORMATS",
+    "Duplicates",
+    "PointArrays",
+    "PointSource",
+    "names_of",
+    "place_columns",
+    "points_as_signals",
+    "points_options",
+    "read_columns",
+    "read_places",
+]
+
+Duplicates: TypeAlias = Literal["average", "keep", "error"]
+"""Treatment of rows at one place, see :class:`PointSource`."""
+Floats: TypeAlias = npt.NDArray[np.float64]
+POINT_FORMATS: frozenset[Format] = frozenset({"table", "parquet", "npz", "hdf5"})
+MAX_AXES = 3
+
+
+@sources.register("points")
+@dataclass(eq=False)
+class PointSource(Source):
+    """Scattered points from files of rows: each row has a place, its coordinates, and one or more values there.
+
+    Each column of values is a signal. Rows in which a coordinate or a value is missing are left out and counted.
+
+    Args:
+        paths: One or more files, whose rows are joined: text tables (``.csv``, ``.tsv``), ``.parquet``, ``.npz``, HDF5.
+        coordinates: Names (or indices from 0) of 1 to 3 columns, as a list or with commas: ``lon,lat``. Numbers in any unit
+            and order, or dates and times in ISO 8601. Arrays of ``.npz`` and HDF5 files are ``(P,)``, or ``(P, D)`` if one
+            is named.
+        values: Names (or indices) of the columns of values: ``temperature,humidity``.
+        periodic: Coordinates that repeat: ``lon`` for a period of 360, or ``hour=24`` for another.
+        duplicates: Rows at one place: ``average`` replaces them by one with their mean, ``keep`` leaves them as they are,
+            ``error`` refuses them if their values differ.
+        same_unit: Whether the coordinates have one unit of length, so that distances are the same in all directions.
+            ``None``: if none is a date, and the longest extent is at most 10 times the shortest.
+        missing: Numbers that mark missing values besides NaN, such as ``-9999``, or several with commas.
+
+    Raises:
+        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, a column is not there or holds no
+            numbers, a coordinate is constant, or fewer than two places are left.
+    """
+
+    paths: Paths
+    coordinates: str | list[str]
+    values: str | list[str]
+    periodic: str | list[str] | None = None
+    duplicates: Duplicates = "average"
+    same_unit: bool | None = None
+    missing: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        self._fills = Missing(self.missing).values
+        if self.missing != "nan" and not self._fills:
+            raise InputError(
+                f"missing values of points are marked by numbers, such as -9999 or -9999,-999; got {self.missing!r}"
+            )
+        self.coordinates = names_of("coordinates", self.coordinates, MAX_AXES)
+        self.values = names_of("values", self.values)
+        _check_distinct(self.coordinates, self.values)
+        choice("duplicates", self.duplicates, Duplicates)
+
+    def read(self) -> RawSignals:
+        """Reads the rows; they are in memory."""
+        files = expand(self.paths, POINT_FORMATS, "tables of points")
+        tables = [read_columns(file, [*self.coordinates, *self.values], len(self.coordinates)) for file in files]
+        columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        axes, values = list(columns)[: -len(self.values)], list(columns)[-len(self.values) :]
+        for name in values:
+            columns[name] = np.where(is_one_of(columns[name], self._fills), np.nan, columns[name])
+            note_repeated(f"column {name!r}", columns[name])
+        return points_as_signals(
+            {name: columns[name] for name in axes},
+            {name: columns[name] for name in values},
+            " and ".join(repr(file.given) for file in files[:3]),
+            self.periodic,
+            self.duplicates,
+            self.same_unit,
+        )
+
+
+@dataclass(eq=False)
+class PointArrays(Source):
+    """Scattered points in memory; as :class:`PointSource` but for the arrays.
+
+    Args:
+        coordinates: Coordinates ``(P,)`` per axis, by name.
+        values: Values ``(P,)`` per signal, by name.
+        periodic, duplicates, same_unit: As for :class:`PointSource`.
+    """
+
+    coordinates: dict[str, AnyArray] = field(repr=False)
+    values: dict[str, AnyArray] = field(repr=False)
+    periodic: str | list[str] | None = None
+    duplicates: Duplicates = "average"
+    same_unit: bool | None = None
+
+    def __post_init__(self) -> None:
+        _check_distinct(self.coordinates, self.values)
+        choice("duplicates", self.duplicates, Duplicates)
+
+    def read(self) -> RawSignals:
+        """Checks the rows."""
+        values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
+        return points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
+
+    def describe(self) -> dict[str, Any]:
+        """Names and options."""
+        names = {"coordinates": list(self.coordinates), "values": list(self.values)}
+        options = {"periodic": self.periodic, "duplicates": self.duplicates, "same_unit": self.same_unit}
+        return {"paths": [], **names, **options}
+
+
+def names_of(what: str, given: str | Sequence[str | int], most: int | None = None) -> list[str]:
+    """Names from a list, or from text with commas.
+
+    Raises:
+        InputError: If there is none, one is empty or twice, or there are more than ``most``.
+    """
+    entries = given.split(",") if isinstance(given, str) else list(given)
+    names = [str(entry).strip() for entry in entries]
+    if not names or not all(names) or len({*names}) < len(names):
+        raise InputError(f"{what} must be distinct names of columns, such as lon,lat; got {given!r}")
+    if most is not None and len(names) > most:
+        raise InputError(f"{what} names {len(names)} columns; points have 1 to {most} axes")
+    return names
+
+
+def _check_distinct(coordinates: Collection[str], values: Collection[str]) -> None:
+    if both := [name for name in values if name in coordinates]:
+        raise InputError(
+            f"{', '.join(map(repr, both))} is named as a coordinate and as a value: name other columns for the values"
+        )
+
+
+def points_as_signals(
+    coordinates: dict[str, AnyArray],
+    values: dict[str, npt.NDArray[np.float64]],
+    label: str,
+    periodic: str | Sequence[str] | None,
+    duplicates: Duplicates,
+    same_unit: bool | None,
+) -> RawSignals:
+    """Rows of points as signals, without missing ones; see :class:`PointSource`.
+
+    Args:
+        coordinates: Numbers or ``datetime64`` ``(P,)`` per axis.
+        values: Numbers ``(P,)`` per signal.
+        label: The rows, for messages.
+        periodic: Coordinates that repeat, as for :class:`PointSource`.
+        duplicates: Treatment of rows at one place.
+        same_unit: Whether the coordinates have one unit of length.
+    """
+    names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
+    periods = periods_of(periodic, names)
+    places = np.stack([as_numbers(name, coordinates[name], time) for name, time in zip(names, dated, strict=True)])
+    rows = np.stack(list(values.values()))
+    finite = np.isfinite(np.concatenate([places, rows]))
+    known: npt.NDArray[np.bool_] = finite.all(0)
+    if not len(known):
+        raise InputError(f"{label} has no rows of numbers below its header: nothing can be fitted")
+    if not known.any():
+        of = {**dict(zip(names, places, strict=True)), **dict(zip(values, rows, strict=True))}
+        empty = [name for name, column in of.items() if not np.isfinite(column).any()]
+        raise InputError(
+            f"{label}: none of {len(known)} rows has a number in all of {', '.join(of)}"
+            + (f"; {', '.join(empty)} has none at all" if empty else "")
+        )
+    if not known.all():
+        rank_zero_info(
+            f"{label}: {(~known).sum()} of {len(known)} rows have a missing number in {', '.join((*names, *values))} and "
+            "are left out"
+        )
+        places, rows = places[:, known], rows[:, known]
+    for column, name in zip(places, names, strict=True):
+        if name in periods:
+            column[:] = in_period(column, periods[name])
+    if duplicates != "keep":
+        places, rows = _without_duplicates(places, rows, names, list(values), label, duplicates)
+    axes = axes_of_points(names, list(places), dated, periods, same_unit)
+    if places.shape[1] < 2:
+        raise InputError(f"{label}: one place is left; a fit needs at least 2")
+    return RawSignals(
+        names=tuple(file_name_of(name) for name in values),
+        grid=(places.shape[1],),
+        channels=1,
+        stored="float64",
+        scaling=_scaling(list(values), rows, label),
+        unit=False,
+        blocks=partial(iter, rows[..., None]),
+        axes=axes,
+        points=np.stack([axis.to_unit(column) for axis, column in zip(axes, places, strict=True)], 1),
+    )
+
+
+def _without_duplicates(
+    places: Floats, rows: Floats, names: Sequence[str], values: Sequence[str], label: str, duplicates: Duplicates
+) -> tuple[Floats, Floats]:
+    """Places ``(D, P)`` and values ``(S, P)`` with the rows at one place averaged, in the order of their first row."""
+    order = np.lexsort(places)
+    ordered = places[:, order]
+    starts = np.flatnonzero(np.r_[True, (ordered[:, 1:] != ordered[:, :-1]).any(0)])
+    if len(starts) == len(order):
+        return places, rows
+    counts = np.diff(np.r_[starts, len(order)])
+    sorted_rows = rows[:, order]
+    ranges = np.maximum.reduceat(sorted_rows, starts, 1) - np.minimum.reduceat(sorted_rows, starts, 1)
+    worst = int(ranges.max(0).argmax())
+    shown = ", ".join(f"{name} {value:.10g}" for name, value in zip(names, ordered[:, starts[worst]], strict=True))
+    largest = ", ".join(f"{name!r} by {value:.6g}" for name, value in zip(values, ranges[:, worst], strict=True))
+    about = f"{label}: {counts[counts > 1].sum()} rows share {(counts > 1).sum()} place(s) with others"
+    if ranges.any():
+        about += f"; their values differ, most of all at {shown}, {largest}"
+    if duplicates == "error" and ranges.any():
+        raise InputError(f"{about}. Correct them, or set duplicates: average or keep")
+    rank_zero_info(f"{about}. Rows at one place are replaced by their mean (duplicates: keep leaves them as they are)")
+    means = np.add.reduceat(sorted_rows, starts, 1) / counts
+    means = np.where(counts == 1, sorted_rows[:, starts], means)
+    first = np.minimum.reduceat(order, starts)
+    again = np.argsort(first)
+    return places[:, first[again]], means[:, again]
+
+
+def _scaling(values: Sequence[str], rows: Floats, label: str) -> Scaling:
+    """The minimum and maximum of each signal become 0 and 1."""
+    low, high = rows.min(1), rows.max(1)
+    for name, least, most in zip(values, low, high, strict=True):
+        if least == most:
+            raise InputError(f"{label}: value {name!r} is {least:g} in every row, so that there is nothing to fit")
+    return Scaling("float64", tuple(low.tolist()), tuple(high.tolist()))
+
+
+def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
+    """Columns of a file by name: numbers as float64 with NaN where one is missing, dates as ``datetime64``.
+
+    Args:
+        file: The file.
+        names: The columns: coordinates, then values.
+        num_axes: How many of them are coordinates.
+
+    Raises:
+        InputError: If there is no such column, one is not of numbers, or they differ in length.
+    """
+    format = format_of(file.path)
+    if format == "parquet":
+        found = _parquet_columns(file, names)
+    elif format in ("npz", "hdf5"):
+        found = _array_columns(file, names, num_axes)
+    elif format in ("table", None):
+        found = {}
+        for place, (name, label, lines, cells) in enumerate(read_cells(file, names)):
+            found[name] = _parsed(label, lines, cells, dates=place < num_axes)
+    else:
+        raise InputError(f"{file.given!r} is no table of points; tables are .csv, .tsv, .parquet, .npz and HDF5 files")
+    if len({len(column) for column in found.values()}) > 1:
+        lengths = ", ".join(f"{name}: {len(column)}" for name, column in found.items())
+        raise InputError(f"the columns of {file.given!r} differ in length: {lengths}")
+    return found
+
+
+def place_columns(names: Sequence[str]) -> list[str]:
+    """The columns of a table that are probably places, such as ``lon`` and ``lat``; empty if there are no two."""
+    found = [next((name for name in names if name.lower() in known), None) for known in (EAST_NAMES, NORTH_NAMES)]
+    return [name for name in found if name is not None] if None not in found else []
+
+
+def points_options(names: Sequence[str], prefix: str = "--") -> str:
+    """The options that read a table with these columns as scattered points: ``--coordinates lon,lat --values temp``."""
+    places = place_columns(names)
+    others = [name for name in names if name not in places]
+    coordinates = ",".join(places or names[:2]) or "0,1"
+    return f"{prefix}coordinates {coordinates} {prefix}values {(others if places else names[2:] or ['2'])[-1]}"
+
+
+def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
+    """The coordinates of a file of places, and all columns that a table of results repeats.
+
+    Args:
+        path: A text table, ``.parquet``, ``.npz`` or HDF5 file.
+        names: The columns of coordinates.
+
+    Returns:
+        Coordinates ``(P,)`` by name, NaN (``NaT``) where one is missing; and the columns of the file by name: all of a text
+        table, as text, else the coordinates.
+
+    Raises:
+        InputError: If the file cannot be read, or lacks a column.
+    """
+    (file,) = expand(path, POINT_FORMATS, "tables of places")
+    columns = read_columns(file, names, len(names))
+    if format_of(file.path) not in ("table", None):
+        return columns, columns
+    return columns, {cells.name: np.array(cells.cells, dtype=object) for cells in read_cells(file)}
+
+
+def _parsed(label: str, lines: Sequence[int], cells: Sequence[str], dates: bool) -> AnyArray:
+    """Numbers, or dates if they are allowed and the first cell that is not missing is no number."""
+    with np.errstate(all="ignore"):
+        try:
+            return np.array(cells, np.float64)  # fast, where no cell is missing
+        except ValueError:
+            pass
+    missing = np.array([cell.strip().lower() in MISSING_VALUES for cell in cells])
+    given = [cell.strip() for cell, absent in zip(cells, missing, strict=True) if not absent]
+    where = [line for line, absent in zip(lines, missing, strict=True) if not absent]
+    as_dates = dates and bool(given) and not _is_number(given[0])
+    found: AnyArray = np.full(len(cells), "NaT", "datetime64[us]") if as_dates else np.full(len(cells), np.nan)
+    parse = _date if as_dates else _number
+    for place, (line, cell) in zip(np.flatnonzero(~missing), zip(where, given, strict=True), strict=True):
+        value = parse(cell)
+        if value is None:
+            wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00" if dates else "a number"
+            raise InputError(f"{label}, line {line}: {cell!r} is not {wanted}; correct it, or leave it empty")
+        found[place] = value
+    return found
+
+
+def _is_number(cell: str) -> bool:
+    return _number(cell) is not None
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell) if "_" not in cell else None
+    except ValueError:
+        return None
+
+
+def _date(cell: str) -> np.datetime64 | None:
+    try:
+        return np.datetime64(cell.removesuffix("Z").replace("/", "-"), "us")
+    except ValueError:
+        return None
+
+
+def _numbers(label: str, column: npt.ArrayLike) -> Floats:
+    """A column as float64."""
+    array = np.asarray(column)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{label} holds {array.dtype}, not numbers")
+    return array.astype(np.float64)
+
+
+def _parquet_columns(file: SourceFile, names: Sequence[str]) -> dict[str, AnyArray]:
+    parquet = require("pyarrow.parquet", f"reading {file.given!r}")
+    with reading(file.given):
+        known = parquet.read_schema(file.path).names
+        for name in names:
+            if name not in known:
+                near = did_you_mean(name, known) or "."
+                raise InputError(f"{file.given!r} has no column {name!r}{near} Columns: {', '.join(known)}")
+        table = parquet.read_table(file.path, columns=list(names))
+        columns = {name: table.column(name).to_numpy() for name in names}
+    return {name: _plain(f"column {name!r} of {file.given!r}", column) for name, column in columns.items()}
+
+
+def _array_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
+    """Columns from arrays of an ``.npz`` or HDF5 file; of one array ``(P, D)`` of coordinates each column is an axis."""
+    found: dict[str, AnyArray] = {}
+    for place, name in enumerate(names):
+        array = find_array(file, name).load()
+        label = f"{name!r} in {file.given!r}"
+        if array.ndim == 2 and place == 0 and num_axes == 1 and 1 <= array.shape[1] <= MAX_AXES:
+            found |= {f"{name}_{axis}": _plain(label, column) for axis, column in enumerate(array.T)}
+        elif array.ndim == 1:
+            found[name] = _plain(label, array)
+        else:
+            raise InputError(
+                f"{label} has shape {array.shape}; columns of points have the shape (P,), or (P, 1 to {MAX_AXES}) where it "
+                "is the only one of coordinates"
+            )
+    return found
+
+
+def _plain(label: str, column: AnyArray) -> AnyArray:
+    """Numbers as float64, dates as ``datetime64``."""
+    if column.dtype.kind == "M":
+        return column
+    if column.dtype.kind == "O":  # a column with missing entries
+        column = np.array([np.nan if entry is None else entry for entry in column])
+    return _numbers(label, column)

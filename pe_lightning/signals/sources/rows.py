@@ -1,0 +1,219 @@
+"""Signals of one axis: rows and columns of images, arrays, columns of tables, sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.random_keys import chosen_positions
+from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.sources import checks
+from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.checks import MAX_PIXELS, Size
+from pe_lightning.signals.sources.clips import Color, alike
+from pe_lightning.signals.sources.images import read_picture
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import (
+    ARRAYS,
+    PICTURES,
+    Format,
+    Paths,
+    SourceFile,
+    as_list,
+    distinct_names,
+    expand,
+    format_of,
+)
+from pe_lightning.signals.sources.pictures import to_unit
+from pe_lightning.signals.sources.sound import read_sound
+from pe_lightning.signals.sources.tables import read_tables
+from pe_lightning.signals.validation import choice, integer, is_integer
+
+__all__ = ["RowSource"]
+
+DEFAULT_LINES = 16
+"""Default number of rows and of columns of an image, that of the papers."""
+LINE_ARGUMENTS = ("rows", "columns", "num_rows", "num_columns")
+KIND_OF_FORMAT: dict[Format | None, str] = {
+    **dict.fromkeys(PICTURES, "images"),
+    **dict.fromkeys(ARRAYS, "arrays"),
+    "sound": "sound files",
+    "table": "tables",
+}
+ARGUMENTS_OF_KIND = {
+    "images": (*LINE_ARGUMENTS, "seed", "center_crop", "resize", "color", "max_pixels", "value_range"),
+    "arrays": ("key", "value_range", "channels"),
+    "sound files": ("seconds",),
+    "tables": ("select", "value_range"),
+}
+"""Arguments that apply to each kind of files; ``paths``, ``length`` and ``missing`` apply to all."""
+
+
+@sources.register("rows")
+@dataclass(eq=False)
+class RowSource(Source):
+    """Signals of one axis from files of one kind, found by content: images, arrays, sound or tables.
+
+    Args:
+        paths: One or more files, folders or ``samples://NAME``.
+        rows: Images: indices of the rows to take, from 0 at the top.
+        columns: Images: indices of the columns to take, from 0 at the left.
+        num_rows: Images: number of rows to choose at random from each image. If none of ``rows``, ``columns``, ``num_rows``
+            and ``num_columns`` is given: 16 rows and, if all images are square, 16 columns.
+        num_columns: Images: number of columns to choose at random from each image.
+        seed: Images: seed of the random rows and columns, a non-negative integer. They depend only on the seed, and the
+            index and size of the image.
+        center_crop: Images: central part to take first, ``n`` or ``[height, width]``.
+        resize: Images: size to resample to after the crop, ``[height, width]`` or ``n`` for the shorter side.
+        color: Images: ``auto``, ``rgb`` or ``grey``.
+        max_pixels: Images: largest number of pixels in the header of a file; ``None``: no limit.
+        select: Tables: names or indices (from 0) of the columns to take; by default all columns of numbers.
+        key: Arrays: name of the array of an ``.npz`` or HDF5 file that has several.
+        channels: Arrays: meaning of the last axis of an array of 2 axes, ``auto``, ``last`` or ``none``
+            (:func:`pe_lightning.signals.sources.arrays.read_arrays`).
+        value_range: Arrays, tables and floating-point images: ``[low, high]``, the values that become 0 and 1.
+        seconds: Sound: ``[start, stop]`` of the excerpt to take.
+        length: Number of leading samples to take of each signal.
+        missing: Which samples are missing besides NaN and empty cells: ``nan``, ``alpha`` or a colour ``#rrggbb`` (images),
+            a number (arrays, tables), or a mask file that is not zero there
+            (:class:`pe_lightning.signals.sources.missing.Missing`).
+
+    Raises:
+        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, an argument does not apply to the
+            kind of files, the files are of several kinds, or the signals differ in length.
+    """
+
+    paths: Paths
+    rows: list[int] | None = None
+    columns: list[int] | None = None
+    num_rows: int | None = None
+    num_columns: int | None = None
+    seed: int = 0
+    center_crop: Size | None = None
+    resize: Size | None = None
+    color: Color = "auto"
+    max_pixels: int | None = MAX_PIXELS
+    select: list[str | int] | None = None
+    key: str | None = None
+    channels: Channels = "auto"
+    value_range: list[float] | None = None
+    seconds: list[float] | None = None
+    length: int | None = None
+    missing: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        for name in ("rows", "columns"):
+            places = getattr(self, name)
+            if places is not None and getattr(self, f"num_{name}") is not None:
+                raise InputError(f"{name} and num_{name} exclude each other: give indices, or the number to choose")
+            distinct = (
+                isinstance(places, (list, tuple)) and all(map(is_integer, places)) and 0 < len({*places}) == len(places)
+            )
+            if places is not None and not distinct:
+                raise InputError(f"{name} must be a list of distinct integers >= 0; got {places!r}")
+        for name, minimum in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
+            if getattr(self, name) is not None:
+                integer(name, getattr(self, name), minimum)
+        columns = self.select if isinstance(self.select, (list, tuple)) else []
+        if self.select is not None and not (columns and all(isinstance(one, str) or is_integer(one) for one in columns)):
+            raise InputError(f"select must be a list of names or indices of columns; got {self.select!r}")
+        self._crop = checks.as_size("center_crop", self.center_crop)
+        checks.as_size("resize", self.resize)
+        choice("color", self.color, Color)
+        choice("channels", self.channels, Channels)
+        self._limits = checks.number_range("value_range", self.value_range)
+        self._seconds = checks.number_range("seconds", self.seconds, 0)
+        self._missing = Missing(self.missing)
+
+    def read(self) -> RawSignals:
+        """Describes the signals ``(S, N, C)``."""
+        files = self._found
+        kinds = {str(KIND_OF_FORMAT.get(format_of(file.path))): file.given for file in reversed(files)}
+        kind = next(iter(kinds))
+        if len(kinds) > 1 or kind not in ARGUMENTS_OF_KIND:
+            listed = ", ".join(f"{kind}: {given}" for kind, given in kinds.items())
+            raise InputError(
+                f"signals of one axis are read from files of one kind, {', '.join(ARGUMENTS_OF_KIND)}; got {listed}"
+            )
+        self._missing.check(kind, *(["alpha", "colour"] if kind == "images" else []))
+        allowed = ("paths", "length", "missing", *ARGUMENTS_OF_KIND[kind])
+        for field in fields(self):
+            if field.name not in allowed and getattr(self, field.name) != field.default:
+                raise InputError(
+                    f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. Arguments for {kind}: "
+                    f"{', '.join(allowed)}"
+                )
+        return self._missing.in_signals(self._read(kind, files))
+
+    def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
+        """The signals before masks of missing samples are applied."""
+        fills = self._missing.values
+        if kind == "arrays":
+            return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length, fills)
+        if kind == "sound files":
+            return read_sound(files, self._seconds, self.length)
+        if kind == "tables":
+            return read_tables(files, self.select, self._limits, self.length, fills)
+        return self._read_images(files)
+
+    def files(self) -> list[Path]:
+        """The files that are decoded; none if all are arrays that are read in place."""
+        files = self._found
+        return [] if in_place(files) else [*(file.path for file in files), *self._missing.paths()]
+
+    @cached_property
+    def _found(self) -> list[SourceFile]:
+        return expand(self.paths, {*PICTURES, *ARRAYS, "sound", "table"}, "image, array, sound file or table")
+
+    def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:
+        by_default = all(getattr(self, name) is None for name in LINE_ARGUMENTS)
+        found: list[tuple[SourceFile, str, list[int], AnyArray, Scaling]] = []
+        square = True
+        for number, file in enumerate(files):
+            picture = read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits, self._missing)
+            (clip,) = alike([picture], self.color)
+            scaling = clip.scaling if clip.scaling.dtype == "float32" else Scaling("float32")
+            image = to_unit(next(clip.blocks())[0])
+            square = square and image.shape[0] == image.shape[1]
+            for axis, name in enumerate(("rows", "columns")):
+                count = DEFAULT_LINES if by_default else getattr(self, f"num_{name}")
+                size, places = image.shape[axis], list(getattr(self, name) or [])
+                if max(count or 0, *(place + 1 for place in places), 0) > size:
+                    raise InputError(f"{file.given!r} has {size} {name}, fewer than {name} or num_{name} asks for")
+                if count:  # independent choices for rows and columns of every image
+                    places = [int(place) for place in chosen_positions(self.seed, 2 * number + axis, size, count)]
+                if places:
+                    found.append((file, name, places, np.moveaxis(image, axis, 0)[places], scaling))
+        if by_default and not square:
+            rank_zero_info(
+                f"Rows and columns of images that are not square differ in length: only {DEFAULT_LINES} random rows of "
+                "each image are taken. Set center_crop or resize to take columns too."
+            )
+            found = [entry for entry in found if entry[1] == "rows"]
+        if not found:
+            raise InputError("no row and no column is requested; set rows, columns, num_rows or num_columns")
+        lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines, _ in found]
+        samples = checks.one_length(lengths, self.length)
+        channels = max(lines.shape[2] for *_, lines, _ in found)
+        # grey images among coloured ones get three equal channels
+        values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v, _ in found])
+        names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, *_ in found for place in places]
+        scalings = [(repr(file.given), scaling) for file, _, places, _, scaling in found for _ in places]
+        scaling = checks.join_scalings(scalings, notify=self._limits is None)
+        return RawSignals(
+            names=distinct_names(names),
+            grid=(samples,),
+            channels=channels,
+            stored="float32",
+            scaling=scaling,
+            unit=scaling == Scaling("float32"),
+            blocks=partial(iter, values),
+        )

@@ -1,0 +1,129 @@
+"""Arrays in memory as signals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.kinds import MAX_CHANNELS, channels_first, describe_layouts, plausible_layouts
+
+__all__ = ["Array", "TensorSource"]
+
+Array: TypeAlias = np.ndarray  # the parser of configurations knows classes, not their parameters
+
+FULL_VALUES = {torch.uint8: 255, torch.uint16: 65535}
+
+
+@sources.register("tensor")
+class TensorSource(Source):
+    """An array in memory as signals, with any number of axes.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels; pictures also ``(3, H, W)`` and
+            ``(S, 3, H, W)``, with a notice. Of fewer than 3 axes, or 3 of which
+            the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
+            :func:`~pe_lightning.signals.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
+            [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. It is
+            copied.
+        names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
+            for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
+        axes: The axes in the user's units, if samples are not at equal distances or have coordinates.
+
+    Raises:
+        InputError: If the array has another or an ambiguous layout, another dtype, values outside [0, 1], or the
+            names do not fit.
+    """
+
+    def __init__(self, values: Tensor | Array, names: Sequence[str] | None = None, axes: Sequence[Axis] = ()) -> None:
+        count = 0 if names is None or isinstance(names, str) else len(names)
+        self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
+        dtype = str(values.dtype).removeprefix("torch.")
+        self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
+        self.names = _checked_names(names, len(self.values))
+        self.axes = tuple(axes)
+
+    def read(self) -> RawSignals:
+        """Describes the array; nothing is decoded."""
+        picture = self.values.ndim == 4 and self.values.shape[-1] <= 4
+        raw = RawSignals.in_memory(self.values.numpy(), self.names, self._scaling, "image" if picture else "array")
+        return replace(raw, axes=self.axes)
+
+    def describe(self) -> dict[str, Any]:
+        """Empty paths, as there is no file."""
+        return {"paths": []}
+
+
+def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
+    """A contiguous float32 copy on the CPU, ``(S, N_1, ..., N_D, C)``, checked."""
+    if not isinstance(values, (Tensor, np.ndarray)):
+        raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
+    if channels_first(values.shape) and (values.ndim == 4 or num_names != values.shape[0]):
+        moved = values.movedim(-3, -1) if isinstance(values, Tensor) else np.moveaxis(values, -3, -1)
+        values = moved if values.ndim == 4 else moved[None]
+        rank_zero_info(f"values with their channels first, as in torch, are read as {tuple(values.shape)}")
+    values = values.reshape(_full_shape(tuple(values.shape), num_names))
+    dtype = str(values.dtype).removeprefix("torch.")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
+        # np.array copies, which handles read-only arrays and other byte orders
+        values = torch.from_numpy(np.array(values, np.float64 if wide else values.dtype.newbyteorder("="), order="C"))
+    if not isinstance(values, Tensor) or not (values.dtype in FULL_VALUES or values.is_floating_point()):
+        raise InputError(f"values has dtype {dtype}; pass uint8, uint16, or real floating point in [0, 1]")
+    tensor = values.detach().cpu()
+    if tensor.dtype in FULL_VALUES:
+        return tensor.contiguous().to(torch.float32) / FULL_VALUES[tensor.dtype]
+    finite = tensor[torch.isfinite(tensor)]
+    if finite.numel() and (finite.min() < 0 or finite.max() > 1):
+        raise InputError(
+            "values must be in [0, 1], because PSNR takes 1 as the peak; got values from "
+            f"{float(finite.min()):g} to {float(finite.max()):g}; rescale them first"
+        )
+    return tensor.to(torch.float32, copy=True).contiguous()
+
+
+def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
+    """``(S, N_1, ..., N_D, C)``. Prints how the shape is read if it has other plausible readings."""
+    declared = len(shape) >= 3 and not (len(shape) == 3 and shape[-1] in (3, 4) and num_names != shape[0])
+    layouts = plausible_layouts(shape)
+    if declared and (0 in shape or min(shape[1:-1]) < 2):
+        raise InputError(
+            f"values has shape {shape}, but its axes must be (signals, *samples per axis, channels), with at least 2 "
+            "samples on each"
+        )
+    if declared:
+        read_as = f"{shape[0]} signal(s) of {'x'.join(map(str, shape[1:-1]))} samples with {shape[-1]} channel(s)"
+        alone = len(shape) == 3 and shape[0] > 1 and len(layouts) == 1 and layouts[0].kind != "rows"
+        if num_names == 0 and (alone or shape[-1] > MAX_CHANNELS):
+            missing = "values[None]" if shape[-1] <= MAX_CHANNELS else "values[None, ..., None]"
+            rank_zero_info(f"values of shape {shape} is read as {read_as}. Pass {missing} if it is one signal.")
+        return shape
+    if len(layouts) != 1:
+        raise InputError(
+            f"{describe_layouts('values', shape)}. Name its axes, (signals, *samples per axis, channels): for one signal of "
+            "one channel pass values[None, ..., None], for rows of one channel values[..., None]"
+        )
+    rank_zero_info(
+        f"values of shape {shape} is read as {layouts[0]}. Give it all axes, (signals, *samples per axis, channels), or a "
+        "name for each signal, for another reading."
+    )
+    return layouts[0].shape
+
+
+def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"signal{index}" for index in range(count))
+    if isinstance(names, str) or len(names) != count or len({str(name).casefold() for name in names}) < count:
+        raise InputError(f"names must be {count} names, one per signal, that differ in more than case; got {names!r}")
+    if not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
+        raise InputError(f"names become file names: they must be non-empty strings without slashes; got {names!r}")
+    return tuple(names)

@@ -1,0 +1,220 @@
+"""Videos, frame folders and volumes as signals of three axes: ``(T, H, W, C)`` or ``(Z, Y, X, C)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.raw import RawSignals
+from pe_lightning.signals.sources import checks
+from pe_lightning.signals.sources.arrays import in_place, read_arrays
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, in_common
+from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import (
+    ARRAYS,
+    PICTURES,
+    Format,
+    Paths,
+    SourceFile,
+    as_list,
+    expand,
+    format_of,
+    is_stack,
+    nothing_in,
+    notice_skipped,
+    visible_files,
+)
+from pe_lightning.signals.sources.samples import SCHEME
+from pe_lightning.signals.sources.stacks import check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
+from pe_lightning.signals.sources.video_files import read_video
+from pe_lightning.signals.validation import choice, integer, number
+
+__all__ = ["Preset", "VideoSource"]
+
+Preset: TypeAlias = Literal["papers"]
+Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
+
+VIDEOS_AND_VOLUMES = frozenset({"video", "nifti", *ARRAYS})
+PAPERS_FRAME_SAMPLES, PAPERS_CUBE_SAMPLES = 256, 128
+MAX_RATE_DIFFERENCE = 0.01  # relative
+
+
+@sources.register("video")
+@dataclass(eq=False)
+class VideoSource(Source):
+    """Videos, frame folders or volumes as signals of three axes, decoded a few frames at a time.
+
+    The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
+
+    Args:
+        paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
+            A folder that holds only pictures is one signal.
+        frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
+        center_crop: Central part to take, ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``.
+        resize: ``[h, w]`` to resample every frame to, or ``n`` for the shorter side at the same aspect ratio. Bicubic,
+            anti-aliased, in the dtype of the source.
+        fps: Frames per second to resample videos to; for frame folders and volumes, their rate.
+        color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
+        preset: ``"papers"``: the central square of every frame is resized to 256 x 256, and the central cube of 128 x 128 x
+            128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
+        key: Name of the array of an ``.npz`` or HDF5 file.
+        value_range: Volumes and floating-point frames: ``[low, high]``, the values that become 0 and 1.
+        max_pixels: Largest number of pixels of a frame; ``None``: no limit.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (frames), a colour ``#rrggbb`` (videos and
+            frames), a number, ``frames:10-14,30`` from 0, or a mask file that is not zero there
+            (:class:`pe_lightning.signals.sources.missing.Missing`).
+
+    Raises:
+        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, or the files differ in size,
+            kind or rate.
+    """
+
+    paths: Paths
+    frames: list[int | None] | None = None
+    center_crop: Size | None = None
+    resize: Size | None = None
+    fps: float | None = None
+    color: Color = "auto"
+    preset: Preset | None = None
+    key: str | None = None
+    value_range: list[float] | None = None
+    max_pixels: int | None = MAX_PIXELS
+    missing: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        check_frames(self.frames)
+        choice("color", self.color, Color)
+        if self.max_pixels is not None:
+            integer("max_pixels", self.max_pixels, 1)
+        if self.fps is not None:
+            number("fps", self.fps, "(0, inf)", hint=" of frames per second")
+        if self.preset is not None:
+            choice("preset", self.preset, Preset)
+            if self.center_crop is not None or self.resize is not None:
+                raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset: null")
+        checks.as_size("resize", self.resize)
+        crop = self.center_crop
+        depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
+        if depth is not None:
+            integer("center_crop", depth, 2)
+        flat_size = checks.as_size("center_crop", flat)
+        self._crop = None if flat_size is None else (depth, *flat_size)
+        self._limits = checks.number_range("value_range", self.value_range)
+        self._missing = Missing(self.missing)
+
+    def read(self) -> RawSignals:
+        """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
+        found = self._found
+        given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
+        if len(given) > 1:
+            raise InputError(f"files of several kinds cannot be fitted together ({given}); give files of one kind")
+        if self.key is not None and "array" not in given:
+            raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
+        if self.value_range is not None and any(kind == "video" for _, kind in found):
+            raise InputError("value_range is for volumes and floating-point frames, not for videos; leave it out")
+        missing, kinds = self._missing, {kind for _, kind in found}
+        missing.check(
+            "volumes", *(["alpha", "colour"] if kinds <= {"frames"} else ["colour"] * (kinds <= {"video", "frames"}))
+        )
+        if "array" in given and self._unedited:
+            raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range, fills=missing.values)
+            return missing.in_signals(replace(raw, rate=self.fps))
+        clips: list[Clip] = []
+        for file, kind in found:
+            if kind == "array":
+                clips += read_stack_arrays(file, self.key, self._limits, fills=missing.values)
+            elif kind in ("tiff", "nifti"):
+                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels, missing))
+            elif kind == "video":
+                clip = read_video(file, self.fps, self.max_pixels)
+                clips.append(clip.marked(missing.in_picture) if missing.kind in ("colour", "value") else clip)
+            else:
+                clips.append(read_frames(file, self._limits, self.fps, self.max_pixels, missing))
+        return missing.in_signals(self._joined([self._edited(clip) for clip in clips]))
+
+    def files(self) -> list[Path]:
+        """The files that are decoded, with those of frame folders; none if all are arrays that are read in place."""
+        found = self._found
+        if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
+            return []
+        inside = [visible_files(file.path) if kind == "frames" else [file.path] for file, kind in found]
+        return [*(path for paths in inside for path in paths), *self._missing.paths()]
+
+    @property
+    def _unedited(self) -> bool:
+        return (self.frames, self._crop, self.resize, self.preset, self.color) == (None, None, None, None, "auto")
+
+    @cached_property
+    def _found(self) -> list[tuple[SourceFile, Kind]]:
+        """The files and frame folders of ``paths``, in the order given."""
+        found: list[tuple[SourceFile, Kind]] = []
+        for text in as_list(self.paths):
+            folder = Path(text).expanduser()
+            if SCHEME in text or not folder.is_dir():
+                found += [(file, _kind(file)) for file in expand([text], VIDEOS_AND_VOLUMES, "video or volume", "video")]
+                continue
+            inside = [SourceFile(path, str(path)) for path in visible_files(folder)]
+            formats = [format_of(file.path, by_content=False) for file in inside]
+            volumes = [file for file, format in zip(inside, formats, strict=True) if format in VIDEOS_AND_VOLUMES]
+            pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
+            if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
+                volumes = pictures
+            if not volumes and not pictures:
+                raise nothing_in(folder, VIDEOS_AND_VOLUMES | PICTURES, "video, volume or frame")
+            counted = {file.path for file in volumes or pictures}
+            notice_skipped(folder, [file.path for file in inside if file.path not in counted], "video, volume or frame")
+            found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
+        return found
+
+    def _edited(self, clip: Clip) -> Clip:
+        clip = replace(clip, rate=self.fps) if clip.rate is None else clip
+        clip = clip if self.frames is None else clip.picked(self.frames)
+        if len(clip.frames) < 2:
+            raise InputError(f"{clip.file.given!r} gives {len(clip.frames)} frame(s) or slice(s); a signal needs at least 2")
+        if self.preset is not None:
+            if len(clip.frames) < PAPERS_CUBE_SAMPLES:
+                raise InputError(
+                    f"preset papers needs {PAPERS_CUBE_SAMPLES} frames, and {clip.file.given!r} gives {len(clip.frames)}; "
+                    "set preset: null, and resize and center_crop instead"
+                )
+            side = min(clip.size)
+            clip = clip.cropped((None, side, side)).resized((PAPERS_FRAME_SAMPLES, PAPERS_FRAME_SAMPLES))
+            return clip.cropped((PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES))
+        if self.resize is not None:
+            clip = clip.resized(checks.resized(self.resize, clip.size))
+        return clip if self._crop is None else clip.cropped(self._crop)
+
+    def _joined(self, clips: Sequence[Clip]) -> RawSignals:
+        """The clips as one set of signals."""
+        common = [min(clip.grid[axis] for clip in clips) for axis in range(3)]
+        grid = in_common(
+            "sizes (frames or slices x height x width)",
+            [(clip.file.given, clip.grid) for clip in clips],
+            f"Set center_crop (the largest that all of them have is {common}), or frames: [0, {common[0]}] and resize",
+        )
+        rates = [(clip.file.given, clip.rate) for clip in clips if clip.rate is not None]
+        first = rates[0][1] if rates else None
+        if first and any(abs(rate / first - 1) > MAX_RATE_DIFFERENCE for _, rate in rates):
+            in_common("numbers of frames per second", rates, "Set fps")
+        clips = alike(clips, self.color)
+        if clips[0].media == "array":
+            stored = [(clip.file.given, clip.stored) for clip in clips]
+            in_common("dtypes of volumes", stored, "Save them in one dtype, or fit them in separate runs")
+        return as_signals(clips, grid, notify=self._limits is None)
+
+
+def _kind(file: SourceFile) -> Kind:
+    """Kind of a file by its content or its suffix; unknown files are tried as videos."""
+    kinds: dict[Format | None, Kind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
+    still = format_of(file.path, by_content=False) == "picture" and file.path.suffix.lower() not in (".gif", ".webp")
+    kind = kinds.get(format_of(file.path), "video")
+    if kind == "video" and still:
+        raise InputError(f"{file.given!r} is one picture; give the folder that holds the frames, or use ImageDataModule")
+    return kind

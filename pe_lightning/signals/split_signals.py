@@ -1,0 +1,263 @@
+"""Signals that are read and checked, and split into trained and held-out samples; without Lightning."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.cache import CacheNotice, DamagedEntry, open_signals
+from pe_lightning.signals.dataset import PointDataset, SignalDataset
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sampling import FoldSampling, Sampling
+from pe_lightning.signals.sources.base import Source
+from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
+from pe_lightning.signals.values import FileValues, check_known, known_samples, load, unit_blocks
+
+__all__ = ["Signals", "Splitting"]
+
+DEFAULT_VALIDATION = 0.1
+"""Share of the trained samples that ``validation: auto`` holds out."""
+
+
+@dataclass(frozen=True)
+class Splitting:
+    """Which samples are trained on and scored, and how they are stored; see :class:`~pe_lightning.signals.SignalDataModule`.
+
+    Args:
+        sampling: Which samples are trained on.
+        protocol: Which samples are scored.
+        storage: Storage of the values.
+        batching: Batches of training; ``None`` for fits that take all samples at once, or block by block.
+        folds: Folds of a cross-validation.
+        validation: Share of the trained samples that is held out of training.
+        samples: Whether samples are values at points, or means over the cells of a grid.
+    """
+
+    sampling: Sampling
+    protocol: Protocol = "rest"
+    storage: Storage = field(default_factory=Storage)
+    batching: Batching | None = None
+    folds: FoldSampling | None = None
+    validation: ValidationShare | None = None
+    samples: Samples = "points"
+
+
+class Signals:
+    """Signals of one shape with the split of their samples.
+
+    Args:
+        source: Where they come from.
+        sampling: Which samples are trained on.
+        raw: What the source read.
+        info: Shape and origin.
+        dataset: Values, split and batches.
+    """
+
+    def __init__(
+        self, source: Source, sampling: Sampling, raw: RawSignals, info: SignalInfo, dataset: SignalDataset
+    ) -> None:
+        self.source, self.sampling = source, sampling
+        self._raw, self.info, self.dataset = raw, info, dataset
+        self._fingerprint: str | None = None
+
+    @classmethod
+    def read(cls, source: Source, splitting: Splitting) -> Signals:
+        """Reads, checks and splits signals.
+
+        Raises:
+            InputError: If the source cannot be read, or the sampling, protocol or batching does not suit the signals.
+        """
+        sampling, protocol = splitting.sampling, splitting.protocol
+        raw = open_signals(source, splitting.storage)
+        info = replace(_info_of(raw, source.metric), samples=splitting.samples)
+        uneven = any(axis.samples is not None for axis in raw.axes)
+        if info.cells and (raw.points is not None or uneven):
+            raise InputError("samples: cells is for grids of evenly spaced samples: leave it out")
+        loaded = raw.points is not None or splitting.storage.loads(raw)
+        if raw.points is not None:
+            split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
+        else:
+            split = (sampling.split if loaded else sampling.stream)(raw.grid, info.num_signals)
+        split.test_mask_of(protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
+        if not loaded:
+            _check_streamed(raw, source, splitting)
+        values = _values(raw, loaded, source, splitting.storage)
+        if isinstance(values, Tensor) and (known := known_samples(values)) is not None:
+            check_known(known, info.names)
+            split = _split_of_known(sampling, known, info.num_signals)
+            values = values.where(known[..., None], torch.nan)
+        nothing_scored = protocol == "rest" and split.trains_all
+        _check_training(splitting, split, loaded, raw.points is not None, nothing_scored)
+        if share := _validation_share(splitting.validation, split, loaded):
+            split = split.with_validation(share)
+        if nothing_scored and splitting.folds is None:
+            rank_zero_info(
+                f"Every sample is trained on ({sampling!r}), so protocol {protocol!r} scores nothing and is "
+                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
+            )
+        protocol = "none" if nothing_scored else protocol
+        if raw.points is not None:
+            assert isinstance(values, Tensor)
+            points = torch.from_numpy(raw.points)
+            return cls(source, sampling, raw, info, PointDataset(values, split, protocol, points, info.grid))
+        return cls(source, sampling, raw, info, SignalDataset(values, split, protocol, raw.axes, info.cells))
+
+    def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> Signals:
+        """The same signals in memory with other trained samples."""
+        grid, count, known = self.split.grid, self.info.num_signals, self.split.known
+        if self.info.num_points is not None:
+            split: Split = sampling.split_rows(self.info.num_points, count)
+        else:
+            split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
+        return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, protocol))
+
+    def one(self, signal: int) -> Signals:
+        """One of the signals in memory."""
+        low, high = self.info.scaling.of(signal)
+        scaling = Scaling(self.info.scaling.dtype, (low,), (high,))
+        info = replace(self.info, names=(self.info.names[signal],), scaling=scaling)
+        return Signals(self.source, self.sampling, self._raw, info, self.dataset.of(slice(signal, signal + 1)))
+
+    @property
+    def split(self) -> Split:
+        """The split into trained and held-out samples."""
+        return self.dataset.split
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the signals are read from their file."""
+        return isinstance(self.dataset.values, FileValues)
+
+    @property
+    def values(self) -> Tensor:
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples.
+
+        Raises:
+            InputError: If the signals are read from their file.
+        """
+        return self.dataset.in_memory()
+
+    @property
+    def num_missing(self) -> list[int] | None:
+        """Missing samples of each signal; ``None`` if there are none."""
+        known = self.split.known
+        return None if known is None else (~known).flatten(1).sum(1).tolist()
+
+    @property
+    def num_validation(self) -> int:
+        """Samples of each signal that are held out of training for the ``val/`` scores."""
+        mask = self.split.validation
+        return 0 if mask is None else int(mask[0].sum())
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
+        if self._fingerprint is None:
+            info, digest = self.info, hashlib.sha256()
+            digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
+            for values in unit_blocks(self._raw) if self.streamed else [self.values.numpy()]:
+                digest.update(np.ascontiguousarray(values).data.cast("B"))
+            if self._raw.points is not None:
+                digest.update(np.ascontiguousarray(self._raw.points).data.cast("B"))
+            for indices in self.split.train_indices:
+                digest.update(indices.contiguous().numpy().data.cast("B"))
+            self._fingerprint = digest.hexdigest()[:16]
+        return self._fingerprint
+
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples, always the same object; not for signals that are read from their file."""
+        return self.dataset.train_batch
+
+    def calibration_batch(self) -> GridBatch | PointBatch:
+        """Samples for means and scales of features: all trained samples, or points spread over the file."""
+        return self.dataset.calibration_batch()
+
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid, or all points, with masks, always the same object; not for signals read from their file."""
+        return self.dataset.evaluation_batch
+
+
+def _info_of(raw: RawSignals, metric: str) -> SignalInfo:
+    scattered = raw.points is not None
+    grid = tuple(axis.size for axis in raw.axes) if scattered else raw.grid
+    info = SignalInfo(raw.names, grid, raw.channels, raw.scaling, raw.rate, raw.media, metric, raw.axes)
+    info = replace(info, num_points=raw.grid[0]) if scattered else info
+    if min(info.grid) < 2:
+        raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
+    return info
+
+
+def _values(raw: RawSignals, loaded: bool, source: Source, storage: Storage) -> Tensor | FileValues:
+    """The values, read again where their entry of the cache is damaged."""
+    try:
+        return load(raw) if loaded else FileValues(raw)
+    except DamagedEntry as error:
+        warnings.warn(error.notice, CacheNotice, stacklevel=2)
+        return load(open_signals(source, storage))
+
+
+def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Split:
+    """The split of signals of which ``known`` samples ``(S, N_1, ..., N_D)`` are not missing."""
+    grid = tuple(known.shape[1:])
+    split, counts = sampling.split_known(grid, num_signals, known), known.flatten(1).sum(1)
+    if split.num_train < 2:
+        raise InputError(
+            f"{int(counts.min())} of {math.prod(grid)} samples are known, of which {split.num_train} would be trained on, "
+            "and a fit needs at least 2: check what marks missing samples"
+        )
+    if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
+        rank_zero_info(
+            f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
+            f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
+            "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
+        )
+    return split
+
+
+def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> None:
+    """Refuses what signals that are read from their file cannot have."""
+    if getattr(source, "missing", "nan") != "nan":
+        raise InputError(
+            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
+            "(resize, center_crop, frames, length)"
+        )
+    if splitting.batching is not None and splitting.batching.kind == "full":
+        raise InputError(
+            f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
+            "batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true"
+        )
+
+
+def _check_training(splitting: Splitting, split: Split, loaded: bool, scattered: bool, nothing_scored: bool) -> None:
+    """Refuses batches of blocks without a training grid, and folds where not every sample is trained on."""
+    blocks = splitting.batching is not None and splitting.batching.kind == "blocks"
+    if blocks and (scattered or not isinstance(split, GridSplit)):
+        reason = "" if split.known is None else ", since trained samples are missing"
+        raise InputError(
+            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set "
+            "--data.batching.kind points"
+        )
+    if splitting.folds is not None and not (nothing_scored and loaded):
+        raise InputError(
+            "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
+            "--data.storage.in_memory true, or leave out folds"
+        )
+
+
+def _validation_share(validation: ValidationShare | None, split: Split, loaded: bool) -> float:
+    if validation == "auto":
+        return DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+    if validation and not loaded:
+        raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
+    return validation or 0.0

@@ -1,0 +1,362 @@
+"""Splits into trained and held-out samples, and the protocols that say which samples are scored."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.blocks import Block, shape_of, whole
+from pe_lightning.signals.random_keys import chosen_in, chosen_positions
+
+__all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split"]
+
+Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
+"""Which samples are scored. Scores of different protocols are not comparable.
+
+- ``rest``: all samples that are not trained on (the papers' protocol).
+- ``odd``: only the samples whose index is odd on every axis; with a grid of stride 2.
+- ``midpoints``: only the samples halfway between trained ones on every axis; with a grid of even strides.
+- ``all``: every sample, the trained ones included.
+- ``none``: none.
+"""
+
+MIN_TRAINED_SAMPLES = 8
+"""Trained samples of a signal from which some can be held out for validation."""
+SAMPLES_AT_ONCE = 1 << 22
+"""Samples of a large random split processed at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split(ABC):
+    """The trained samples of a set of signals on a grid of ``(N_1, ..., N_D)`` samples.
+
+    Args:
+        grid: ``(N_1, ..., N_D)``.
+        known: Samples that are not missing, ``(S or 1, N_1, ..., N_D)`` booleans; ``None``: all. The others are neither
+            trained nor scored; :meth:`among` sets it.
+        validation: Samples that are neither trained nor tested, but scored during training, ``(S or 1, N_1, ..., N_D)``
+            booleans; ``None``: those of the test. :meth:`with_validation` sets it.
+    """
+
+    grid: tuple[int, ...]
+    known: Tensor | None = field(default=None, kw_only=True)
+    validation: Tensor | None = field(default=None, kw_only=True)
+
+    @property
+    @abstractmethod
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+
+    @property
+    @abstractmethod
+    def train_indices(self) -> Iterable[Tensor]:
+        """Integers that define the split, for fingerprints."""
+
+    @property
+    def allows_odd(self) -> bool:
+        """Whether the protocol ``odd`` scores held-out samples only."""
+        return False
+
+    def midpoints_of(self, block: Block) -> Tensor:
+        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans.
+
+        Raises:
+            InputError: If no samples are halfway.
+        """
+        raise InputError(
+            "protocol 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
+            "or protocol: rest"
+        )
+
+    @abstractmethod
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
+
+    def train_mask(self) -> Tensor:
+        """Mask of the trained samples, ``(S or 1, N_1, ..., N_D)`` booleans."""
+        return self.train_mask_of(whole(self.grid))
+
+    def test_mask_of(self, protocol: Protocol, block: Block) -> Tensor:
+        """Mask of the scored samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans.
+
+        Raises:
+            InputError: If the protocol does not suit the split.
+        """
+        scored, index = self._scored_of(protocol, block), (slice(None), *block)
+        return scored if self.known is None else scored & self.known[index]
+
+    def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
+        """:meth:`test_mask_of` before missing samples are left out."""
+        if protocol == "rest":
+            rest, inside = ~self.train_mask_of(block), (slice(None), *block)
+            return rest if self.validation is None else rest & ~self.validation[inside]
+        if protocol == "midpoints":
+            return self.midpoints_of(block)
+        if protocol == "odd" and not self.allows_odd:
+            raise InputError(
+                "protocol 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
+                "that, or protocol: rest"
+            )
+        if protocol == "odd":
+            return _outer_and([torch.arange(part.start, part.stop) % 2 == 1 for part in block])
+        return torch.full((1, *shape_of(block)), protocol == "all")
+
+    def test_mask(self, protocol: Protocol) -> Tensor:
+        """Mask of the scored samples, ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
+        return self.test_mask_of(protocol, whole(self.grid))
+
+    @property
+    def trains_all(self) -> bool:
+        """Whether every sample is trained on that is not missing; of several signals, of the one with fewest."""
+        least = math.prod(self.grid) if self.known is None else int(self.known.flatten(1).sum(1).min())
+        return self.num_train == least
+
+    def of(self, signals: slice) -> Self:
+        """The split of a subset of the signals."""
+        parts = {
+            name: mask[signals]
+            for name in ("known", "validation")
+            if isinstance(mask := getattr(self, name), Tensor) and len(mask) > 1
+        }
+        return replace(self, **parts)  # type: ignore[arg-type]
+
+    def with_validation(self, share: float) -> Self:
+        """The split with a part of the trained samples held out for validation.
+
+        Args:
+            share: Of the trained samples, in (0, 0.5].
+
+        Raises:
+            InputError: If there are too few trained samples, or they are not listed.
+        """
+        if self.num_train < MIN_TRAINED_SAMPLES:
+            raise InputError(
+                f"validation {share} needs at least {MIN_TRAINED_SAMPLES} trained samples, there are {self.num_train}; set "
+                "--data.validation 0"
+            )
+        split = self._without(share)
+        return replace(split, validation=self.train_mask() & ~split.train_mask())
+
+    def _without(self, share: float) -> Self:
+        """The split with fewer trained samples."""
+        raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
+
+    def among(self, known: Tensor) -> Split:
+        """The split without the samples that are missing.
+
+        It is of the same kind where no trained sample is missing, and otherwise of scattered samples. Signals that are
+        fitted together have equally many: of those with more, some are drawn out at random, and count as not trained.
+
+        Args:
+            known: Samples that are not missing, ``(S, N_1, ..., N_D)`` booleans.
+        """
+        chosen = self.train_mask()
+        trained = (chosen & known).flatten(1)
+        if bool((trained == chosen.flatten(1)).all()):
+            return replace(self, known=known)
+        counts = trained.sum(1).tolist()
+        least = min(counts)
+        rows = [row.nonzero().flatten() for row in trained]
+        for signal, count in enumerate(counts):
+            if count > least > 0:
+                rows[signal] = rows[signal][torch.from_numpy(chosen_positions(0, signal, count, least))]
+        return PointSplit(self.grid, torch.stack([row[:least] for row in rows]), known=known)
+
+    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending.
+
+        Raises:
+            InputError: If the trained samples differ between signals.
+        """
+        mask = self.train_mask_of(block)
+        if len(mask) > 1:
+            raise InputError("signals that are read from their file need the same trained samples; give one mask for all")
+        inside = mask.flatten().nonzero().flatten()
+        return inside, _row_major([torch.arange(part.start, part.stop) for part in block], self.grid)[inside]
+
+
+@dataclass(frozen=True, eq=False)
+class GridSplit(Split):
+    """A sub-grid shared by all signals.
+
+    Args:
+        index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
+        stride: Distance between them, per axis.
+    """
+
+    index: tuple[Tensor, ...]
+    stride: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of trained samples per axis, ``(n_1, ..., n_D)``."""
+        return tuple(len(index) for index in self.index)
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return math.prod(self.sizes)
+
+    @property
+    def train_indices(self) -> tuple[Tensor, ...]:
+        """Positions along each axis."""
+        return self.index
+
+    @property
+    def allows_odd(self) -> bool:
+        """Whether every even sample is trained on."""
+        return set(self.stride) == {2} and not any(int(index[0]) for index in self.index)
+
+    def midpoints_of(self, block: Block) -> Tensor:
+        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
+        if any(stride % 2 for stride in self.stride):
+            return super().midpoints_of(block)
+        axes = zip(block, self.index, self.stride, strict=True)
+        return _outer_and(
+            [(torch.arange(part.start, part.stop) - int(index[0])) % stride == stride // 2 for part, index, stride in axes]
+        )
+
+    def _without(self, share: float) -> GridSplit:
+        """Evenly spaced lines of the longest axis are left out, so that the others are a grid, which is fast to train on."""
+        longest = max(range(len(self.index)), key=lambda axis: len(self.index[axis]))
+        index = self.index[longest]
+        lines = max(1, round(share * len(index)))
+        keep = torch.ones(len(index), dtype=torch.bool)
+        keep[((torch.arange(lines) + 0.5) * len(index) / lines).long()] = False
+        return replace(self, index=(*self.index[:longest], index[keep], *self.index[longest + 1 :]))
+
+    def take(self, values: Tensor) -> Tensor:
+        """The trained sub-grid of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``, contiguous.
+
+        No copy where every sample is trained on.
+        """
+        for axis, index in enumerate(self.index):
+            if len(index) < values.shape[axis + 1]:  # indices are distinct and ascending
+                values = values.index_select(axis + 1, index)
+        return values.contiguous()
+
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
+        axes = zip(shape_of(block), self.positions_in(block), strict=True)
+        return _outer_and([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
+
+    def positions_in(self, block: Block) -> tuple[Tensor, ...]:
+        """Trained positions within a block along each axis, relative to its first sample."""
+        parts = zip(self.index, block, strict=True)
+        return tuple(_between(index, part.start, part.stop) - part.start for index, part in parts)
+
+    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
+        inside = self.positions_in(block)
+        in_grid = [along + part.start for along, part in zip(inside, block, strict=True)]
+        return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
+
+
+@dataclass(frozen=True, eq=False)
+class PointSplit(Split):
+    """Scattered samples, per signal or shared by all signals.
+
+    Args:
+        index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
+    """
+
+    index: Tensor
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return self.index.shape[1]
+
+    @property
+    def train_indices(self) -> tuple[Tensor, ...]:
+        """Row-major positions."""
+        return (self.index,)
+
+    def of(self, signals: slice) -> PointSplit:
+        """The split of a subset of the signals."""
+        found = super().of(signals)
+        return found if len(self.index) == 1 else replace(found, index=self.index[signals])
+
+    def _without(self, share: float) -> PointSplit:
+        """Random samples are left out, of each signal others unless it shares them."""
+        count = self.num_train - max(1, round(share * self.num_train))
+        chosen = [torch.from_numpy(chosen_positions(0, signal, self.num_train, count)) for signal in range(len(self.index))]
+        return replace(self, index=torch.stack([row[places] for row, places in zip(self.index, chosen, strict=True)]))
+
+    def take(self, values: Tensor) -> Tensor:
+        """The trained samples of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, P, C)``, contiguous."""
+        flat = values.flatten(1, -2)
+        index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
+        return flat.gather(1, index)
+
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
+        row = math.prod(self.grid[1:])
+        first, last = block[0].start * row, block[0].stop * row
+        mask = torch.zeros(len(self.index), last - first, dtype=torch.bool)
+        for own, index in zip(mask, self.index, strict=True):
+            own[_between(index, first, last) - first] = True
+        inside = (slice(None), slice(None), *block[1:])
+        return mask.view(len(mask), block[0].stop - block[0].start, *self.grid[1:])[inside].contiguous()
+
+
+@dataclass(frozen=True, eq=False)
+class RandomSplit(Split):
+    """Random samples shared by all signals, computed block by block instead of stored.
+
+    Args:
+        seed: Seed of the choice.
+        count: Number of trained samples.
+        limit: Largest chosen key (:func:`pe_lightning.signals.random_keys.largest_chosen_key`).
+    """
+
+    seed: int
+    count: int
+    limit: int
+
+    @property
+    def num_train(self) -> int:
+        """Number of trained samples of each signal."""
+        return self.count
+
+    @property
+    def train_indices(self) -> Iterator[Tensor]:
+        """Row-major positions, in chunks of several rows."""
+        rows = max(1, SAMPLES_AT_ONCE * self.grid[0] // math.prod(self.grid))
+        for first in range(0, self.grid[0], rows):
+            block = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
+            yield self.train_positions(block)[1][None]
+
+    def train_mask_of(self, block: Block) -> Tensor:
+        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
+        return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]
+
+
+def _between(index: Tensor, start: int, stop: int) -> Tensor:
+    """View of the positions in [``start``, ``stop``) of ascending positions ``(P,)``."""
+    first, last = torch.searchsorted(index, torch.tensor([start, stop])).tolist()
+    return index[first:last]
+
+
+def _outer_and(masks: Sequence[Tensor]) -> Tensor:
+    """Outer product of one mask per axis, ``(1, n_1, ..., n_D)`` booleans."""
+    mask = torch.ones(1, dtype=torch.bool)
+    for along in masks:
+        mask = mask[..., None] & along
+    return mask
+
+
+def _row_major(positions: Sequence[Tensor], grid: Sequence[int]) -> Tensor:
+    """Row-major positions of a sub-grid, ``(P,)``, from its positions along each axis."""
+    result = torch.zeros(1, dtype=torch.int64)
+    for along, n in zip(positions, grid, strict=True):
+        result = (result[:, None] * n + along).flatten()
+    return result

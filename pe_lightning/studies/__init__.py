@@ -1,0 +1,1 @@
+"""Many fits: the search of an encoder, sweeps, comparisons of runs, and the page of examples."""

@@ -1,0 +1,162 @@
+"""The verb ``pe-lightning compare``: tables in the terminal, and the files of ``--out``."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pe_lightning.errors import InputError, printable, show_metric
+from pe_lightning.results.runs import flatten, slug
+from pe_lightning.signals.files import write_atomically
+from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
+from pe_lightning.studies.compare.scores import (
+    Row,
+    ScoreTable,
+    as_csv,
+    as_markdown,
+    cells,
+    compare,
+    print_scores,
+    why_several,
+)
+
+__all__ = ["compare_runs"]
+
+
+def compare_runs(
+    runs: list[str],
+    /,
+    by: str | None = None,
+    baseline: str | None = None,
+    out: Path | None = None,
+    pictures: int = 16,
+    frames: int = 16,
+    megapixels: float = 24.0,
+) -> int:
+    """Compares runs: mean scores, paired differences with their intervals, reconstructions side by side.
+
+    Runs with different data, protocol, sampling or metric are in different tables. Runs that cannot be read are listed on
+    the standard error stream; the others are compared.
+
+    Args:
+        runs: Run directories, or folders that contain some.
+        by: Group runs by this key of metrics.json, such as encoder.name or seed: one row per value.
+        baseline: Run, group or interpolation that differences are taken against (default: the best).
+        out: Folder for index.html, table.csv, table.md and plots.
+        pictures: Largest number of signals per run in index.html.
+        frames: Largest number of frames of a video, or slices of a volume, in index.html.
+        megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.
+
+    Returns:
+        The exit status, 0.
+
+    Raises:
+        InputError: If an option is wrong, no run can be compared, or the files cannot be written.
+    """
+    if pictures < 0 or frames < 1 or not 0 < megapixels < math.inf:
+        raise InputError(
+            "--pictures is at least 0, --frames at least 1, --megapixels a positive number; "
+            f"got {pictures}, {frames} and {megapixels:g}"
+        )
+    found = find_runs(runs)
+    _warn(found.problems)
+    if not found.runs:
+        raise InputError("there is no run to compare: give run directories, or folders with runs, such as runs/")
+    tables = compare(found.runs, by, baseline)
+    print_scores(tables, by)
+    if out is not None:
+        try:
+            _write_report(out, tables, by, pictures, frames, megapixels)
+        except OSError as error:
+            raise InputError(f"cannot write the report to {str(out)!r}: {error.strerror or error}") from error
+        print(f"report: {printable(out / 'index.html')}")
+    return 0
+
+
+def _warn(problems: Sequence[str]) -> None:
+    for problem in problems:
+        print(f"pe-lightning: warning: {problem}", file=sys.stderr)
+
+
+def _write_report(
+    folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
+) -> None:
+    """Writes all files atomically, and removes plots of an earlier report that this report does not have."""
+    from pe_lightning.studies.compare.curves import Curve, plot, read_curve
+    from pe_lightning.studies.compare.page import draw_page
+    from pe_lightning.studies.compare.reconstructions import collect
+
+    runs = [run for table in tables for run in table.runs]
+    curves: dict[Run, Curve | None] = {}
+    for run in runs:
+        try:
+            curves[run] = read_curve(run)
+        except ValueError as error:
+            _warn([f"{run.label}: {error}"])
+    viewers, contents = collect(tables, pictures, frames, megapixels)
+    written: dict[str, str | bytes] = {"table.csv": as_csv(tables), "table.md": as_markdown(tables, by)}
+    sections: list[dict[str, Any]] = []
+    for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
+        figures = {}
+        for against, png in plot(table, curves).items():
+            written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
+            figures[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
+        rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
+        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer, "text": "", "commands": []})
+    written["index.html"] = draw_page(
+        f"{len(runs)} run{'s' * (len(runs) != 1)} compared",
+        sections,
+        contents,
+        by=by,
+        why_several=why_several(tables),
+        configured=[run.label for run in runs if run.config is not None],
+        differences=_differences(runs),
+    )
+    for name, content in written.items():
+        write_atomically(folder / name, content)
+    names = "|".join({"psnr", *(re.escape(slug(table.metric.name)) for table in tables)})
+    for entry in folder.iterdir():
+        if re.fullmatch(rf"({names})_vs_(step|seconds|parameters)(_\d+)?\.png", entry.name) and entry.name not in written:
+            entry.unlink()
+
+
+def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The configuration keys in which runs differ, with one value per run that has a configuration."""
+    configs = [_settings(run) for run in runs if run.config is not None]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
+    return {key: row for key, row in rows.items() if len(set(row)) > 1}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The configuration of a run with dotted keys. Values left to the fit, such as a width, are those of the fit."""
+    found = {}
+    for key, value in flatten(run.config or {}):
+        key = key.replace("init_args.", "")
+        if value in (None, "auto") and key.startswith(("model.encoder.", "model.ridge")):
+            resolved = look_up(run.metrics, key.removeprefix("model."))
+            each = resolved if isinstance(resolved, list) else [resolved]  # one per axis
+            if not {None, MISSING} & {*each}:
+                value = as_text([f"{entry:.4g}" if isinstance(entry, float) else entry for entry in each])
+        if key.endswith(".class_path"):
+            key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
+        found[key] = value
+    return found
+
+
+def _forest(table: ScoreTable, row: Row) -> dict[str, float]:
+    """Pixel positions of a row in the plot of intervals; empty if there is no interval to draw."""
+    differences = {each: table.difference(each) for each in table.rows}
+    ends = [end for found in differences.values() for end in found[:3] if not math.isnan(end)]
+    least, greatest = min([0.0, *ends]), max([0.0, *ends])
+    middle, low, high, signals = differences[row]
+    if not signals or least == greatest:
+        return {}
+    low, high = (low, high) if signals > 1 else (middle, middle)
+    places = {"zero": 0.0, "low": low, "mean": middle, "high": high}
+    return {name: round(4 + 112 * (place - least) / (greatest - least), 1) for name, place in places.items()}

@@ -1,0 +1,165 @@
+"""The verb ``pe-lightning suggest``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse.typing import PositiveFloat
+
+from pe_lightning.cli.arguments import read, rewrite
+from pe_lightning.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from pe_lightning.training.datamodule import SignalDataModule
+
+__all__ = ["suggest"]
+
+
+def suggest(
+    paths: list[str] | None = None,
+    /,
+    *options: str,
+    budget: PositiveFloat = 60.0,
+    out: Path = Path("suggested.yaml"),
+    force: bool = False,
+    encoders: str | None = None,
+    num_features: str | None = None,
+    all: bool = False,
+    networks: bool = False,
+    seconds: PositiveFloat = 300.0,
+) -> int:
+    """Tries every encoder on your signals and writes the best as a configuration.
+
+    Every encoder is fitted exactly, with width and ridge chosen on held-out training samples, and compared with
+    interpolation by the prediction of the held-out samples. pe-lightning fit --config suggested.yaml fits the best one.
+
+    Where every sample is trained on (--data.sampling.stride 1), it compares how well few numbers of the exact fit represent
+    all samples, and writes a sparse fit.
+
+    Args:
+        paths: Images, sound, tables, videos, volumes, folders of them, or samples://NAME.
+        options: --data... and --config FILE as for pe-lightning fit; only the data and the seed of a configuration are used.
+            --data NAME if the kind of a file is ambiguous.
+        budget: Time limit in seconds; no trial starts after it, and encoders without a trial are listed.
+        out: The configuration file to write.
+        force: Overwrite this file if it exists.
+        encoders: A,B: encoders to try (default: all, see pe-lightning encoders).
+        num_features: N,M: features per axis (default: as many as trained samples, and half as many).
+        all: Show all rows and columns of the table (default: the best eight).
+        networks: Also train networks, and learn encoders by variable projection, for additional --seconds.
+        seconds: Time limit for all networks together, divided equally.
+
+    Raises:
+        InputError: If an option or the data cannot be used, or no encoder can be tried.
+    """
+    began = time.perf_counter()  # the budget includes the imports
+    from pe_lightning import encoders as known
+
+    names = list(dict.fromkeys(_words(encoders)))
+    for name in set(names) - {"Adaptive"}:
+        known.registry.get(name)  # raises InputError for an unknown name
+    counts = list(dict.fromkeys(_words(num_features)))
+    if any(not word.isdecimal() or int(word) < 1 for word in counts):
+        raise InputError(f"--num_features takes integers >= 1, separated by commas; got {num_features!r}")
+    if out.exists() and (out.is_dir() or not force):
+        raise InputError(f"--out {str(out)!r} exists; choose another file, or replace it with --force")
+    arguments = _fit_options(paths or [], options)
+    import torch  # these take seconds
+    from rich.console import Console
+    from rich.status import Status
+
+    from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
+    from pe_lightning.signals.files import write_atomically
+    from pe_lightning.studies.suggest.networks import NETWORKS, train_networks
+    from pe_lightning.studies.suggest.report import configuration, print_result
+    from pe_lightning.studies.suggest.search import encoder_candidates, search
+    from pe_lightning.studies.suggest.windows import all_signals, make_windows
+    from pe_lightning.training.datamodule import SignalDataModule
+
+    prepare()
+    config = parse("fit", rewrite("fit", arguments))
+    data = instantiate("fit", config, ["data"]).data
+    data.prepare_data()
+    if not isinstance(data, SignalDataModule):
+        raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
+    if data.effective_protocol == "none":
+        if data.streamed or networks:
+            raise InputError(
+                f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
+            )
+        from pe_lightning.studies.suggest.sparse import suggest_sparse
+
+        write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out))
+        print("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
+        print(f"the best, ready to fit: pe-lightning fit --config {out}")
+        return 0
+    candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
+    signals, windows = all_signals(data), make_windows(data)
+    if networks and signals is None:
+        raise InputError("--networks needs signals in memory: set --data.storage.in_memory true, or leave it out")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with Status("loading", console=Console(stderr=True)) as status:
+        result = search(candidates, signals, windows, began + budget, device, status.update)
+        if networks:
+            train_networks(NETWORKS, result, data, config.seed_everything or 0, seconds, status.update)
+    result.skipped = {**skipped, **result.skipped}
+    _print_data(data)
+    print_result(result, all)
+    print(f"{time.perf_counter() - began:.1f} s of {budget + seconds * networks:g} s")
+    if not result.of(interpolation=False):
+        reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
+        raise InputError(f"no encoder could be tried{reason}")
+    write_atomically(out, configuration(result, data, plain_values("fit", config), out))
+    print(f"the best, ready to fit: pe-lightning fit --config {out}")
+    return 0
+
+
+def _words(text: str | None) -> list[str]:
+    return [] if text is None else [word.strip() for word in text.strip("[] ").split(",")]
+
+
+def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Options of ``fit`` for the data, with a model that is valid for any data."""
+    given = {option.key: option for option in read(options)[1]}
+    for key, option in given.items():
+        if key not in ("config", "data") and not key.startswith("data."):
+            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
+            known += ["--data", "--config"]
+            near = did_you_mean(option.name, known) or "."
+            raise InputError(f"unknown option {option.name!r}{near} suggest takes {', '.join(known)}")
+    if not paths and not {"data.paths", "data", "config"} & given.keys():
+        raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
+    words = [word for option in given.values() for word in option.words]
+    if not {"data", "config"} & given.keys():
+        name = given["data.key"].value if "data.key" in given else None
+        words.insert(0, f"--data={_data_module(paths or _words(given['data.paths'].value), name)}")
+    if paths:
+        words.append(f"--data.paths={json.dumps(list(paths))}")
+    model = ["--model=ComplexLinear", "--model.encoder=gau"]
+    return [*words, *model] if "config" in given else [*model, *words]
+
+
+def _data_module(paths: Sequence[str], key: str | None) -> str:
+    """The DataModule for files, samples or folders."""
+    from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
+    from pe_lightning.training.datamodules import MODULES_BY_KIND
+
+    try:
+        return MODULES_BY_KIND[kind_of(*(path.strip("'\"") for path in paths), key=key)].__name__
+    except UnclearKind as error:
+        names = ", ".join(module.__name__ for module in MODULES_BY_KIND.values())
+        raise InputError(f"{error}; or say which with --data {names}") from error
+
+
+def _print_data(data: SignalDataModule) -> None:
+    info = data.info
+    names = info.names[0] if info.num_signals == 1 else f"{info.num_signals} signals"
+    sizes = "x".join(map(str, info.grid))
+    sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
+    print(
+        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_protocol}"
+    )

@@ -1,0 +1,228 @@
+"""The results of a search: the table in the terminal, and the configuration of the best encoder."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import statistics
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pe_lightning.cli import verbs
+from pe_lightning.errors import show_metric
+from pe_lightning.signals.sampling import samplings
+from pe_lightning.signals.sources.samples import SCHEME
+from pe_lightning.studies.compare.reading import Metric
+from pe_lightning.studies.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
+from pe_lightning.training.datamodule import SignalDataModule
+
+__all__ = ["configuration", "data_lines", "print_result", "verdict"]
+
+SHOWN_ROWS = 8
+"""Rows of the short table."""
+TIE_DB = 0.05
+"""Smaller differences are reported as a tie."""
+
+
+def _metric(result: SearchResult) -> Metric:
+    return Metric.of(result.shown.info.metric)
+
+
+def print_result(result: SearchResult, everything: bool = False) -> None:
+    """Prints the ranked table, the candidates that were not tried, and the verdict.
+
+    Args:
+        result: The search.
+        everything: Whether to print all rows and columns instead of :data:`SHOWN_ROWS` rows and the best interpolation.
+    """
+    console, metric = verbs.console(140 if everything else 80), _metric(result)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    unit = metric.unit or metric.name
+    titles = [
+        "encoder",
+        "chosen",
+        f"held out\n({unit})",
+        f"in windows\n({unit})",
+        "seconds",
+        "parameters",
+        "stable rank",
+        "note",
+    ]
+    shown = [0, 1, 2, 4, 5, 7]
+    if everything:
+        shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]
+    elif result.signals is None:
+        shown[2] = 3
+    for n in shown:
+        words = titles[n] in ("chosen", "note")
+        table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
+    best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
+    trials = result.trials if everything else result.trials[:SHOWN_ROWS]
+    for trial in [*trials, *(method for method in methods if method not in trials)]:
+        found, measured = trial.best, trial.whole is not None or result.signals is None
+        cells = [
+            trial.candidate.label(result.shown),
+            _chosen(found) if measured else "",
+            _score(metric, trial.whole),
+            _score(metric, trial.windows),
+            f"{found.seconds:.2f}" if measured else "–",
+            f"{found.params:,}" if measured and found.params is not None else "–",
+            f"{found.stable_rank:,.1f}" if measured and found.stable_rank is not None else "–",
+            ", ".join(found.notes),
+        ]
+        style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
+        table.add_row(*(Text(cells[n]) for n in shown), style=style)
+    console.print(table)
+    if result.shown.info.num_signals > 1:
+        signals = result.shown.info.num_signals
+        console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
+    if any(trial.candidate.name == ADAPTIVE_PRIOR for trial in trials):
+        console.print(
+            Text("* A network that has seen other pictures, mixed in by the weight that held-out samples support.")
+        )
+    if len(trials) < len(result.trials):
+        console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
+    if result.windows is not None:
+        rest = "; the best of these also on all samples" if result.signals is not None else ""
+        console.print(Text(f"Scored on {result.windows.text}{rest}."))
+    for reason in dict.fromkeys(result.skipped.values()):
+        labels = [label for label, other in result.skipped.items() if other == reason]
+        console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")
+    console.print(Text(verdict(result)), style="bold")
+
+
+def verdict(result: SearchResult) -> str:
+    """The result in one or two sentences."""
+    tried = result.of(interpolation=False)
+    if not tried:
+        return "No encoder could be tried."
+    best, metric = tried[0], _metric(result)
+    kind = "encoder" if best.best.model is None else "model"
+    text = f"Best {kind}: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
+    rivals = [trial for trial in result.of(interpolation=True) if (trial.whole is None) == (best.whole is None)]
+    if not rivals:
+        return text
+    ahead, name = best.best.mean - rivals[0].best.mean, rivals[0].candidate.label(result.shown)
+    theirs, by = (metric.text(value, unit=True) for value in (rivals[0].best.mean, abs(ahead)))
+    if metric.unit == "dB" and abs(ahead) < TIE_DB:
+        return f"{text} It ties with {name} ({theirs})."
+    if ahead < 0:
+        return (
+            f"{text} But {name} ({theirs}) beats every encoder by {by} and needs no fit: use it to fill in the samples "
+            "between the given ones."
+        )
+    return f"{text} It beats the best interpolation, {name} ({theirs}), by {by}."
+
+
+def _score(metric: Metric, found: TrialScore | None) -> str:
+    if found is None:
+        return "–"
+    if not math.isfinite(found.mean):
+        return "not finite" if found.mean < 0 else "exact"
+    spread = f" ± {metric.text(statistics.pstdev(found.per_signal))}" if len(found.per_signal) > 1 else ""
+    return f"{metric.text(found.mean)}{spread}"
+
+
+def _chosen(found: TrialScore) -> str:
+    """The chosen values, ``sigma 0.0045/0.003, ridge 0.047``: equal widths of several axes once."""
+    widths: dict[str, list[str]] = {}
+    for encoder in found.encoders:
+        if encoder.width is not None:
+            name = encoder.width.argument
+            widths.setdefault(name, []).append(f"{float(getattr(encoder, name)):.3g}")
+    shown = [f"{name} {'/'.join(dict.fromkeys(values))}" for name, values in widths.items()]
+    return ", ".join(shown if found.ridge is None else [*shown, f"ridge {found.ridge:.2g}"])
+
+
+def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
+    """The configuration of the best encoder: short, commented, ready for ``pe-lightning fit``.
+
+    Args:
+        result: The search.
+        data: The signals.
+        tree: The complete configuration of the signals.
+        out: The file that the text is written to.
+    """
+    best = result.of(interpolation=False)[0]
+    model, steps = best.best.model, f"{best.best.steps} # as many as the time limit allowed"
+    if best.candidate.name in MODELS:
+        model, steps = MODELS[best.candidate.name], "0"
+    if best.whole is not None:
+        found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
+        encoder: object = found[0] if found[1:] == found[:-1] and found else found
+        ridge: object = best.whole.ridge
+        what = "sigma and ridge were" if best.candidate.width else "ridge was"
+        how = f"{what} chosen on held-out training samples; write auto to choose again for other data"
+    else:
+        encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
+        how = "the fit chooses sigma and ridge from all samples; the encoder was scored on windows of them"
+    seed = tree["seed_everything"]
+    solved = [
+        "  class_path: ComplexLinear",
+        "  init_args:",
+        f"    # {how}",
+        f"    encoder: {_flow(encoder)}",
+        f"    ridge: {_flow(ridge)}",
+        "    warm_start: true # the exact fit, no training",
+    ]
+    lines = [
+        f"# Written by pe-lightning suggest. {verdict(result)}",
+        f"# Run it: pe-lightning fit --config {out}",
+        "model:",
+        *(solved if model is None else [f"  {key}: {_flow(value)}" for key, value in model.items()]),
+        *data_lines(data, tree),
+        "trainer:",
+        f"  max_steps: {'0 # more steps continue training from the exact fit' if model is None else steps}",
+        *([f"seed_everything: {_flow(seed)}"] if seed else []),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def data_lines(data: SignalDataModule, tree: dict[str, Any]) -> list[str]:
+    """The section ``data`` of a configuration, without the defaults."""
+    return [
+        "data:",
+        f"  class_path: {type(data).__name__}",
+        "  init_args:",
+        *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
+    ]
+
+
+def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a DataModule that differ from their defaults, with absolute paths of local files."""
+    given: dict[str, Any] = {}
+    of_source = inspect.signature(type(data.source)).parameters  # what a ``**kwargs`` of the DataModule stands for
+    for name, parameter in {**of_source, **inspect.signature(type(data)).parameters}.items():
+        if name not in arguments:
+            continue
+        value, default = arguments.get(name, parameter.default), parameter.default
+        if name == "sampling":
+            value, default = data.sampling.spec(), samplings.resolve(default).spec()
+            value = {key: _absolute(entry) if key == "path" else entry for key, entry in value.items()}
+        elif is_dataclass(default):  # grouped options
+            known = asdict(default)  # type: ignore[arg-type]
+            value, default = {key: entry for key, entry in dict(value).items() if entry != known[key]}, {}
+        elif name == "paths":
+            value = _absolute(value)
+        if value != default:
+            given[name] = value
+    return given
+
+
+def _absolute(path: str | list[str]) -> str | list[str]:
+    if isinstance(path, list):
+        found = [str(_absolute(one)) for one in path]
+        return found if len(found) > 1 else found[0]
+    return path if path.startswith(SCHEME) else str(Path(path).expanduser().absolute())
+
+
+def _flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
+    return text.removesuffix("\n").removesuffix("\n...")

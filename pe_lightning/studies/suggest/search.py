@@ -1,0 +1,365 @@
+"""The search of ``suggest``: scores every candidate on windows of the signals, then the best ones on all samples."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lightning import encoders
+from pe_lightning.encodings import Complex, feature_rank, per_axis
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
+from pe_lightning.estimators.linear import size_encoders, solve_data
+from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.signals import GridBatch, sample_coordinates
+from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.validation import free_memory
+from pe_lightning.studies.suggest.windows import ScoredSignals
+
+__all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
+
+FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
+"""Numbers of features that are tried, relative to ``num_features: auto``."""
+MAX_DENSE = 1024
+"""Most features of an axis without local support: the decomposition takes seconds, its time grows with the cube."""
+MAX_DENSE_WORK = 1 << 33
+"""Largest number of samples of an axis times the square of its features, without local support."""
+MAX_MEMORY_SHARE = 0.25
+"""Largest share of the free memory for weights and features."""
+INTERPOLATION_TIME_SHARE = 0.3
+"""Share of the time for the first scores after which no further interpolation is started."""
+WINDOWS_TIME_SHARE = 0.5
+"""Share of the budget for windows; the rest is for all samples."""
+MAX_GAP_DB = 1.0
+"""Encoders whose score on windows is further below the best one are not tried on all samples."""
+RANK_POINTS = 1024
+"""Number of scattered points for the stable rank of the features."""
+ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
+MODELS: dict[str, dict[str, Any]] = {
+    ADAPTIVE: {"class_path": "Adaptive", "init_args": {"prior": NO_PRIOR}},
+    ADAPTIVE_PRIOR: {"class_path": "Adaptive", "init_args": {"prior": SHIPPED[0]}},
+}
+"""Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
+WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
+"""Notes on a trial, by the name of the warning of the solver."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An encoder with a number of features, or an interpolation; width and ridge are chosen from the data.
+
+    Args:
+        name: The registered name.
+        interpolation: Whether it is a method of :mod:`pe_lightning.evaluation.baselines`.
+        share: Number of features relative to ``num_features: auto``.
+        count: Number of features per axis, instead of ``share``. Both are ``None`` for encoders without ``num_features``.
+        width: The argument that sets the width, if there is one.
+        local: Whether only a few neighbouring features are nonzero at a sample.
+    """
+
+    name: str
+    interpolation: bool = False
+    share: float | None = None
+    count: int | None = None
+    width: str | None = None
+    local: bool = False
+
+    def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
+        """Features per axis, for the whole signals if ``full``; ``None`` for encoders without ``num_features``."""
+        if self.share is None and self.count is None:
+            return (None,) * len(signals.sizes)
+        found = []
+        for n, whole in signals.auto_features():
+            most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_DENSE_WORK / whole))
+            wanted = self.count or min(whole * (self.share or 1), most)
+            count = wanted if full else wanted * n / whole
+            # a number that is not given is even, as Fourier encoders require
+            found.append(round(count) if count in (self.count, n, whole) else max(2, 2 * round(count / 2)))
+        return tuple(found)
+
+    def describe(self, signals: ScoredSignals, full: bool = False) -> dict[str, Any] | list[dict[str, Any]]:
+        """The encoder as in a configuration: one for all axes, or one per axis where their sizes differ."""
+        rest: dict[str, Any] = {self.width: "auto"} if self.width is not None else {}
+        made = []
+        for count, sizes in zip(self.features(signals, full), signals.auto_features(), strict=True):
+            auto = self.share == 1 and count == sizes[full]
+            counted = {} if count is None else {"num_features": "auto" if auto else count}
+            made.append({"name": self.name, **counted, **rest})
+        return made[0] if all(entry == made[0] for entry in made) else made
+
+    def label(self, signals: ScoredSignals) -> str:
+        """Name and number of features for the whole signals, such as ``gau, K = 256``."""
+        if self.interpolation:
+            return f"{self.name} interpolation"
+        counts = [str(count) for count in self.features(signals, full=True) if count is not None]
+        shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
+        return f"{self.name}, K = {shown}" if shown else self.name
+
+    def check_memory(self, signals: ScoredSignals) -> None:
+        """Raises InputError if weights and features need more than :data:`MAX_MEMORY_SHARE` of the free memory."""
+        info, counts = signals.info, [count or 0 for count in self.features(signals)]
+        weights = info.num_signals * info.channels * math.prod(counts)
+        dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
+        needed, free = 16 * weights + 24 * dense, MAX_MEMORY_SHARE * free_memory()
+        if needed > free:
+            raise InputError(f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB may be used")
+
+
+def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
+    """The candidates in the order in which they are tried, and reasons for the encoders that have no exact fit.
+
+    Args:
+        names: Encoders to try, or ``Adaptive``; empty: all registered encoders, and Adaptive unless there are ``counts``.
+            Adaptive is tried with a prior too.
+        counts: Features per axis to try; those of :data:`FEATURE_SHARES` if empty.
+    """
+    skipped = {} if names else dict(encoders.registry.broken())
+    found = [Candidate(name) for name in MODELS] if ADAPTIVE in names or not (names or counts) else []
+    for name in [name for name in names if name != ADAPTIVE] if names else encoders.names():
+        try:
+            encoder = encoders.create(name)
+            if any(parameter.requires_grad for parameter in encoder.parameters()):
+                raise InputError("its features are trained, and the solvers fit only the linear layer; use pe-lightning fit")
+            if encoder.num_axes != 1:
+                raise InputError("it encodes several axes together; the solvers take encoders of one axis")
+            if not encoder.axiswise:
+                raise InputError("it encodes points of several axes for a network; on one axis it equals other encoders")
+        except Exception as error:  # the constructor of a plug-in can raise any exception
+            skipped[name] = reason(error)
+            continue
+        arguments = encoders.registry.parameters(type(encoder))
+        variants = [{"count": count} for count in counts] or FEATURE_SHARES
+        if "num_features" not in arguments:
+            variants = [{}]
+        width = None if encoder.width is None else encoder.width.argument
+        candidate = Candidate(name, width=width, local=_is_local(encoder))
+        found += [replace(candidate, **variant) for variant in variants]
+    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # first every encoder once
+
+
+def _is_local(encoder: encoders.Encoder) -> bool:
+    """Whether the matrix of many features is banded."""
+    try:
+        return encoder.copy(num_features=1024).support is not None
+    except (InputError, RuntimeError):
+        return False
+
+
+def reason(error: Exception) -> str:
+    """The message of an error, in one line."""
+    message = " ".join(str(error).split())[:500]
+    return message if isinstance(error, InputError) else f"failed: {type(error).__name__}: {message}"
+
+
+@dataclass(frozen=True)
+class TrialScore:
+    """The result of a trial on some signals.
+
+    Args:
+        per_signal: Held-out score per signal, by the metric of the data.
+        seconds: Duration of the fit, including the choice of width and ridge.
+        params: Parameters of one signal.
+        stable_rank: Stable rank of the features at the training samples.
+        encoders: One per axis, with the chosen values.
+        ridge: The relative ridge.
+        notes: Warnings of the solver, or the duration of the training.
+        model: The section ``model`` of the configuration, for networks.
+        steps: Number of optimiser steps, for networks.
+    """
+
+    per_signal: tuple[float, ...]
+    seconds: float
+    params: int | None = None
+    stable_rank: float | None = None
+    encoders: tuple[encoders.Encoder, ...] = ()
+    ridge: float | None = None
+    notes: tuple[str, ...] = ()
+    model: Mapping[str, Any] | None = None
+    steps: int = 0
+
+    @property
+    def mean(self) -> float:
+        """Mean over signals; minus infinity if a prediction is not finite."""
+        if any(math.isnan(value) or value == -math.inf for value in self.per_signal):
+            return -math.inf
+        return math.fsum(self.per_signal) / len(self.per_signal)
+
+
+@dataclass
+class Trial:
+    """A candidate with its score on windows, if there are windows, and on all samples, if there was time."""
+
+    candidate: Candidate
+    windows: TrialScore | None = None
+    whole: TrialScore | None = None
+
+    @property
+    def best(self) -> TrialScore:
+        """The score on all samples, else that on windows."""
+        found = self.whole or self.windows
+        assert found is not None
+        return found
+
+
+@dataclass
+class SearchResult:
+    """The trials, best first, and the candidates that were skipped, with the reasons.
+
+    Args:
+        signals: All signals; ``None`` if they are streamed from their file.
+        windows: Windows of them; ``None`` if all samples are few.
+    """
+
+    signals: ScoredSignals | None
+    windows: ScoredSignals | None
+    trials: list[Trial] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> ScoredSignals:
+        """The signals for which numbers of features are reported: all of them, else the windows."""
+        shown = self.signals or self.windows
+        assert shown is not None
+        return shown
+
+    def of(self, interpolation: bool) -> list[Trial]:
+        """The trials of interpolation, or those of encoders."""
+        return [trial for trial in self.trials if trial.candidate.interpolation == interpolation]
+
+    def sort(self) -> None:
+        """Sorts by score, best first; trials on all samples precede those on windows alone."""
+        self.trials.sort(key=lambda trial: (trial.whole is None, -trial.best.mean))
+
+
+def search(
+    candidates: Sequence[Candidate],
+    signals: ScoredSignals | None,
+    windows: ScoredSignals | None,
+    deadline: float,
+    device: torch.device,
+    progress: Callable[[str], None],
+) -> SearchResult:
+    """Scores interpolation, then candidates; starts no trial after the deadline.
+
+    Args:
+        candidates: Encoders.
+        signals: All signals; ``None`` if they are streamed from their file.
+        windows: Windows of them; ``None`` if all samples are few.
+        deadline: In seconds of :func:`time.perf_counter`.
+        device: Where to compute.
+        progress: Called before each trial, with its description.
+    """
+    result = SearchResult(signals, windows)
+    first, began = windows or result.shown, time.perf_counter()
+
+    def attempt(candidate: Candidate, on: ScoredSignals) -> TrialScore | None:
+        label = candidate.label(result.shown)
+        progress(f"{label}, {on.text}")
+        try:
+            return score(candidate, on, device)
+        except Exception as error:  # an encoder that fails does not end the search
+            result.skipped[label] = reason(error)
+        return None
+
+    methods = []
+    for name in baselines:
+        candidate = Candidate(name, interpolation=True)
+        try:
+            if baselines.create(name).applies_to(first.info, first.dataset.split):
+                methods.append(candidate)
+        except Exception as error:  # a plug-in can raise any exception
+            result.skipped[candidate.label(first)] = reason(error)
+    until = began + (WINDOWS_TIME_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
+    labels: set[str] = set()
+    for candidate in [*methods, *candidates]:
+        if candidate.name == ADAPTIVE_PRIOR and not takes_prior(first.dataset.split):
+            continue
+        label = candidate.label(result.shown)
+        if label in labels:  # the limits on the number of features can make both shares equal
+            continue
+        labels.add(label)
+        share = INTERPOLATION_TIME_SHARE if candidate.interpolation else 1.0
+        if time.perf_counter() > began + share * (until - began):
+            result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
+            continue
+        found = attempt(candidate, first)
+        if found is not None:
+            result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, whole=found))
+    result.sort()
+    if windows is not None and signals is not None:
+        ranked = result.of(interpolation=False)
+        close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - MAX_GAP_DB]
+        for trial in [*close[:1], *result.of(interpolation=True), *close[1:]]:
+            if time.perf_counter() < deadline:
+                trial.whole = attempt(trial.candidate, signals)
+        result.sort()
+    return result
+
+
+def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
+    """Fits a candidate to the trained samples and scores the held-out ones; warnings of the solver become notes.
+
+    Raises:
+        Exception: Any error of an encoder or a solver.
+    """
+    candidate.check_memory(signals)
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        fit = _interpolate if candidate.interpolation else _adapt if candidate.name in MODELS else _solve
+        found, prediction = fit(candidate, signals, device)
+    notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
+    return replace(found, per_signal=measure(prediction, signals), notes=tuple(filter(None, notes)))
+
+
+def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
+    """The held-out score of each signal, by the metric of the data."""
+    truth = to_device(signals.dataset.evaluation_batch, prediction.device)
+    metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
+    metric.update(prediction, truth.values, truth.mask)
+    return tuple(metric.per_signal().tolist())
+
+
+def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # raises for too many samples
+    began = time.perf_counter()
+    prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
+    return TrialScore((), time.perf_counter() - began), prediction
+
+
+def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    """The exact fit, with width and ridge chosen as by ``pe-lightning fit``."""
+    began = time.perf_counter()
+    per = size_encoders(signals.dataset, per_axis(candidate.describe(signals), signals.info.num_axes))
+    solution = solve_data(signals.dataset, Process(), per, "auto", True, device)
+    seconds = time.perf_counter() - began
+    batch = to_device(signals.dataset.train_batch, device)
+    encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
+    axes = batch.axes if isinstance(batch, GridBatch) else None
+    rank = float(feature_rank(encoding, sample_coordinates(batch, RANK_POINTS).to(torch.float32), axes).mean())
+    found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
+    return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
+
+
+def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    """The model Adaptive; a prior is weighted by held-out training samples, and its mean weight is noted."""
+    estimator, began = AdaptiveFit(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
+    prior = read_prior(estimator.prior) if candidate.name == ADAPTIVE_PRIOR else None
+    # the spacing of the coordinates of a window is not one over its number of samples
+    grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
+    field = estimator.fit_batch(signals.dataset.train_batch, replace(signals.info, grid=grid), prior, device)
+    notes: tuple[str, ...] = ()
+    if candidate.name == ADAPTIVE_PRIOR:
+        weights = prior_weights(field.signals)
+        notes = (f"weight {math.fsum(weights) / len(weights):.2f}",)
+    num_params = sum(tensor[0].numel() for tensor in (field.samples.values, field.samples.coords) if tensor is not None)
+    return TrialScore((), time.perf_counter() - began, num_params, notes=notes), field.grid(signals.dataset.axes)

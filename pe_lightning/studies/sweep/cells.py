@@ -1,0 +1,268 @@
+"""The cells of a sweep: one per combination of the varied settings and seed, with its name and complete configuration."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from pe_lightning.cli.arguments import Option, read
+from pe_lightning.errors import InputError
+from pe_lightning.results import runs
+from pe_lightning.results.runs import flatten
+
+__all__ = [
+    "Cell",
+    "cell_name",
+    "checked",
+    "compose",
+    "differences",
+    "make_cells",
+    "parse_varied",
+    "reseeded",
+    "split_values",
+]
+
+WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
+"""Values that attention tasks take in place of an encoder."""
+MAX_NAME_BYTES = 120
+"""Longest name of a cell, which is the name of a folder."""
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
+"""Values that are part of a folder name unchanged."""
+FIXED_OPTIONS = ("config", "ckpt_path", "print_config")
+"""Options of ``fit`` that cannot be varied."""
+CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
+"""Settings that name a class."""
+RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
+"""Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination of settings with one seed.
+
+    Args:
+        name: Name of its run directory.
+        settings: The varied settings with their values, as typed.
+        repeat: Index of the repetition, from 0.
+        arguments: The options of ``fit``, without the seeds of the repetition.
+        tree: The complete configuration; ``None`` if it was refused.
+        error: The reason for the refusal.
+    """
+
+    name: str
+    settings: dict[str, str]
+    repeat: int
+    arguments: tuple[str, ...]
+    tree: dict[str, Any] | None = None
+    error: str | None = None
+
+    @property
+    def data_options(self) -> str:
+        """The configuration of the data as JSON; cells with equal texts can share a DataModule."""
+        return "" if self.tree is None else json.dumps(self.tree["data"], sort_keys=True)
+
+
+def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Reads the varied settings and their values from the texts after ``--vary``.
+
+    Args:
+        texts: ``KEY=V1,V2,...`` each.
+        fixed: Options of ``fit`` for all cells.
+
+    Raises:
+        InputError: If a text cannot be read, or a setting is given twice or cannot be varied.
+    """
+    varied: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        option = Option((f"--{text.strip().removeprefix('--')}",))
+        key, values = option.key.strip(), option.value
+        if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
+            raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")
+        if key in varied or key in FIXED_OPTIONS:
+            why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
+            raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
+        varied[key] = split_values(key, values)
+    for option in read(fixed)[1]:
+        if option.key in (*varied, "ckpt_path", "print_config"):
+            why = "is varied, too" if option.key in varied else "cannot be given: every cell is a fit of its own"
+            raise InputError(f"--{option.key} {why}; leave it out")
+    return varied
+
+
+def split_values(key: str, text: str) -> tuple[str, ...]:
+    """Splits a list of YAML values at the commas outside brackets, braces and quotes.
+
+    >>> split_values("model.encoder", "gau, [tri, rff], {name: logf, sigma: 5}")
+    ('gau', '[tri, rff]', '{name: logf, sigma: 5}')
+    """
+    try:
+        nodes = getattr(yaml.compose(f"[{text}\n]", yaml.SafeLoader), "value", [])
+    except yaml.YAMLError as error:
+        raise InputError(f"--vary {key}: {text!r} does not parse as YAML; quote values that hold commas") from error
+    values = tuple(text[node.start_mark.index - 1 : node.end_mark.index - 1].strip() for node in nodes)
+    if not all(values) or not values or text.rstrip().endswith(",") or len(set(values)) < len(values):
+        raise InputError(f"--vary {key}: an empty value, or one twice, in {text!r}; write null for none")
+    return values
+
+
+def make_cells(
+    varied: Mapping[str, Sequence[str]],
+    fixed: Sequence[str],
+    repeats: int,
+    name: str,
+    resolve: Callable[[Sequence[str]], dict[str, Any]],
+) -> list[Cell]:
+    """All cells, grouped by their data.
+
+    Args:
+        varied: The varied settings and their values.
+        fixed: Options of ``fit`` for all cells.
+        repeats: Number of seeds per combination.
+        name: Name of the sweep: the W&B group of its runs.
+        resolve: Returns the complete configuration for options of ``fit``, or raises InputError.
+
+    Raises:
+        InputError: If every cell is refused, or a seed is varied together with ``repeats``.
+    """
+    for key in varied:
+        if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
+            raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")
+    cells: list[Cell] = []
+    for values in itertools.product(*varied.values()):
+        settings = dict(zip(varied, values, strict=True))
+        arguments = compose(fixed, settings)
+        tree, error = None, None
+        try:
+            tree = checked(resolve(arguments), repeats, name)
+        except InputError as refused:
+            error = str(refused)
+        for repeat in range(repeats):
+            cell = cell_name(settings, repeat if repeats > 1 else None)
+            cells.append(Cell(cell, settings, repeat, arguments, tree and reseeded(tree, repeat), error))
+    if all(cell.tree is None for cell in cells):
+        raise InputError(f"no cell of the sweep can be run: {cells[0].error}")
+    order = list(dict.fromkeys(cell.data_options for cell in cells))
+    return sorted(cells, key=lambda cell: order.index(cell.data_options))
+
+
+def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The options of ``fit`` for a cell, in an order in which no option resets another.
+
+    Naming a class resets its arguments. Settings that name a class are therefore placed after the configuration files and
+    before the other fixed options, shorter keys first; all other settings come last.
+    """
+    classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
+    values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
+    front, back = ([f"--{key}={settings[key]}" for key in keys] for keys in (classes, values))
+    positional, options = read(fixed)
+    files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
+    before, after = ([word for option in part for word in option.words] for part in (options[:files], options[files:]))
+    return (*positional, *before, *front, *after, *back)
+
+
+def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
+    """The name of a cell, made from its settings alone.
+
+    >>> cell_name({"model.encoder": "gau", "model.encoder.sigma": "0.01"}, None)
+    'encoder-gau_sigma-0.01'
+    """
+    last = [key.rpartition(".")[2] for key in settings]
+    parts = []
+    for key, value in settings.items():
+        short = key.rpartition(".")[2]
+        # the digest distinguishes values that differ only in special characters
+        plain = value if PLAIN_VALUE.fullmatch(value) else f"{runs.slug(value)[:40]}-{_digest(value)}"
+        parts.append(f"{short if last.count(short) == 1 else runs.slug(key)}-{plain}")
+    if repeat is not None:
+        parts.append(f"repeat-{repeat}")
+    name = "_".join(parts)
+    return name if len(name.encode()) <= MAX_NAME_BYTES else f"{runs.slug(name[: MAX_NAME_BYTES - 60])}-{_digest(name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
+    """The configuration of a cell with W&B group ``name``; InputError unless it has a fixed seed and takes one device."""
+    seed, trainer = tree["seed_everything"], tree["trainer"]
+    if seed is True or (seed is False and repeats > 1):
+        raise InputError("a sweep needs a fixed seed: set --seed_everything to a number")
+    if trainer["devices"] in ("auto", -1, "-1"):
+        trainer["devices"] = 1
+    one = len(trainer["devices"]) == 1 if isinstance(trainer["devices"], list) else str(trainer["devices"]) == "1"
+    if not one or trainer["num_nodes"] != 1:
+        raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
+    wandb = runs.recorder_of(trainer["callbacks"])["wandb"]
+    wandb["group"] = wandb["group"] or name
+    return tree
+
+
+def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
+    """A copy with ``repeat`` added to the seed of the fit and of every encoder.
+
+    The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them.
+    """
+    tree = copy.deepcopy(tree)
+    if repeat:
+        tree["seed_everything"] += repeat
+        arguments = tree["model"]["init_args"]
+        if (encoder := arguments.get("encoder")) is not None:
+            more = [_reseeded_encoder(entry, repeat) for entry in (encoder if isinstance(encoder, list) else [encoder])]
+            arguments["encoder"] = more if isinstance(encoder, list) else more[0]
+    return tree
+
+
+def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[str, Any]:
+    """The description of an encoder with ``repeat`` added to its seed, if it has one."""
+    from pe_lightning.encoders import registry
+
+    described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
+    if described.get("name", described.get("class_path")) in WITHOUT_FEATURES:
+        return encoder
+    seed = registry.parameters(registry.get(described.get("name") or described["class_path"])).get("seed")
+    if seed is None:
+        return encoder
+    arguments = described.setdefault("init_args", {}) if "class_path" in described else described
+    arguments["seed"] = arguments.get("seed", seed.default) + repeat
+    return described
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The settings of :data:`RESULT_KEYS` in which two configurations differ: ``trainer.max_steps: 10, now 20``.
+
+    An option that the package has gained since ``one`` was run is not a difference if ``other`` has its default value.
+    """
+    old, new = _result_settings(one), _result_settings(other)
+    if new.keys() - old.keys():
+        old = _result_settings(_with_defaults(one))
+    keys = [key for key in {**old, **new} if old.get(key, "nothing") != new.get(key, "nothing")]
+    return [f"{key}: {old.get(key, 'nothing')}, now {new.get(key, 'nothing')}" for key in keys]
+
+
+def _result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of :data:`RESULT_KEYS` by their dotted keys."""
+    trainer = dict(tree.get("trainer") or {})
+    callbacks = trainer.get("callbacks") or []
+    trainer["callbacks"] = [entry for entry in callbacks if entry["class_path"] != runs.RECORDER] or None
+    settings = flatten({key: tree.get(key) for key in RESULT_KEYS} | {"trainer": trainer})
+    return {key.replace(".init_args", ""): value for key, value in settings}
+
+
+def _with_defaults(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration of ``fit`` with the default value of every option that it lacks; others are returned as they are."""
+    from pe_lightning.cli.cli import parse, plain_values, prepare  # imports Lightning, which takes seconds
+
+    prepare()
+    try:
+        return plain_values("fit", parse("fit", tree))
+    except InputError:  # a function that is not a fit, or an option that the package no longer has
+        return tree

@@ -1,0 +1,177 @@
+"""The verb ``pe-lightning sweep``."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pe_lightning.cli.arguments import read
+from pe_lightning.cli.verbs import console
+from pe_lightning.errors import InputError
+from pe_lightning.results import runs
+from pe_lightning.studies.compare.reading import Metric, find_runs
+from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
+from pe_lightning.studies.sweep.record import RECORD, SweepProgress, SweepRecord
+from pe_lightning.training.interrupts import exit_status
+
+if TYPE_CHECKING:
+    from pe_lightning.studies.sweep.fits import Fits
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    paths: list[str] | None = None,
+    /,
+    *options: str,
+    vary: list[str],
+    repeats: PositiveInt = 1,
+    out: Path | None = None,
+    launcher: Literal["process", "ray"] = "process",
+    cpus_per_cell: PositiveInt | None = None,
+    gpus_per_cell: ClosedUnitInterval | None = None,
+    scheduler: Literal["asha"] | None = None,
+    retries: NonNegativeInt | None = None,
+) -> int:
+    """Fits every combination of the varied settings, each in a run directory of its own.
+
+    The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at
+    once; SIGTERM and SIGHUP stop the current fit after its step. Exit status: 0, 1 if a fit failed or was refused, 2 if none
+    can be run, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+
+    Args:
+        paths: Files, folders or samples://NAME to fit, as for pe-lightning fit.
+        options: those of pe-lightning fit, for all cells.
+        vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
+            model.encoder.sigma=auto,0.003; may be repeated.
+        repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
+        out: Folder for the run directories and the record sweep.json (default: sweeps/<configuration>-<settings>).
+        launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray Tune, on
+            the cluster that RAY_ADDRESS names or on this machine.
+        cpus_per_cell: With ray, CPUs per cell (default: 1).
+        gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
+        scheduler: With ray, asha stops the worse two thirds of the cells after a ninth and after a third of the steps.
+        retries: With ray, number of times a cell is resumed after its process died (default: 0).
+
+    Raises:
+        InputError: If an option is wrong, no cell can be run, or the folder belongs to something else.
+    """
+    options = (*(paths or ()), *options)
+    varied = parse_varied(vary, options)
+    out = out or Path("sweeps") / _default_name(options, varied)
+    on_ray = launcher == "ray"
+    of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
+    given = [f"--{name}" for name, value in of_ray.items() if value is not None]
+    if given and not on_ray:
+        raise InputError(f"{given[0]} needs --launcher ray; otherwise cells run one after the other in this process")
+    if on_ray:
+        try:
+            from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
+        except ImportError as error:
+            raise InputError(f'--launcher ray needs Ray Tune ({error}): pip install "pe-lightning[ray]"') from error
+    # these import Lightning, which takes seconds
+    from pe_lightning.studies.sweep.fits import Fits
+
+    fits = Fits()
+    cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
+    accepted = [cell.tree for cell in cells if cell.tree is not None]
+    if scheduler is not None and not all((tree["data"].get("init_args") or {}).get("validation") for tree in accepted):
+        print(
+            f"pe-lightning: --scheduler {scheduler} stops cells by val/ scores, of the samples that test/ reports; "
+            "--data.validation 0.1 holds others out of training for them",
+            file=sys.stderr,
+        )
+    record = SweepRecord(out)
+    missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
+    if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
+        fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
+    bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
+    resources = cpus_per_cell or 1, gpus_per_cell or 0.0
+    with cluster(*resources) if on_ray and missing else nullcontext(), record.locked():
+        progress = SweepProgress(cells, record, bar, scheduler is not None)
+        with progress.following() if on_ray else progress.following(fits.stop_now):
+            if on_ray and missing:
+                run_on_ray(progress, *resources, scheduler, retries or 0)
+            else:
+                _run_here(progress, fits)
+    _print_summary(cells, record, list(varied) if repeats > 1 else None)
+    statuses = [record.status(cell) for cell in cells]
+    if "waiting" in statuses:
+        left = statuses.count("waiting")
+        print(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
+        return exit_status(progress.signum or signal.SIGINT)
+    failed = statuses.count("failed") + statuses.count("refused")
+    if failed:
+        print(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _run_here(progress: SweepProgress, fits: Fits) -> None:
+    """Runs the waiting cells one after the other, until a signal stops the sweep."""
+    for cell in progress.waiting:
+        if progress.interrupted:
+            break
+        assert cell.tree is not None
+        progress.start(cell)
+        progress.finish(cell, fits.run(cell.tree, progress.record.run_dir(cell)))
+
+
+def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
+    """``<configuration>-<settings>``: the same folder for the same command, also with more values of a setting."""
+    files, options = read(fixed)
+    config = next((option.value for option in reversed(options) if option.key == "config"), files[0] if files else None)
+    stem = "sweep" if not config or config.startswith("{") else Path(config).stem
+    return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
+
+
+def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
+    """Prints the tables of all finished runs, best first; ``repeated`` are the settings whose seeds are averaged."""
+    from pe_lightning.studies.compare.scores import compare, print_scores
+
+    done = [cell for cell in cells if record.status(cell) == "done"]
+    if not done:
+        return
+    found = find_runs([record.folder / cell.name for cell in done])
+    for problem in found.problems:
+        print(f"pe-lightning: warning: {problem}", file=sys.stderr)
+    if found.runs:
+        print_scores(compare(found.runs, None, None), None)
+    if repeated is not None:
+        for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
+            _print_repeats(done, record, repeated, Metric.of(name))
+    print(f"runs:    {record.folder}")
+    folder, report = (shlex.quote(str(path)) for path in (record.folder, record.folder / "report"))
+    print(f"pages:   pe-lightning compare {folder} --out {report}")
+
+
+def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str], metric: Metric) -> None:
+    """Mean and standard deviation over the seeds of each combination, best first."""
+    scores: dict[tuple[str, ...], list[float]] = {}
+    for cell in done:
+        value = record.entries[cell.name].get(f"test/{metric.name}")
+        if value is not None:
+            scores.setdefault(tuple(cell.settings.values()), []).append(value)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for key in keys:
+        table.add_column(Text(key), overflow="fold")
+    table.add_column("seeds", justify="right")
+    table.add_column(f"held-out {metric.title}".replace(" (", "\n("), justify="right", no_wrap=True)
+    means = {settings: statistics.fmean(values) for settings, values in scores.items()}
+    for settings in sorted(means, key=means.__getitem__, reverse=metric.higher_is_better):
+        values = scores[settings]
+        spread = f" ± {metric.text(statistics.stdev(values))}" if len(values) > 1 else ""
+        table.add_row(*map(Text, settings), str(len(values)), f"{metric.text(means[settings])}{spread}")
+    output = console()
+    output.print(table)
+    output.print("Mean ± standard deviation over seeds, of the mean over signals.", highlight=False)

@@ -1,0 +1,275 @@
+"""The state of a sweep: its record ``sweep.json``, its progress in the terminal, and requests to stop it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import yaml
+from filelock import FileLock, Timeout
+from rich.console import Console
+from rich.progress import Progress
+from rich.text import Text
+
+from pe_lightning.errors import InputError, show_metric
+from pe_lightning.results import runs
+from pe_lightning.signals.files import write_atomically
+from pe_lightning.studies.compare.reading import Metric
+from pe_lightning.studies.sweep.cells import Cell, differences
+from pe_lightning.training.interrupts import StopSignals, raise_interrupted
+
+__all__ = ["RECORD", "Outcome", "Status", "SweepProgress", "SweepRecord", "read_config"]
+
+RECORD = "sweep.json"
+LOCK = ".sweep.lock"
+
+Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
+"""Status of a cell. ``refused``: its configuration is invalid. ``running``: also after the sweep was killed during the fit.
+``stopped``: a scheduler ended the fit early."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a fit.
+
+    Args:
+        seconds: Duration, including reading the data.
+        metrics: The content of ``metrics.json``; empty if it failed.
+        error: The reason for a failure, else ``None``.
+        trace: The traceback of an unexpected error.
+        resumed: Whether it was resumed from a checkpoint.
+        warnings: The texts of its warnings.
+    """
+
+    seconds: float
+    metrics: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    trace: str | None = None
+    resumed: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class SweepRecord:
+    """The record of the cells in the folder of a sweep; the file is written atomically.
+
+    Cells of earlier commands with the same folder are kept.
+
+    Args:
+        folder: The folder of the sweep.
+
+    Raises:
+        InputError: If the folder exists and is not that of a sweep, or its record cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.entries: dict[str, dict[str, Any]] = {}
+        path = folder / RECORD
+        if path.is_file():
+            try:
+                content = json.loads(path.read_text())
+                self.entries = {entry["name"]: dict(entry) for entry in content["cells"]}
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"{str(path)!r} cannot be read as the record of a sweep ({error}); choose another --out"
+                ) from error
+        elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
+            raise InputError(
+                f"{str(folder)!r} exists and is not the folder of a sweep: it has no {RECORD}. Choose another --out"
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Creates the folder and locks it; raises InputError if another sweep is running there."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.folder / LOCK, timeout=0):
+                yield
+        except Timeout as error:
+            raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
+        except PermissionError as error:
+            raise InputError(f"cannot write to {str(self.folder)!r}: {error.strerror}; choose another --out") from error
+
+    def run_dir(self, cell: Cell) -> Path:
+        """The absolute run directory of a cell."""
+        return (self.folder / cell.name).absolute()
+
+    def finished(self, cell: Cell) -> dict[str, Any] | None:
+        """The metrics of a cell that has finished before, else ``None``.
+
+        Raises:
+            InputError: If it was run with another configuration, or its folder does not belong to the sweep.
+        """
+        run = self.folder / cell.name
+        if run.exists() and cell.name not in self.entries:
+            raise InputError(f"{str(run)!r} exists and is not a run of this sweep. Remove it, or choose another --out")
+        if cell.tree is None or not (run / runs.METRICS).is_file():
+            return None
+        changed = differences(read_config(run), cell.tree)
+        if changed:
+            raise InputError(
+                f"{str(run)!r} was run with other settings ({'; '.join(changed[:3])}); choose another --out, or remove that "
+                "folder to run it again"
+            )
+        return dict(json.loads((run / runs.METRICS).read_text()))
+
+    def status(self, cell: Cell) -> Status | None:
+        """The recorded status of a cell."""
+        status: Status | None = self.entries.get(cell.name, {}).get("status")
+        return status
+
+    def note(self, cell: Cell, status: Status, **more: Any) -> None:
+        """Records the status of a cell; :meth:`write` saves it."""
+        self.entries[cell.name] = {
+            "name": cell.name,
+            "status": status,
+            "settings": cell.settings,
+            "repeat": cell.repeat,
+            "seed": None if cell.tree is None else cell.tree["seed_everything"],
+            "arguments": list(cell.arguments),
+            "run_dir": None if status in ("waiting", "refused") else cell.name,
+            **more,
+        }
+
+    def write(self) -> None:
+        """Writes the record."""
+        content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
+        write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+class SweepProgress:
+    """The progress of a sweep: updates its record and the terminal, and handles signals.
+
+    Args:
+        cells: All cells of the sweep.
+        record: The record of its locked folder.
+        bar: Whether to draw a progress bar, if the standard error stream is a terminal.
+        keep_stopped: Whether cells that a scheduler stopped in an earlier command are not run again.
+
+    Attributes:
+        waiting: The cells to run.
+        signum: The number of the signal that stops the sweep; ``None`` if there was none.
+    """
+
+    def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True, keep_stopped: bool = False) -> None:
+        self.record = record
+        self.signum: int | None = None
+        self.waiting: list[Cell] = []
+        self._count, self._total = 0, len(cells)
+        console = Console(stderr=True)
+        self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
+        self._task = self._bar.add_task("sweep", total=len(cells))
+        for cell in cells:
+            metrics = record.finished(cell)
+            if metrics is not None:
+                record.note(cell, "done", **_scores(metrics))
+                self._count_one(cell, f"{_score(metrics)}, finished before", "dim")
+            elif cell.tree is None:
+                record.note(cell, "refused", error=cell.error)
+                self._count_one(cell, f"refused: {cell.error}", "red")
+            elif keep_stopped and record.status(cell) == "stopped":
+                self._count_one(cell, "stopped before", "dim")
+            else:
+                record.note(cell, "waiting")
+                self.waiting.append(cell)
+        record.write()
+
+    @contextmanager
+    def following(self, stop_fit: Callable[[int], None] = raise_interrupted) -> Iterator[None]:
+        """Draws the bar and handles signals.
+
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP also end the
+        running cells, which become waiting cells.
+
+        Args:
+            stop_fit: Called at SIGTERM and SIGHUP, with the number of the signal.
+        """
+
+        def stop(signum: int) -> None:
+            self.signum = signum
+            if signum == signal.SIGINT:
+                self.say("Stopping after the running fits; the same command resumes the sweep. Ctrl-C again stops at once.")
+            else:
+                stop_fit(signum)
+
+        try:
+            with StopSignals(stop), self._bar:
+                yield
+        except KeyboardInterrupt:
+            if self.signum in (None, signal.SIGINT):
+                raise
+            for name, entry in self.record.entries.items():
+                if entry["status"] == "running":
+                    self.record.entries[name] = {**entry, "status": "waiting"}
+            self.record.write()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal has stopped the sweep: no more cells are started."""
+        return self.signum is not None
+
+    def say(self, text: str, style: str = "yellow") -> None:
+        """Prints a line above the bar."""
+        self._bar.console.print(Text(text, style), soft_wrap=True)
+
+    def start(self, cell: Cell) -> None:
+        """Records that a cell is running."""
+        self._bar.update(self._task, description=cell.name)
+        self.record.note(cell, "running")
+        self.record.write()
+
+    def stop(self, cell: Cell, metric: str, score: float) -> None:
+        """Records that a scheduler has stopped a cell at a validation score."""
+        self.record.note(cell, "stopped", **{f"val/{metric}": score})
+        self.record.write()
+        self._count_one(cell, f"stopped by the scheduler at {_score({'metric': metric, f'test/{metric}': score})}", "dim")
+
+    def finish(self, cell: Cell, outcome: Outcome) -> None:
+        """Records the outcome of a cell."""
+        for text in outcome.warnings:
+            self.say(f"{cell.name}: warning: {text}")
+        if outcome.error is None:
+            self.record.note(cell, "done", seconds=outcome.seconds, **_scores(outcome.metrics))
+            resumed = ", resumed" if outcome.resumed else ""
+            line, style = f"{_score(outcome.metrics)}, {outcome.seconds:.1f} s{resumed}", ""
+        else:
+            self.record.note(cell, "failed", error=outcome.error, traceback=outcome.trace)
+            line, style = f"failed: {outcome.error}", "red"
+        self.record.write()
+        self._count_one(cell, line, style)
+
+    def _count_one(self, cell: Cell, line: str, style: str) -> None:
+        self._count += 1
+        self.say(f"{self._count}/{self._total} {cell.name}: {line}", style)
+        self._bar.update(self._task, completed=self._count)
+
+
+def read_config(run: Path) -> dict[str, Any]:
+    """The configuration in a run directory; empty if it cannot be read."""
+    try:
+        tree = yaml.safe_load((run / runs.CONFIG).read_text())
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return {}
+    return tree if isinstance(tree, dict) else {}
+
+
+def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    test = f"test/{metrics.get('metric')}"
+    return {key: metrics.get(key) for key in ("metric", test, f"{test}_std", "fit_seconds", "num_params")}
+
+
+def _score(metrics: Mapping[str, Any]) -> str:
+    from pe_lightning.evaluation.metrics import unit_of
+
+    name = metrics.get("metric")
+    if name is None:  # the result of a function, not of a fit
+        return "computed"
+    value = metrics.get(f"test/{name}")
+    if value is None:
+        return f"no test {show_metric(name)}"
+    return Metric(name, unit_of(name), True).text(value, unit=True)

@@ -1,0 +1,65 @@
+"""The only part that imports Lightning: LightningModules, DataModules, callbacks, checkpoints and resumed fits.
+
+Lightning is imported when a name of this package is used.
+"""
+
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from pe_lightning.training.adaptive import Adaptive
+    from pe_lightning.training.base import TrainedModule
+    from pe_lightning.training.complex_linear import ComplexLinear
+    from pe_lightning.training.coordinate import CoordinateModule
+    from pe_lightning.training.datamodule import SignalDataModule
+    from pe_lightning.training.datamodules import (
+        ImageDataModule,
+        LabelledDataModule,
+        PointsDataModule,
+        RowDataModule,
+        TensorDataModule,
+        VideoDataModule,
+        make_datamodule,
+    )
+    from pe_lightning.training.local import Local
+    from pe_lightning.training.simple_mlp import SimpleMLP
+
+__all__ = [
+    "Adaptive",
+    "ComplexLinear",
+    "CoordinateModule",
+    "ImageDataModule",
+    "LabelledDataModule",
+    "Local",
+    "PointsDataModule",
+    "RowDataModule",
+    "SignalDataModule",
+    "SimpleMLP",
+    "TensorDataModule",
+    "TrainedModule",
+    "VideoDataModule",
+    "make_datamodule",
+]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "adaptive": ["Adaptive"],
+        "base": ["TrainedModule"],
+        "complex_linear": ["ComplexLinear"],
+        "coordinate": ["CoordinateModule"],
+        "datamodule": ["SignalDataModule"],
+        "datamodules": [
+            "ImageDataModule",
+            "LabelledDataModule",
+            "PointsDataModule",
+            "RowDataModule",
+            "TensorDataModule",
+            "VideoDataModule",
+            "make_datamodule",
+        ],
+        "local": ["Local"],
+        "simple_mlp": ["SimpleMLP"],
+    },
+)

@@ -1,0 +1,184 @@
+"""Exact local fits by a bank of encoders, adapted to the signal at every point."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import Encoder
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits, prior_weights
+from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from
+from pe_lightning.estimators.report import FitReport
+from pe_lightning.estimators.samples import SignalField
+from pe_lightning.networks.local import LocalPrior
+from pe_lightning.networks.samples import SampleNetwork
+from pe_lightning.registry import Description
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.training.base import models
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.sampled import SampledModule
+
+__all__ = ["Adaptive"]
+
+
+@models.register("Adaptive")
+class Adaptive(SampledModule):
+    r"""Exact local fits by a bank of rotated and stretched encoders, weighted by how well each predicts nearby samples.
+
+    The members of the bank are the encoder itself, and rotated and stretched copies. Each member fits the samples around a
+    point exactly, with a ridge and a free mean. The error of each member's prediction of every trained sample from the other
+    samples is computed, and the weights of the members at a point follow from these errors nearby. Nothing is trained: fit
+    it with ``max_steps: 0``.
+
+    Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: linearly, by cubic convolution and
+    by a cubic spline, weighted by how well each predicts (:mod:`pe_lightning.solvers.adaptive_line`). ``encoder``,
+    ``angles``, ``aspects`` and ``window`` then have no effect.
+
+    Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its
+    checkpoint is as large as they are.
+
+    Args:
+        encoder: The encoder of the bank, with a closed form of its similarity ``D``. Its width follows the distance of the
+            trained samples unless it is given, in units of the longest axis; ``num_features`` is not used.
+        angles: Number of directions in 2-D; in 3-D there are 13, to the neighbours of a voxel. 0: the encoder alone.
+        aspects: Ratios of length to width of the stretched encoders, each above 1. ``None``: 2 and 6, or 6 on grids of three
+            axes.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
+            ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
+            noisy samples are smoothed; it takes six fits.
+        prior: ``none``; or a network that was trained on other pictures (:class:`~pe_lightning.training.Local`):
+            ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
+            It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
+            times the spacing; the weight is zero where they do not support it. Of signals of three axes of which one is
+            sampled completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
+            two axes, on scattered samples, and where ``noise: auto`` smooths.
+
+    Raises:
+        InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
+
+    Reference: Li and Orchard, *New Edge-Directed Interpolation*, IEEE Trans. Image Processing 10, 2001, for statistics at
+    twice the spacing; docs/adaptive.md has the derivation.
+    """
+
+    takes_periodic = True
+    prefers_points = True
+
+    def __init__(
+        self,
+        encoder: Encoder | str | Description = "laplace",
+        angles: int = 12,
+        aspects: list[float] | None = None,
+        window: float = 0.8,
+        noise: Literal["none", "auto"] = "none",
+        prior: str = SHIPPED[0],
+    ) -> None:
+        super().__init__(encoder)
+        if not self.configured.one_for_all:
+            raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
+        self.estimator = AdaptiveFit(self.configured.entries[0], angles, aspects, window, noise, prior)
+        self.angles, self.aspects, self.window, self.noise = angles, self.estimator.aspects, self.estimator.window, noise
+        self.prior = prior
+        self.local_prior: LocalPrior | None = None
+        """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
+        self._spread: AdaptivePoints | None = None
+        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
+
+    def make_network(self, info: SignalInfo) -> SampleNetwork:
+        """The bank; :meth:`calibrate` sets its samples."""
+        return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
+
+    @property
+    def bank(self) -> Bank:
+        """The bank of encoders."""
+        bank = self.network.encoding
+        assert isinstance(bank, Bank)
+        return bank
+
+    # -- the fit --------------------------------------------------------------------------------------------------------
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Reads the prior, if there is one.
+
+        Raises:
+            InputError: If there is no such prior, or signals are not in memory.
+        """
+        super().choose(data, device)
+        self.local_prior = self.estimator.read_prior(data.split)
+
+    def describe(self) -> dict[str, Any]:
+        """As of any module, with the weight of the prior in each signal if there is a prior."""
+        described = super().describe()
+        if self.prior != NO_PRIOR:
+            described["prior"] = {"name": self.prior, "weight": prior_weights(self._fields) or None}
+        return described
+
+    @torch.no_grad()
+    def solve(self) -> None:
+        """Chooses the ridge of each signal and fits the stored samples."""
+        began = time.perf_counter()
+        self._fields, self._spread, fits = [], None, self._fits
+        for place in range(self.networks.num_signals):
+            field, best = fits.choose(self.samples(place))
+            self._fields.append(field)
+            self.network.ridge[place] = best.ridge
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+        ridges = set(self.network.ridge.tolist())
+        ridge = ridges.pop() if len(ridges) == 1 else None
+        self.solution = FitReport("adaptive", ridge, seconds, members=best.num_members)
+
+    @property
+    def _fits(self) -> LocalFits:
+        info, periodic = self.require_info(), tuple(axis.periodic for axis in self.require_info().axes)
+        return LocalFits(self.bank, info.grid, self.window, self.estimator.noise, self.local_prior, periodic)
+
+    def make_field(self, place: int) -> SignalField:
+        """A signal as a function of coordinates, with the ridge that was chosen."""
+        return self._fits.field(self.samples(place), float(self.network.ridge[place]))
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the arguments of the prior, if there is one."""
+        super().on_save_checkpoint(checkpoint)
+        if self.local_prior is not None:
+            checkpoint[PRIOR_KEY] = self.local_prior.spec()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint, with as many samples as it contains, and the prior."""
+        super().on_load_checkpoint(checkpoint)
+        spec = checkpoint.get(PRIOR_KEY)
+        self.local_prior = None if spec is None else prior_from(spec).to(self.device)
+        self._spread = None
+
+    # -- use ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_std(self) -> bool:
+        """Whether :meth:`std` is available: the model has one signal."""
+        return self.info is not None and self.info.num_signals == 1
+
+    @torch.no_grad()
+    def std(self, coords: Tensor) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+        They are those of the fit without a prior. The unit is that of the values. Of values that were not seen, about 90 %
+        are within 1.645 standard deviations.
+
+        Raises:
+            InputError: If there are several signals.
+        """
+        info = self.require_info()
+        if not self.has_std:
+            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
+        self.encoding.check_points(coords)
+        if self._spread is None or self._spread.values.device != self.device:
+            self._spread = self._fits.spread(self.samples(0), self.fields[0], float(self.network.ridge[0]))
+        points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
+        return self._spread.std(points).reshape(*coords.shape[:-1], info.channels)

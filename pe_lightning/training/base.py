@@ -1,0 +1,309 @@
+"""The base of all LightningModules here: hyper-parameters, optimiser, logging by optimiser step, checkpoints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import torch
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
+from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from pe_lightning import __version__
+from pe_lightning._moved import current_paths
+from pe_lightning.errors import InputError
+from pe_lightning.evaluation import metrics
+from pe_lightning.registry import Registry
+from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
+from pe_lightning.training.checkpoints import check_optimizer
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.optimization import (
+    check_optimizer_covers,
+    describe_optimizer,
+    refuse_clipping_of_fused,
+    step_plateau,
+    with_scheduler,
+)
+from pe_lightning.training.resumption import Resumption
+
+__all__ = ["Scorer", "TrainedModule", "datamodule_of", "models", "refuse_other_model", "signals_of", "trainer_of"]
+
+models: Registry[LightningModule] = Registry(
+    "model",
+    LightningModule,
+    "pe_lightning.models",
+    modules=[f"pe_lightning.training.{name}" for name in ("adaptive", "complex_linear", "local", "simple_mlp")],
+)
+"""The names that ``--model`` and ``model:`` accept."""
+
+D = TypeVar("D")
+
+
+class Scorer(Protocol):
+    """Collects predictions and returns their scores, of the signals of all processes."""
+
+    def validation(self) -> Tensor:
+        """The mean score of a validation, ``()``; NaN if nothing is held out. Starts a new score."""
+
+    def test(self) -> dict[str, Tensor]:
+        """The scores of each signal or test set ``(S,)``, by names such as ``test/psnr``. Starts new scores."""
+
+
+class TrainedModule(LightningModule, ABC):
+    """Base of the LightningModules of this package.
+
+    A subclass sets :attr:`metric_name` and :attr:`scorer`, defines :meth:`make_optimizer` and Lightning's steps, calls
+    :meth:`save_arguments` in its constructor, and adds its own content to checkpoints.
+    """
+
+    metric_name: str
+    """The registered metric of the scores."""
+    scorer: Scorer
+    """Collects the scores of the validation and of the test."""
+    scores: dict[str, Tensor]
+    """After a test, the scores of each signal or test set ``(S,)`` by name, such as ``test/psnr``."""
+    may_differ: ClassVar[frozenset[str]] = frozenset()
+    """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
+    parameters and buffers mean."""
+    content_key: ClassVar[str]
+    """Key of a checkpoint without which it is not of such a module."""
+    content: ClassVar[str]
+    """Name of that content, for messages."""
+    takes_data: ClassVar[type[LightningDataModule]] = SignalDataModule
+    """The DataModules that :meth:`build_from` takes."""
+    can_solve_exactly: ClassVar[bool] = False
+    """Whether ``warm_start: true`` with ``max_steps: 0`` fits without training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fold_scores: dict[str, Tensor] = {}
+        """Scores of held-out samples by name, of fits of all folds but one, in place of those of the test."""
+        self.validated_step: int | None = None
+        """Optimiser step after which the latest validation of a fit scored the weights."""
+        self.optimization: dict[str, Any] | None = None
+        """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
+
+    def build_from(self, data: Any, device: torch.device | None = None) -> None:
+        """Takes from a DataModule what the layers depend on, before a fit; a module without such layers does nothing.
+
+        Args:
+            data: The DataModule that the module is going to be fitted to, of the type :attr:`takes_data`.
+            device: Where to compute; the CPU by default.
+        """
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    @property
+    def monitor(self) -> str:
+        """The logged value by which checkpoints are compared, such as ``val/psnr``."""
+        return f"val/{self.metric_name}"
+
+    @property
+    def monitor_mode(self) -> Literal["max", "min"]:
+        """Whether the largest or the least value is the best."""
+        return "max" if metrics.metrics.get(self.metric_name).higher_is_better else "min"
+
+    @property
+    def logged_values(self) -> dict[str, Literal["max", "min"]]:
+        """Names of the values that a fit logs, and which of each is best; a subclass that logs more adds them."""
+        return {self.monitor: self.monitor_mode, f"train/{self.metric_name}": self.monitor_mode, "train/loss": "min"}
+
+    @property
+    def psnr(self) -> float:
+        """Mean over signals of the PSNR of the held-out samples in dB, after a test.
+
+        Raises:
+            InputError: If there was no test, nothing is held out, or the score of the signals is another metric.
+        """
+        scores = getattr(self, "scores", {})
+        if "test/psnr" not in scores:
+            there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
+            raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
+        mean = float(scores["test/psnr"].mean())
+        if mean != mean:
+            raise InputError(
+                f"no sample is held out: the PSNR of the trained samples is train_psnr, {self.train_psnr:.2f} dB"
+            )
+        return mean
+
+    @property
+    def train_psnr(self) -> float:
+        """Mean over signals of the PSNR of the trained samples in dB, after a test."""
+        return float(self.scores["train/psnr"].mean())
+
+    def on_validation_epoch_end(self) -> None:
+        """Logs the score of the validation, unless nothing is held out; steps ``ReduceLROnPlateau`` during a fit."""
+        score = self.scorer.validation().float()
+        if score.isnan():
+            return
+        self.log_step({self.monitor: score})
+        if self.is_fitting and not self.trainer.sanity_checking:
+            self.validated_step = self.trainer.global_step
+            step_plateau(self.trainer, self.monitor, score)
+
+    def on_test_epoch_end(self) -> None:
+        """Stores the scores in ``self.scores`` and logs their means."""
+        self.scores = self.scorer.test() | self.fold_scores
+        for name, values in self.scores.items():
+            if values.isfinite().all():
+                self.log(name, values.mean().float(), batch_size=1, sync_dist=True)
+
+    # -- the optimiser ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
+        """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words."""
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimiser and its scheduler, which steps after every optimiser step.
+
+        Raises:
+            InputError: If the optimiser leaves out a parameter, cannot be clipped as the Trainer asks for, or
+                ``ReduceLROnPlateau`` has the wrong mode.
+        """
+        optimizer, scheduler, schedule = self.make_optimizer()
+        refuse_clipping_of_fused(optimizer, self.trainer)
+        check_optimizer_covers(optimizer, self.named_parameters())
+        takes_steps = self.trainer.max_steps != 0
+        self.optimization = describe_optimizer(optimizer, schedule) if takes_steps else None
+        period = self.trainer.check_val_every_n_epoch
+        return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
+
+    def configure_callbacks(self) -> list[Callback]:
+        """The callback that makes a resumed fit equal to an uninterrupted one."""
+        return [Resumption()]
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`on_validation_epoch_end` instead.
+
+        Lightning steps it after the checkpoint of the epoch is written, and not in the first epoch of a resumed fit.
+        """
+        if not isinstance(scheduler, ReduceLROnPlateau):
+            super().lr_scheduler_step(scheduler, metric)
+
+    def on_train_start(self) -> None:
+        """Checks the state of the optimiser that a checkpoint restored."""
+        for optimizer in self.trainer.optimizers:
+            check_optimizer(optimizer)
+
+    # -- logging ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_fitting(self) -> bool:
+        """True while a Trainer fits the module."""
+        trainer = trainer_of(self)
+        return trainer is not None and trainer.state.fn == TrainerFn.FITTING
+
+    @property
+    def logs_this_step(self) -> bool:
+        """Whether the optimiser step that is being taken is logged: every ``log_every_n_steps``, never for 0."""
+        every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
+        return every > 0 and (self.trainer.global_step + 1) % every == 0
+
+    def log_step(self, values: Mapping[str, Tensor]) -> None:
+        """Logs values that are equal in every process; during a fit at the optimiser step.
+
+        Lightning's own rows count batches, and after a resumption from another number. So callbacks and the progress bar
+        get the values from Lightning, and loggers from here.
+        """
+        fitting = self.is_fitting
+        for name, value in values.items():
+            # the values are equal already; without sync_dist Lightning warns
+            self.log(name, value, batch_size=1, logger=False if fitting else None, prog_bar=True, sync_dist=True)
+        if fitting and self.loggers and not self.trainer.sanity_checking:
+            row = {name: value.item() for name, value in values.items()} | {"epoch": self.current_epoch}
+            for logger in self.loggers:
+                logger.log_metrics(row, step=self.global_step)
+                logger.save()
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def save_arguments(self, **arguments: Any) -> None:
+        """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
+        # load_from_checkpoint reads the class from here
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        self.save_hyperparameters({"_class_path": path, **arguments}, logger=False)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the version of this package."""
+        checkpoint[VERSION_KEY] = __version__
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Checks that the checkpoint is of this model.
+
+        Raises:
+            InputError: If it is of another kind of model, encoder or architecture, or of another version.
+        """
+        if self.content_key not in checkpoint:
+            raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
+        refuse_other_version(checkpoint)
+        refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.may_differ)
+        if (
+            trainer := trainer_of(self)
+        ) is not None:  # Lightning would convert, such as to float64, what float32 has rounded
+            trainer.precision_plugin.convert_module(self)
+
+
+def trainer_of(module: LightningModule) -> Trainer | None:
+    """The Trainer of a module, if it has one."""
+    try:
+        return module.trainer
+    except RuntimeError:  # raised by Lightning where there is none
+        return None
+
+
+def datamodule_of(trainer: Trainer | None, kind: type[D]) -> D | None:
+    """The DataModule of a Trainer, if it has one of this class."""
+    data = getattr(trainer, "datamodule", None)
+    return data if isinstance(data, kind) else None
+
+
+def signals_of(module: LightningModule) -> SignalDataModule:
+    """The DataModule of a module's Trainer.
+
+    Raises:
+        InputError: If it is not one of signals.
+    """
+    data = datamodule_of(trainer_of(module), SignalDataModule)
+    if data is None:
+        raise InputError(
+            f"{type(module).__name__} needs the shape of the signals: pass a DataModule of pe_lightning.signals, such "
+            "as TensorDataModule(values), to the Trainer"
+        )
+    return data
+
+
+def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_differ: frozenset[str]) -> None:
+    """Checks that a checkpoint has the class, encoder and architecture of the model.
+
+    Args:
+        saved: Hyper-parameters of the checkpoint.
+        given: Hyper-parameters of the model.
+        may_differ: Names of those that may differ.
+
+    Raises:
+        InputError: If another one differs.
+    """
+
+    def in_words(key: str, value: Any) -> str:
+        if key == "_class_path":
+            return f"a {str(value).rpartition('.')[2]}"
+        if key != "encoder" or isinstance(value, str):
+            return f"a model with {key}={value}"
+        entries = value if isinstance(value, list) else [value]
+        spelt = [", ".join(f"{name}={argument}" for name, argument in entry["init_args"].items()) for entry in entries]
+        names = [entry["class_path"].rpartition(".")[2] for entry in entries]
+        return f"encoder {', '.join(f'{name}({text})' for name, text in zip(names, spelt, strict=True))}"
+
+    saved, given = current_paths(dict(saved)), current_paths(dict(given))
+    # the class first: of another class, the other hyper-parameters differ anyway
+    for key in ("_class_path", "encoder", *given):
+        if key not in may_differ and key in saved and saved[key] != given.get(key):
+            raise InputError(
+                f"the checkpoint holds {in_words(key, saved[key])}, the model asked for is {in_words(key, given.get(key))}; "
+                "leave the option out, or name a checkpoint of that model"
+            )

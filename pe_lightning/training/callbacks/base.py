@@ -1,0 +1,208 @@
+"""Shared by callbacks: the clock of a fit, actions at regular steps, and checks of the module and the data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
+from pe_lightning.signals import validation
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.base import datamodule_of
+from pe_lightning.training.datamodule import SignalDataModule
+
+__all__ = [
+    "PeriodicCallback",
+    "TimedCallback",
+    "TrainingClock",
+    "callbacks",
+    "check_monitors",
+    "check_steps",
+    "data_of",
+    "log_values",
+    "require_coordinates",
+    "require_signals",
+]
+
+callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
+"""The names that ``--trainer.callbacks+`` accepts, besides those of Lightning's callbacks."""
+
+
+def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule:
+    """Returns the module if it is a :class:`CoordinateModule`; raises InputError otherwise."""
+    if not isinstance(module, CoordinateModule):
+        raise InputError(f"{owner} is for the coordinate networks of pe_lightning, got a {type(module).__name__}")
+    return module
+
+
+def data_of(trainer: Trainer) -> SignalDataModule | None:
+    """The Trainer's DataModule if it is a :class:`SignalDataModule`, else ``None``."""
+    return datamodule_of(trainer, SignalDataModule)
+
+
+def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
+    """Returns the Trainer's DataModule if it is a :class:`SignalDataModule`; raises InputError otherwise."""
+    data = data_of(trainer)
+    if data is None:
+        raise InputError(f"{owner} needs a DataModule of pe_lightning.signals, such as TensorDataModule(values)")
+    return data
+
+
+def check_steps(owner: object, every_n_steps: int) -> int:
+    """Returns ``every_n_steps`` if it is at least 1; raises InputError otherwise."""
+    return validation.integer(f"{type(owner).__name__}: every_n_steps", every_n_steps, 1)
+
+
+def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
+    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is never logged, or whose mode is the wrong one.
+
+    Args:
+        callbacks: The callbacks of a Trainer.
+        logged: What the module logs, and in which direction it improves.
+        held_out: Whether samples are held out, so that there is a validation.
+
+    Raises:
+        InputError: If a callback monitors something else, or in the other direction.
+    """
+    known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
+    for callback in callbacks:
+        if not isinstance(callback, (EarlyStopping, ModelCheckpoint)) or callback.monitor is None:
+            continue
+        if known.get(callback.monitor) != callback.mode:
+            allowed = ", ".join(f"{name} (mode: {mode})" for name, mode in known.items())
+            reason = "" if held_out else "; no sample is held out (protocol none), so there is no validation"
+            raise InputError(
+                f"{type(callback).__name__} cannot monitor {callback.monitor} with mode: {callback.mode}. "
+                f"There are: {allowed}{reason}"
+            )
+
+
+def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
+    """Logs numbers with all loggers, at the current step.
+
+    ``LightningModule.log`` would wait for a step that is a multiple of ``log_every_n_steps``, and drop the others.
+    """
+    for logger in trainer.loggers:
+        logger.log_metrics(dict(values), trainer.global_step)
+
+
+class TrainingClock:
+    """Seconds of training; validation and measuring callbacks are excluded. One clock per Trainer."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since: float | None = None
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> TrainingClock:
+        """The clock of a Trainer."""
+        return _CLOCKS.setdefault(trainer, cls())
+
+    def start(self, seconds: float = 0.0) -> None:
+        """Starts with the seconds of the fit that is resumed.
+
+        Several callbacks may start the clock of one fit; the largest number of seconds is used.
+        """
+        if self._since is None or seconds > self._before:
+            self._before, self._since = seconds, time.perf_counter()
+
+    def pause(self, device: torch.device) -> None:
+        """Waits until the device has finished its training work, then stops."""
+        _wait(device)
+        self._before, self._since = self.seconds, None
+
+    def resume(self) -> None:
+        """Continues if it is stopped."""
+        if self._since is None:
+            self._since = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds so far."""
+        return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    @contextmanager
+    def paused(self, device: torch.device) -> Iterator[None]:
+        """Stops the clock inside the context, if it runs."""
+        ran = self._since is not None
+        self.pause(device)
+        try:
+            yield
+        finally:
+            _wait(device)
+            if ran:
+                self.resume()
+
+
+_CLOCKS: WeakKeyDictionary[Trainer, TrainingClock] = WeakKeyDictionary()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class TimedCallback(Callback):
+    """Base of callbacks that use the clock of the fit, which runs from data in memory to final parameters.
+
+    Attributes:
+        clock: The Trainer's clock.
+    """
+
+    def __init__(self) -> None:
+        self.clock = TrainingClock()
+        self._earlier = 0.0  # seconds of the fit that is resumed
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the clock; a resumed fit continues from its seconds so far."""
+        self.clock = TrainingClock.of(trainer)
+        self.clock.start(self._earlier)
+        self._earlier = 0.0
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock."""
+        self.clock.pause(pl_module.device)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Restarts the clock after a validation."""
+        self.clock.resume()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock."""
+        self.clock.pause(pl_module.device)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Stops the clock of a fit without steps, for which ``on_train_end`` is not called."""
+        self.clock.pause(pl_module.device)
+
+
+class PeriodicCallback(Callback):
+    """Base of callbacks that call :meth:`act`, defined by the subclass, every ``every_n_steps`` optimiser steps."""
+
+    def __init__(self, every_n_steps: int) -> None:
+        self.every_n_steps = check_steps(self, every_n_steps)
+        self._last = 0
+
+    def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The action; called in all processes."""
+        raise NotImplementedError
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts to count at the current step: that of the checkpoint in a resumed fit."""
+        self._last = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Acts once per due optimiser step, also if gradients of several batches are accumulated."""
+        before, self._last = self._last, trainer.global_step
+        if self._last > before and self._last % self.every_n_steps == 0:
+            self.act(trainer, pl_module)

@@ -1,0 +1,341 @@
+"""The loggers of a run, CSV and Weights & Biases, and the values logged at its end."""
+
+from __future__ import annotations
+
+import csv
+import io
+import netrc
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.core.saving import save_hparams_to_yaml
+from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.files import append_lines, replacing, write_atomically
+from pe_lightning.training.callbacks.base import TrainingClock
+
+__all__ = [
+    "CSVLog",
+    "TolerantWandbLogger",
+    "WandbSettings",
+    "log_scores",
+    "make_loggers",
+    "mark_preempting",
+    "wandb_is_offline",
+    "wandb_may_fail",
+]
+
+RUN_ID_FILE = "wandb/run-id.txt"
+"""File of a run directory with the id of its W&B run."""
+MAX_LOGGED_PICTURES = 16
+"""Largest number of comparisons, and of videos, that are logged to W&B; all of them are on disk."""
+
+
+@dataclass
+class WandbSettings:
+    """How a run appears in W&B.
+
+    Args:
+        project: Project that runs are collected in.
+        entity: User or team that owns the project; ``None`` is the account's default.
+        name: Name of the run; ``None`` is ``<data>-<model>-<activation>-<encoder>-<n>``.
+        group: Group that the run belongs to; ``None`` is the name of the data.
+        job_type: What the run does, to distinguish runs of a group.
+        tags: Tags of the run.
+        artifact: Whether the last checkpoint is uploaded to W&B too.
+        enabled: Whether to log to W&B at all; the CSV log is written either way.
+
+    Raises:
+        InputError: If W&B does not take one of them, or the ``WANDB_MODE`` of the environment.
+    """
+
+    project: str = "pe-lightning"
+    entity: str | None = None
+    name: str | None = None
+    group: str | None = None
+    job_type: str | None = None
+    tags: list[str] | None = None
+    artifact: bool = False
+    enabled: bool = True
+
+    def __post_init__(self) -> None:
+        if self.enabled:
+            import wandb  # late: it makes folders in the temporary folder, which a killed process leaves
+
+            given: dict[str, Any] = {
+                "project": self.project,
+                "entity": self.entity,
+                "run_name": self.name,
+                "run_tags": self.tags,
+            }
+            given |= {"run_group": self.group, "run_job_type": self.job_type, "mode": os.environ.get("WANDB_MODE")}
+            try:
+                wandb.Settings(**{name: value for name, value in given.items() if value})
+            except (ValueError, wandb.errors.UsageError) as error:
+                raise InputError(f"W&B: {' '.join(str(error).split())}; --wandb.enabled false leaves it out") from error
+
+
+@contextmanager
+def wandb_may_fail() -> Iterator[None]:
+    """Turns any exception of W&B into a notice, so that no fit ends by it."""
+    try:
+        yield
+    except Exception as error:  # wandb raises anything
+        reason = f"{type(error).__name__}, {' '.join(str(error).split())}"
+        rank_zero_info(f"W&B failed ({reason}). The run directory has everything; --wandb.enabled false leaves W&B out.")
+
+
+def mark_preempting(loggers: Sequence[Logger]) -> None:
+    """Tells W&B that the runs are being preempted: its sweeps start such a run again if it ends with a status above 0."""
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            with wandb_may_fail():
+                logger.experiment.mark_preempting()
+
+
+class TolerantWandbLogger(WandbLogger):
+    """W&B logger whose errors are notices; every row also has the seconds of the fit.
+
+    Args:
+        run_dir: The run directory.
+        clock: Of the fit.
+        experiment: The W&B run, in the process that has it.
+    """
+
+    def __init__(self, run_dir: Path, clock: TrainingClock, experiment: Any) -> None:
+        super().__init__(experiment=experiment, save_dir=run_dir)
+        self.clock = clock
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Logs numbers, tables and media."""
+        with wandb_may_fail():
+            super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
+
+    def log_image(self, *args: Any, **kwargs: Any) -> None:
+        """Logs pictures."""
+        with wandb_may_fail():
+            super().log_image(*args, **kwargs)
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Logs the configuration."""
+        with wandb_may_fail():
+            super().log_hyperparams(*args, **kwargs)
+
+
+def wandb_is_offline() -> bool:
+    """Whether runs stay on disk: ``WANDB_MODE`` is not set, and nobody is logged in.
+
+    Logged in means a ``WANDB_API_KEY`` or an entry for the W&B host in the ``.netrc`` file, where ``wandb login`` puts it.
+    """
+    if os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
+        return False  # wandb itself follows WANDB_MODE
+    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    try:
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is None
+    except (OSError, netrc.NetrcParseError):
+        return True
+
+
+def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
+    """Creates the loggers of a run; called in each process, only the first one writes.
+
+    Args:
+        trainer: Whose fit it is.
+        run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
+        settings: How the run appears in W&B.
+        goals: ``max`` or ``min`` per logged value: which of its values is the summary of the run.
+    """
+    loggers: list[Logger] = [CSVLog(run_dir, TrainingClock.of(trainer))]
+    if settings.enabled:
+        with wandb_may_fail():
+            # the run is started here and not by WandbLogger, whose arguments make wandb warn
+            experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
+            loggers.append(TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
+    return loggers
+
+
+def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
+    import wandb
+
+    id_file = run_dir / RUN_ID_FILE
+    known = id_file.read_text().strip() if id_file.is_file() else None
+    # what was begun offline stays so: one half here and one there would be no run
+    offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
+    run = wandb.init(
+        # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
+        id=known,
+        resume="allow" if known and not offline else None,
+        project=settings.project,
+        entity=settings.entity,
+        name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
+        group=settings.group,
+        job_type=settings.job_type,
+        tags=settings.tags,
+        dir=run_dir,
+        mode="offline" if offline else None,
+        # wandb's notices would break our own progress bar and table
+        settings=wandb.Settings(console="off", silent=True),
+    )
+    if known is None:
+        write_atomically(id_file, f"{run.id}\n")
+    run.define_metric("*", step_metric="trainer/global_step")
+    for name, goal in goals.items():
+        run.define_metric(name, summary=goal, step_metric="trainer/global_step")
+    return run
+
+
+def log_scores(
+    loggers: Sequence[Logger],
+    metrics: Mapping[str, Any],
+    pictures: Sequence[str],
+    curve: Path | None,
+    step: int,
+    checkpoint: Path | None = None,
+) -> None:
+    """Logs the values that the module does not log itself: deviations, SSIM, baselines, sizes and seconds.
+
+    To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint.
+    """
+    test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
+    # the module has logged the mean scores itself
+    keys = (f"{test}_std", "test/ssim", "num_params", "checkpoint_bytes", "fit_seconds")
+    scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
+    baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
+    columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
+    rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
+    for logger in loggers:
+        logger.log_metrics(baselines | scores, step)
+        if isinstance(logger, WandbLogger):
+            with wandb_may_fail():
+                logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
+                _log_media(logger, metrics, pictures[:MAX_LOGGED_PICTURES], curve, step)
+                if checkpoint is not None:
+                    run = logger.experiment
+                    run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")
+
+
+def _log_media(logger: WandbLogger, metrics: Mapping[str, Any], shown: Sequence[str], curve: Path | None, step: int) -> None:
+    if shown:
+        logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
+        videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
+        if videos := [path for path in videos if Path(path).is_file()]:
+            logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
+    if curve is not None:
+        logger.log_image("choice", [str(curve)], step=step)
+
+
+FLUSH_EVERY_ROWS = 100
+
+
+class CSVLog(Logger):
+    """Logs to ``logs/version_<n>/`` of a run directory, in the format of Lightning's ``CSVLogger``.
+
+    Every row has the seconds of the fit, in the column ``seconds``. Rows of a validation are exact. On a GPU those of a
+    training step may be a little early: nothing waits for the device.
+
+    Args:
+        run_dir: The run directory.
+        clock: Of the fit, the one of ``fit_seconds``.
+    """
+
+    def __init__(self, run_dir: Path, clock: TrainingClock) -> None:
+        super().__init__()
+        self.clock = clock
+        self._root = run_dir / "logs"
+        taken = [path.name.removeprefix("version_") for path in self._root.glob("version_*")]
+        self._version = max((int(number) + 1 for number in taken if number.isdecimal()), default=0)
+        self._hparams: dict[str, Any] = {}
+        self._columns: list[str] = []
+        self._rows: list[dict[str, Any]] = []
+
+    @property
+    def name(self) -> str:
+        """The name of the folder of all versions."""
+        return self._root.name
+
+    @property
+    def version(self) -> int:
+        """The number of this log; a resumed fit has a further one."""
+        return self._version
+
+    @property
+    def experiment(self) -> CSVLog:
+        """The object that writes, as of every logger of Lightning: this one."""
+        return self
+
+    @property
+    def save_dir(self) -> str:
+        """The run directory."""
+        return str(self._root.parent)
+
+    @property
+    def log_dir(self) -> str:
+        """The folder of the files."""
+        return str(self._root / f"version_{self._version}")
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Tensor | float], step: int | None = None) -> None:
+        """Adds a row."""
+        values = {name: value.item() if isinstance(value, Tensor) else value for name, value in metrics.items()}
+        self._rows.append({**values, "seconds": self.clock.seconds, "step": step})
+        if len(self._rows) >= FLUSH_EVERY_ROWS:
+            self.save()
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Writes ``hparams.yaml``, with what was logged before.
+
+        Raises:
+            InputError: If it cannot be written.
+        """
+        self._hparams |= vars(params) if isinstance(params, Namespace) else params
+        with replacing(Path(self.log_dir) / "hparams.yaml") as temporary:
+            save_hparams_to_yaml(temporary, self._hparams)
+
+    @rank_zero_only
+    def save(self) -> None:
+        """Writes the rows since the last time: whole lines behind the others, or with a new column the whole file.
+
+        Raises:
+            InputError: If they cannot be written.
+        """
+        path, rows = Path(self.log_dir) / "metrics.csv", self._rows
+        if not rows:
+            return
+        columns = sorted({*self._columns}.union(*rows))
+        if columns == self._columns:
+            append_lines(path, _csv_text(rows, columns))
+        else:
+            if self._columns:
+                with path.open(newline="") as file:
+                    rows = [*csv.DictReader(file), *rows]
+            write_atomically(path, _csv_text(rows, columns, header=True))
+        self._columns, self._rows = columns, []
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Writes what is left; of a fit that failed, its own error is the one to show."""
+        try:
+            self.save()
+        except InputError:
+            if status == "success":
+                raise
+
+
+def _csv_text(rows: list[dict[str, Any]], columns: list[str], header: bool = False) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns)
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,358 @@
+"""The recorder of a run: its directory, logs, ``metrics.json``, reconstructions, and the table of its scores."""
+
+from __future__ import annotations
+
+import math
+import platform
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import lightning
+import numpy as np
+import numpy.typing as npt
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.trainer.states import TrainerFn
+
+import pe_lightning
+from pe_lightning.errors import InputError
+from pe_lightning.results import runs
+from pe_lightning.results.checkpoint_files import LAST, locate
+from pe_lightning.results.durations import Durations
+from pe_lightning.results.maps import write_predicted
+from pe_lightning.results.metrics_file import SCHEMA, write_metrics
+from pe_lightning.results.pictures import plot_choice
+from pe_lightning.results.points import write_points
+from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, std_writer, write_reconstructions
+from pe_lightning.results.runs import flatten
+from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.values import FileValues
+from pe_lightning.training.base import datamodule_of
+from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_monitors, data_of
+from pe_lightning.training.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
+from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
+from pe_lightning.training.callbacks.scores import print_scores, rmse_in_units, score, score_baselines
+from pe_lightning.training.checkpoints import CheckpointFiles
+from pe_lightning.training.coordinate import CoordinateModule
+from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.resumption import close_epoch
+
+__all__ = ["RunRecorder", "reports"]
+
+Array = npt.NDArray[np.float32]
+
+
+@callbacks.register("RunRecorder")
+class RunRecorder(TimedCallback):
+    """Creates the run directory and writes its files, for any module that implements :class:`Describes`.
+
+    The directory is created after data and model are checked: a run that fails on bad input leaves no files.
+    The first process chooses it and broadcasts it. A fit that resumes from a checkpoint in a folder ``checkpoints`` uses
+    the directory around it; validate, test and predict write into a folder of their name there.
+
+    Args:
+        root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
+        ckpt_path: Checkpoint that the Trainer will load, if any.
+        wandb: How the run appears in W&B.
+        log: Whether a fit without loggers gets a CSV and a W&B logger.
+        table: Whether a table of the scores is printed.
+        folder: The run directory; ``None``: the next free one below ``root``.
+        pictures: Whether reconstructions are drawn beside the truth.
+
+    Attributes:
+        run_dir: The run directory; ``None`` before it is chosen.
+        hyper_parameters: The resolved configuration as plain values, for the loggers.
+        metrics: Content of ``metrics.json`` after a test.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | None = None,
+        ckpt_path: str | Path | None = None,
+        wandb: WandbSettings | None = None,
+        log: bool = True,
+        table: bool = True,
+        folder: str | Path | None = None,
+        pictures: bool = True,
+    ) -> None:
+        super().__init__()
+        self.root = root
+        self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
+        self.wandb = wandb or WandbSettings()
+        self.log_runs = log
+        self.table = table
+        self.folder = folder
+        self.pictures = pictures
+        self.run_dir: Path | None = None
+        self.hyper_parameters: dict[str, Any] = {}
+        self.metrics: dict[str, Any] = {}
+        self.durations = Durations()
+        self._lock: runs.Lock | None = None
+        self._files: FileAssembly | None = None
+        self._tested: tuple[Array, Array] | None = None
+        self._at_points: tuple[Array, PointBatch] | None = None
+        self._writers: list[PredictionWriter] = []
+
+    @staticmethod
+    def run_dir_of(trainer: Trainer) -> Path | None:
+        """The run directory of a Trainer; ``None`` without a recorder and in a ``fast_dev_run``."""
+        recorders = [callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)]  # type: ignore[attr-defined]
+        return recorders[0].run_dir if recorders else None
+
+    # -- the directory ------------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Builds the module, which may refuse the data, then chooses the directory and attaches loggers."""
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
+            trainer.strategy.checkpoint_io = CheckpointFiles()
+        if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
+            return
+        if not isinstance(pl_module, Describes):
+            raise InputError(
+                f"RunRecorder records modules that describe themselves; {type(pl_module).__name__} needs describe() -> dict "
+                "with 'model', 'num_params' and 'encoder', the attributes monitor ('val/<metric>') and monitor_mode ('max' "
+                "or 'min'), and after a test scores ('test/<metric>' -> values per signal)"
+            )
+        self.durations.mark("reading")
+        pl_module.configure_model()
+        chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
+        self.run_dir = Path(str(trainer.strategy.broadcast(str(chosen))))
+        held_out = (data := data_of(trainer)) is None or data.scores_validation
+        for callback in trainer.checkpoint_callbacks:
+            if isinstance(callback, ModelCheckpoint):
+                callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)
+                if stage == "fit" and callback.monitor == pl_module.monitor and not held_out:
+                    callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
+        if stage != "fit":
+            return
+        # a module that does not declare its logged values may log anything
+        goals: dict[str, str] = getattr(pl_module, "logged_values", None) or {
+            pl_module.monitor: pl_module.monitor_mode,
+            f"train/{metric_of(pl_module)}": pl_module.monitor_mode,
+            "train/loss": "min",
+        }
+        if hasattr(pl_module, "logged_values"):
+            check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
+        if self.log_runs and not trainer.loggers:
+            group = self.wandb.group or data_name(pl_module.describe().get("signals", ["data"]), data)
+            self.durations.mark("fit")
+            trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
+            self.durations.mark("W&B" if self.wandb.enabled else "logs")
+
+    def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
+        if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
+            run = runs.of_checkpoint(self.ckpt_path)
+            folder = run if stage == "fit" else run / TrainerFn(stage).value
+        elif self.folder is not None:
+            folder = Path(self.folder).absolute()
+        else:
+            name = run_name(module.describe(), data_of(trainer))
+            folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
+        folder.mkdir(parents=True, exist_ok=True)
+        if stage == "fit":
+            self._lock = runs.Lock(folder)
+        return folder
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Allows other fits to resume in the run directory."""
+        self._release()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """As :meth:`teardown`."""
+        self._release()
+
+    # -- the fit --------------------------------------------------------------------------------------------------------
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Logs the description of the fit and starts the clock."""
+        self._log_description(trainer, pl_module)
+        self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
+        super().on_fit_start(trainer, pl_module)
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Saves the final weights as a checkpoint and logs the choices made during the fit."""
+        super().on_fit_end(trainer, pl_module)
+        if self.run_dir is None:
+            return
+        # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there
+        callbacks = trainer.checkpoint_callbacks
+        if callbacks and not any(getattr(callback, "last_is_complete", False) for callback in callbacks):
+            close_epoch(trainer)  # not closed by Lightning if the checkpoint was of the last step: no loop has run
+            trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
+        self._log_description(trainer, pl_module)
+
+    def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
+        if self.run_dir is None or not trainer.is_global_zero:
+            return
+        described = describe(pl_module, data_of(trainer))
+        described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
+        described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
+        for logger in trainer.loggers:
+            logger.log_hyperparams({**dict(flatten(described, entries=True)), "config": self.hyper_parameters})
+
+    def state_dict(self) -> dict[str, Any]:
+        """Seconds of the fit so far, for a resumption."""
+        return {"fit_seconds": self.clock.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores the content of :meth:`state_dict`."""
+        self._earlier = state_dict["fit_seconds"]
+
+    # -- scores and files -----------------------------------------------------------------------------------------------
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Creates the output files for signals that are not held in memory."""
+        data, info = data_of(trainer), getattr(pl_module, "info", None)
+        self.durations.mark("fit")
+        self._files = self._tested = self._at_points = None
+        if self.run_dir is not None and info is not None and data is not None and data.streamed:
+            self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
+            trainer.strategy.barrier("the files are there")
+
+    def on_test_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Stores the prediction of a batch, if the module returns one."""
+        prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
+        if isinstance(batch, PointBatch) and prediction is not None and trainer.is_global_zero:
+            self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
+        if prediction is None or self.run_dir is None or not isinstance(batch, GridBatch):
+            return
+        if self._files is not None:
+            self._files.add(prediction, batch.start)
+        elif trainer.is_global_zero and batch.start is None:  # signals in memory are one batch
+            self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
+
+    def on_test_end(self, trainer: Trainer, pl_module: Any) -> None:
+        """Writes and logs ``metrics.json`` and the reconstructions, and prints the table."""
+        data, tested = data_of(trainer), self._tested
+        if self._files is not None:  # every process has added its blocks when all have said so
+            filled = trainer.strategy.reduce_boolean_decision(self._files.filled, all=False)
+            values = data.dataset.values if data is not None else None
+            self._files.finish(filled, values if isinstance(values, FileValues) else None)
+        if self.run_dir is None or not trainer.is_global_zero:
+            return
+        described = describe(pl_module, data)
+        in_units = {}
+        if self._at_points is not None and "test/psnr" in pl_module.scores:
+            in_units = rmse_in_units(pl_module.scores, pl_module.info)
+        self.metrics = {
+            **score(pl_module, described, tested),
+            **in_units,
+            "fit_seconds": self.clock.seconds or None,
+            "steps": trainer.global_step,
+            **described,
+            "checkpoint_bytes": self._checkpoint_bytes(),
+            "baselines": {},
+            **reports(trainer),
+            "seed": self.hyper_parameters.get("seed_everything"),
+            "versions": {
+                "pe_lightning": pe_lightning.__version__,
+                "python": platform.python_version(),
+                "torch": torch.__version__,
+                "lightning": lightning.__version__,
+                "numpy": np.__version__,
+            },
+        }
+        write_metrics(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
+        self.metrics["baselines"], best = score_baselines(data, metric_of(pl_module))
+        self.durations.mark("scores")
+        pictures = []
+        if tested is not None:
+            mask = data.split.train_mask().numpy() if data is not None else None
+            write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
+            folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
+            pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best, self.pictures)
+            self._tested = None
+        if self._at_points is not None:
+            folder = self.run_dir / runs.RECONSTRUCTIONS
+            pictures = write_points(folder, self.metrics, *self._at_points, pl_module.info, self.pictures)
+            self._at_points = None
+        write_metrics(self.run_dir / runs.METRICS, self.metrics)
+        choice = (described["solution"] or {}).get("choice")
+        curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
+        last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
+        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
+        self.durations.mark("files")
+        if self.table:
+            print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
+
+    def _checkpoint_bytes(self) -> int | None:
+        """Size of the checkpoint of the fit, or of the one that is tested; ``None`` without one."""
+        assert self.run_dir is not None
+        last = self.run_dir / runs.CHECKPOINTS / LAST
+        path = last if last.is_file() else self.ckpt_path
+        return path.stat().st_size if path is not None and path.is_file() else None
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the scores of the verb ``validate``; those of a fit are in its logs."""
+        if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
+            return
+        scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        plain = {key: value if math.isfinite(value) else None for key, value in scores.items()}
+        write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuses to predict standard deviations with a model that has none."""
+        if (output := _output_of(trainer)) is not None and output.output_std and not _has_std(pl_module):
+            raise InputError(
+                f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "
+                "has them, of one signal"
+            )
+
+    def on_predict_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        """Writes each predicted signal as a file."""
+        info = getattr(pl_module, "info", None)
+        if self.run_dir is None or not trainer.is_global_zero or info is None:
+            return
+        output = _output_of(trainer)
+        at_points = output is not None and info.num_points is not None
+        std = None
+        if output is not None and (at_points or output.output_std) and _has_std(pl_module):
+            std = pl_module.std(output.flat(batch)).reshape(outputs.shape)
+        if output is not None and at_points:
+            values, deviations = outputs.float().cpu().numpy(), None if std is None else std.float().cpu().numpy()
+            paths = [write_predicted(self.run_dir, info, output, values, deviations)]
+        else:
+            if not self._writers:
+                self._writers = [PredictionWriter(self.run_dir, info, output)]
+                if output is not None and std is not None:
+                    self._writers.append(std_writer(self.run_dir, info, output))
+            paths = [path for writer, each in zip(self._writers, (outputs, std), strict=False) for path in writer.add(each)]
+        for path in paths if self.table else ():
+            print(path)
+
+    def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Releases the predictions."""
+        self._writers = []
+
+
+def _output_of(trainer: Trainer) -> OutputGrid | None:
+    """Which places are predicted: the grid of the signals, or that of an :class:`OutputGrid`; else ``None``."""
+    return OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
+
+
+def _has_std(module: LightningModule) -> TypeGuard[CoordinateModule]:
+    return isinstance(module, CoordinateModule) and module.has_std
+
+
+def reports(trainer: Trainer) -> dict[str, Any]:
+    """Entries that callbacks with a method ``report()`` add to ``metrics.json``, in the order of the callbacks.
+
+    A report is a dictionary of plain values, empty before a fit. Not collective: one process may call it alone.
+    """
+    found: dict[str, Any] = {}
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if hasattr(callback, "report"):
+            found |= callback.report()
+    return found

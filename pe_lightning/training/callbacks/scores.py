@@ -1,0 +1,285 @@
+"""Scores of a run: computed as plain values, compared with interpolation of the same samples, and printed as a table."""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from rich.console import Console
+from rich.table import Table
+from skimage.metrics import structural_similarity
+from torch import Tensor
+
+from pe_lightning.errors import InputError, last_resort, show_bytes, show_metric
+from pe_lightning.estimators.folds import interpolated_folds
+from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.evaluation.metrics import create, metrics, summary, unit_of
+from pe_lightning.results import runs
+from pe_lightning.results.durations import Durations
+from pe_lightning.results.metrics_file import SCHEMA
+from pe_lightning.signals.batches import GridBatch, SignalInfo
+from pe_lightning.signals.blocks import row_blocks
+from pe_lightning.signals.sampling import FoldSampling
+from pe_lightning.training.callbacks.descriptions import Describes, encoder_names, metric_of
+from pe_lightning.training.datamodule import SignalDataModule
+
+__all__ = ["advice", "picture_ssim", "print_scores", "rmse_in_units", "score", "score_baselines"]
+
+Array = npt.NDArray[np.float32]
+
+MIN_SSIM_SIDE = 7
+"""Side of scikit-image's default window; smaller pictures have no SSIM."""
+
+
+def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
+    """The scores of a tested module, per signal and on average, as plain values.
+
+    Args:
+        module: A module whose test has ended.
+        described: What :func:`describe` returned.
+        tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
+
+    Raises:
+        InputError: If the module has no scores, or not one per signal.
+    """
+    metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
+    shapes = {key: tuple(values.shape) for key, values in scores.items()}
+    if f"test/{metric}" not in shapes or set(shapes.values()) != {(signals,)}:
+        raise InputError(
+            f"{type(module).__name__}: a test must leave scores['test/{metric}'], and every score has the shape "
+            f"({signals},), as describe()['signals'] names {signals}; got {shapes}"
+        )
+    found: dict[str, Any] = {"schema": SCHEMA, "metric": metric}
+    for key, per_signal in scores.items():
+        nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
+        found |= summary(per_signal, key, nothing)
+    return found | summary(*_ssim(tested, signals)) if "grid" in described else found
+
+
+def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
+    """The root mean squared error of held-out samples in the units of the source, from their PSNR, as plain values.
+
+    Args:
+        scores: Those of a tested module, by name.
+        info: Shape and range of the signals.
+    """
+    psnr = scores["test/psnr"].double()
+    ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
+    extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
+    return summary(extents * 10 ** (-psnr / 20), "test/rmse", "nothing is held out (protocol none)")
+
+
+def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:
+    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
+    scores, why_not = torch.full((signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
+    if tested is None:
+        why_not = "SSIM needs the signals in memory"
+    elif tested[1].ndim != 4 or min(tested[1].shape[1:3]) < MIN_SSIM_SIDE:
+        why_not = f"SSIM is for pictures of at least {MIN_SSIM_SIDE} x {MIN_SSIM_SIDE} samples"
+    else:
+        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
+            if np.isnan(truth).any():
+                why_not = "SSIM is for pictures without missing samples"
+            elif np.isfinite(prediction).all():
+                scores[index] = picture_ssim(prediction, truth)
+    return scores, "test/ssim", why_not
+
+
+def picture_ssim(prediction: Array, truth: Array) -> float:
+    """SSIM of a picture ``(H, W, C)``, of strips of rows that overlap by the window: equal to that of the whole picture.
+
+    scikit-image averages over the centres of all windows inside the picture, and holds some fifteen arrays of its size.
+    """
+    height, width, channels = truth.shape
+    overlap = MIN_SSIM_SIDE - 1
+    total = 0.0
+    for centres in row_blocks((height - overlap, width)):
+        strip = slice(centres.start, centres.stop + overlap)
+        for channel in range(channels):
+            one, other = truth[strip, :, channel], prediction[strip, :, channel].clip(0, 1)
+            similarity = float(structural_similarity(one, other, data_range=1.0))  # type: ignore[no-untyped-call]
+            total += similarity * (centres.stop - centres.start) / channels
+    return float(total / (height - overlap))
+
+
+TIE_DB = 0.05
+"""Differences below this, in dB, are not reported."""
+TIE = 0.005
+"""Differences below this are not reported, for metrics without a unit."""
+
+Baselines = tuple[dict[str, dict[str, Any]], "tuple[str, Array] | None"]
+_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, Baselines]] = WeakKeyDictionary()
+
+
+def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Baselines:
+    """Scores of all baselines that apply, on the held-out samples.
+
+    Computed once per DataModule and metric: the fits of a sweep share a DataModule. Empty without a DataModule of this
+    package, if nothing is held out, or if ``metric`` is not registered in :data:`pe_lightning.evaluation.metrics.metrics`.
+
+    Returns:
+        The scores per baseline; and the name of the best one with its prediction ``(S, *grid, C)``.
+    """
+    if data is not None and data.folds is not None and metric == data.info.metric:
+        return _folds_of(data, data.folds), None
+    if data is None or data.effective_protocol == "none" or metric not in metrics:
+        return {}, None
+    key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
+    if data.streamed:
+        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}, None
+    known = _BASELINES.setdefault(data, {})
+    if metric in known:
+        return known[metric]
+    train, evaluation = data.train_batch(), data.evaluation_batch()
+    found: dict[str, dict[str, Any]] = {}
+    best: tuple[str, Array] | None = None
+    for name in baselines:
+        scores = create(metric, data.info.num_signals, sync_on_compute=False)  # only rank 0 computes baselines
+        try:
+            if not baselines.create(name).applies_to(data.info, data.split):
+                continue
+            wanted = evaluation.axes if isinstance(evaluation, GridBatch) else evaluation.coords[0]
+            prediction = interpolate(name, train, wanted)
+            scores.update(prediction, evaluation.values, evaluation.mask)
+        except Exception as error:  # an error in a baseline must not end a fit that has succeeded
+            reason = str(error) if isinstance(error, InputError) else last_resort(error)[0]
+            found[name] = {key: None, f"{key}_reason": f"left out: {reason}"}
+            continue
+        found[name] = summary(scores.per_signal(), key, "nothing is held out")
+        mean = found[name][key]
+        if mean is not None and (best is None or sign * mean > sign * found[best[0]][key]):
+            best = name, prediction.float().numpy()
+    known[metric] = found, best
+    return known[metric]
+
+
+def _folds_of(data: SignalDataModule, folds: FoldSampling) -> dict[str, dict[str, Any]]:
+    """Scores of the baselines on the held-out samples of the folds, computed once per DataModule."""
+    known, metric = _BASELINES.setdefault(data, {}), data.info.metric
+    if metric not in known:
+        key = f"test/{metric}"
+        scores, left_out = interpolated_folds(data, folds)
+        found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
+        known[metric] = found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}, None
+    return known[metric][0]
+
+
+def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = False) -> str:
+    """A message with what to try if the result is below the best baseline, else an empty string.
+
+    Args:
+        report: The content of ``metrics.json``.
+        folder: The run directory.
+        can_solve_exactly: Whether the model has an exact fit.
+    """
+    test = f"test/{report['metric']}"
+    scores = {name: row[test] for name, row in report["baselines"].items() if row[test] is not None}
+    if report[test] is None or not scores:  # there are baselines for registered metrics only
+        return ""
+    metric = metrics.get(report["metric"])
+    sign = 1 if metric.higher_is_better else -1
+    name = max(scores, key=lambda baseline: sign * scores[baseline])
+    gap = sign * (scores[name] - report[test])
+    if gap < (TIE_DB if metric.unit == "dB" else TIE):
+        return ""
+    exact = "the exact fit (--model.warm_start true --trainer.max_steps 0), or "
+    is_trained = can_solve_exactly and report.get("solve_seconds") is None
+    config = folder / runs.CONFIG
+    other = f"pe-lightning suggest --config {shlex.quote(str(config))}" if config.is_file() else "another encoder or width"
+    return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * is_trained}{other}."
+
+
+MAX_TABLE_ROWS = 24
+"""Of more signals than this the table has the mean only; metrics.json has them all."""
+
+
+def print_scores(report: Mapping[str, Any], run_dir: Path, durations: Durations, can_solve_exactly: bool = False) -> None:
+    """Prints the scores per signal beside interpolation, the seconds that everything took, and where the files are.
+
+    Args:
+        report: The content of ``metrics.json``.
+        run_dir: The run directory.
+        durations: Of the command, by what it did.
+        can_solve_exactly: Whether the model has an exact fit, which is recommended where a trained one is below
+            interpolation.
+    """
+    console, metric = Console(), report["metric"]
+    test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
+    protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
+    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM of all samples"}
+    titles["test/rmse"] = "held-out RMSE\n(units of the source)"
+    shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
+    units = {key: "" if key in ("test/ssim", "test/rmse") else unit for key in shown}
+    per = " per signal" if "grid" in report else ""
+    network = (report.get("network") or {}).get("name", "")
+    method = ", ".join(filter(None, [report["model"], network, encoder_names(report)]))
+    size = report.get("checkpoint_bytes")
+    file = "" if size is None else f", file of {show_bytes(size)}"
+    table = Table(title=f"{method}, {report['num_params']:,} parameters{per}{file}")
+    table.add_column("signal")
+    for key in units:
+        table.add_column(titles[key], justify="right")
+    if report["num_signals"] <= MAX_TABLE_ROWS:
+        for index, name in enumerate(report["signals"]):
+            table.add_row(name, *[_shown(report[f"{key}_per_signal"][index], of) for key, of in units.items()])
+    if report["num_signals"] > 1:
+        table.add_section()
+        table.add_row("mean ± std", *[_shown(report[key], of, report[f"{key}_std"]) for key, of in units.items()])
+    baselines = {name: row for name, row in report["baselines"].items() if row[test] is not None}
+    table.add_section()
+    for name, row in sorted(baselines.items(), key=lambda item: item[1][test]):
+        deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
+        table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
+    console.print(table)
+    if weights := (report.get("prior") or {}).get("weight"):
+        mixed = f"Mixed with the network {report['prior']['name']!r}, which was trained on other pictures"
+        console.print(f"{mixed}: weight {math.fsum(weights) / len(weights):.2f}", highlight=False, markup=False)
+    for name, row in report["baselines"].items():
+        if name not in baselines:
+            console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)
+    for key in units:
+        if reason := report.get(f"{key}_reason"):
+            console.print(f"{key}: {reason}", highlight=False)
+    folder = Path(os.path.relpath(run_dir)) if run_dir.is_relative_to(Path.cwd()) else run_dir
+    if hint := advice(report, folder, can_solve_exactly):
+        console.print(hint, style="yellow", highlight=False, soft_wrap=True)
+    if report["fit_seconds"] is not None:
+        solved = report.get("solve_seconds") is not None
+        parts = [solution_reached(report.get("solution") or {})] * solved + [f"{report['steps']} steps"] * (
+            report["steps"] > 0 or not solved
+        )
+        every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
+        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False, soft_wrap=True)
+        console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
+    # printed without wrapping, so that the path can be copied
+    if (run_dir / runs.RECONSTRUCTIONS).is_dir():
+        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")
+    print(f"metrics:         {folder / runs.METRICS}")
+
+
+def solution_reached(solution: Mapping[str, Any]) -> str:
+    """How near to the least squared error a solution is, from its part of ``metrics.json``."""
+    if solution.get("exact"):
+        return "solved exactly"
+    if (residual := solution.get("relative_residual")) is not None:
+        reached = f", optimality {solution['optimality']:.1g}" if "optimality" in solution else ""
+        return f"solved to a relative residual of {residual:.1g}{reached}"
+    if (excess := solution.get("excess_error") or 0.0) > 0:
+        return f"solved to {1 + excess:.3g} times the least squared error, the limit of the weights' precision"
+    if (optimality := solution.get("optimality")) is not None:
+        return f"solved to an optimality of {optimality:.1g}"
+    return "solved directly"
+
+
+def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:
+    digits = 2 if unit else 4
+    numbers = [f"{number:.{digits}f}" for number in (value, deviation) if number is not None]
+    return f"{' ± '.join(numbers) or '-'} {unit if numbers else ''}".rstrip()

@@ -1,0 +1,195 @@
+"""A fit at a terminal: its progress bar, and ending early at Ctrl-C and other signals."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.utilities import rank_zero_info
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pe_lightning.evaluation.metrics import unit_of
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.callbacks.loggers import mark_preempting
+from pe_lightning.training.interrupts import StopSignals
+
+__all__ = ["GracefulStop", "PSNRProgressBar"]
+
+AGREEMENT_INTERVAL_STEPS = 50
+"""Steps after which several processes agree on whether to stop; one process checks after every step."""
+
+
+class GracefulStop(Callback):
+    """Stops a fit after the current step at Ctrl-C, SIGTERM or SIGHUP; Ctrl-C again ends it at once.
+
+    The fit ends as its last step would: with a checkpoint, a validation, scores and files. A W&B run that SIGTERM stops is
+    marked as preempted.
+
+    Args:
+        listen: Whether to handle the signals during training; else the handlers from before the fit stay in force.
+
+    Attributes:
+        signum: The number of the signal that stopped the last fit; ``None`` if none did.
+        training: Whether a fit is being trained, and can be stopped.
+    """
+
+    def __init__(self, listen: bool = True) -> None:
+        self.listen = listen
+        self.signum: int | None = None
+        self.training = False
+        self._requested: int | None = None
+        self._stack = ExitStack()
+        self._before: Any = None
+
+    @property
+    def preempted(self) -> bool:
+        """Whether the last fit was stopped by another signal than Ctrl-C."""
+        return self.signum not in (None, signal.SIGINT)
+
+    def request(self, signum: int) -> None:
+        """Requests a stop after the current step.
+
+        Args:
+            signum: The number of the signal.
+        """
+        self._requested = signum
+        first, last = "", "results so far are kept"
+        if signum == signal.SIGINT:
+            last += ". Interrupt again to stop at once"
+        else:
+            first = f"{signal.Signals(signum).name}: "
+        rank_zero_info(f"\n{first}Stopping after this step; {last}.")
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Notes the handler of SIGTERM, before Lightning installs its own, which ends a fit with status 0."""
+        self._before = signal.getsignal(signal.SIGTERM)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Installs the handlers (main thread only)."""
+        self.signum = self._requested = None
+        self.training = True
+        if self.listen:
+            self._stack.enter_context(StopSignals(self.request))
+        elif threading.current_thread() is threading.main_thread():
+            self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, self._before))
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Stops if requested, with no gradient accumulated; several processes do it at the same step."""
+        if (batch_idx + 1) % trainer.accumulate_grad_batches and not trainer.is_last_batch:
+            return
+        signum = self._requested or 0
+        if trainer.world_size > 1:
+            if trainer.global_step % AGREEMENT_INTERVAL_STEPS:
+                return
+            together = torch.tensor(float(signum), device=trainer.strategy.root_device)
+            signum = int(trainer.strategy.reduce(together, reduce_op="max"))
+        if signum and self.signum is None:
+            self.signum, trainer.should_stop = signum, True
+            if signum == signal.SIGTERM:
+                mark_preempting(trainer.loggers)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restores the handlers."""
+        self.training = False
+        self._stack.close()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Restores the handlers."""
+        self.on_train_end(trainer, pl_module)
+
+
+class PSNRProgressBar(ProgressBar):
+    """Rich progress bar over the steps of a fit, with the train score of the last step and the last validation score.
+
+    Scores are read from the device only when the bar is redrawn, so that steps do not wait for it.
+
+    Args:
+        refresh_every: Steps between two updates of the bar.
+    """
+
+    prints_scores: ClassVar[bool] = True
+    """Scores are printed with this bar, so that modules need not print theirs."""
+
+    def __init__(self, refresh_every: int = 20) -> None:
+        super().__init__()
+        self._refresh_every = refresh_every
+        self._enabled = True
+        self._progress: Progress | None = None
+        self._task = TaskID(0)
+
+    def enable(self) -> None:
+        """Shows the bar; on all processes but the first Lightning disables it."""
+        self._enabled = True
+
+    def disable(self) -> None:
+        """Hides the bar."""
+        self._enabled = False
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        """Prints above the bar."""
+        console = self._progress.console if self._progress is not None else Console()
+        console.print(*args, **kwargs)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the bar at the step the fit starts from."""
+        super().on_train_start(trainer, pl_module)
+        if not self._enabled:
+            return
+        step, total = trainer.global_step, trainer.estimated_stepping_batches
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            refresh_per_second=5,
+            transient=True,  # the table that follows has the scores of the last step
+        )
+        steps = None if total == float("inf") else int(total)
+        self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
+        self._progress.start()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Updates the bar at regular steps."""
+        if trainer.global_step % self._refresh_every == 0:
+            self._update(trainer, pl_module)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Removes the bar."""
+        self._stop()
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Closes the bar."""
+        self._stop()
+
+    def _update(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self._progress is None:
+            return
+        monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
+        metric = monitor.rpartition("/")[2]
+        # under several processes the latest logged score, which is that of all: the latest batch is this one's share
+        now = logged.get(f"train/{metric}")
+        if trainer.world_size == 1 and isinstance(pl_module, CoordinateModule):
+            now = pl_module.last_train.psnr()
+        scores = {"train": now, "held out": logged.get(monitor)}
+        shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
+        self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))
+
+    def _stop(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = None

@@ -1,0 +1,455 @@
+"""Complex encoding and a linear layer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor
+
+from pe_lightning.encoders import EncoderLike
+from pe_lightning.encodings import Complex
+from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.linear import (
+    choose_encoders,
+    learn_data,
+    learned_report,
+    linear_spread,
+    solve_data,
+)
+from pe_lightning.estimators.report import ChoiceReport, FitReport
+from pe_lightning.estimators.sparse import (
+    MAX_SPARSE_WEIGHTS,
+    KeepLike,
+    SparseOptions,
+    denoised_fit,
+    report_of,
+    sparse_weights,
+)
+from pe_lightning.linalg import LiftingName
+from pe_lightning.networks import ComplexNetwork, ComplexStack, activations, find_activation
+from pe_lightning.networks.sparse import SparseWeight, ValueType
+from pe_lightning.signals import validation
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.distributed import Process
+from pe_lightning.solvers import Choice, Solution
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
+from pe_lightning.solvers.choice import check_ridge
+from pe_lightning.training.base import datamodule_of, models, signals_of, trainer_of
+from pe_lightning.training.configured import ConfiguredEncoders
+from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.optimization import parameter_groups
+
+__all__ = ["ComplexLinear"]
+
+DEFAULT_ENCODER_LR = 0.01
+"""Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
+SPARSE_KEY = "pe_lightning/sparse"
+WEIGHT_NAME = "networks.network.weight"
+"""Name of the layer in the state of the module."""
+
+
+@models.register("ComplexLinear")
+class ComplexLinear(CoordinateModule):
+    r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
+
+    The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the
+    features is never formed. With ``depth`` >= 1 the linear layer has ``width`` outputs and an MLP follows.
+
+    Args:
+        encoder: The encoder by name, or one per axis. ``num_features`` is ``K`` per axis; ``auto`` is as many as trained
+            samples of a grid, or the size of the grid where they are scattered.
+        depth: Number of hidden layers after the linear layer; 0 is the single linear layer.
+        width: Units per hidden layer, for ``depth`` >= 1.
+        activation: Non-linearity of the hidden layers.
+        normalize: Whether each axis's features are divided by their largest row norm over the training coordinates,
+            which makes one learning rate fit all encoders.
+        center: Whether each signal's mean per channel over the training samples is subtracted before the fit and stored as
+            a buffer. Features of shifted encoders decay to zero beyond the last shift, and predictions to the mean.
+        warm_start: Whether the linear layer is solved for exactly before the first step. With ``max_steps: 0`` the
+            solution is the fit. With a head the layer starts as the solution, and the head as the identity. An encoder with
+            parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
+        ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
+            prediction of held-out training samples.
+        choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge, with or
+            without ``warm_start``.
+        keep: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a count such as
+            ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or
+            ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all weights.
+        transform: The multi-resolution transform in whose basis a sparse layer is held.
+        kept_as: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
+        signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
+        shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
+        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
+            for the linear layer is too large for a width; with a given optimiser that of the linear layer.
+        optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
+            else the papers' Adam (:meth:`default_optimizer`).
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
+            ``1 / (1 + t / 500)``, else a constant rate.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
+    """
+
+    can_solve_exactly: ClassVar[bool] = True
+    has_layers: ClassVar[bool] = True
+    takes_periodic: ClassVar[bool] = True
+    loss_is_quadratic: ClassVar[bool] = True
+    """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`, so that Gram matrices and
+    the rate of accelerated gradient descent apply. A subclass that defines :meth:`errors` declares it anew."""
+    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "warm_start", "ridge"}
+
+    def __init__(
+        self,
+        encoder: EncoderChoice,
+        depth: int = 0,
+        width: int = 256,
+        activation: str = "relu",
+        normalize: bool = True,
+        center: bool = True,
+        warm_start: bool = False,
+        ridge: float | Literal["auto"] = "auto",
+        choose_bandwidth: bool = False,
+        keep: KeepLike | None = None,
+        transform: LiftingName = "9/7",
+        kept_as: ValueType = "float32",
+        signals_per_chunk: int | None = None,
+        shared_encoder: bool = False,
+        encoder_lr: float | None = None,
+        optimizer: OptimizerCallable | None = None,
+        lr_scheduler: LRSchedulerCallable | None = None,
+    ) -> None:
+        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
+        if choose_bandwidth:
+            self.configured = self.configured.with_automatic_widths()
+        validation.integer("ComplexLinear: depth", depth)
+        validation.integer("ComplexLinear: width", width, 1)
+        check_ridge(ridge)
+        if not find_activation(activation, plain=True).carries_identity and warm_start and depth:
+            allowed = ", ".join(name for name in activations if activations.get(name).carries_identity)
+            raise InputError(f"warm_start with a head needs one of the activations {allowed}; got {activation!r}")
+        self.depth = depth
+        self.width = width
+        self.activation = activation
+        self.normalize = normalize
+        self.center = center
+        self.sparse = None if keep is None else SparseOptions(keep, transform, kept_as)
+        if self.sparse is not None and depth:
+            raise InputError("keep is for a single linear layer, which is solved for; leave out --model.depth")
+        self.sparse_weights: list[SparseWeight] = []
+        """The sparse layers of the signals, once they are solved for or loaded."""
+        self.warm_start = self.solves = warm_start or self.sparse is not None
+        self.ridge = ridge
+        self._choice: Choice | None = None
+        self._spread: AdaptivePoints | None = None
+        self.save_arguments(
+            shared_encoder=shared_encoder,
+            encoder_lr=encoder_lr,
+            signals_per_chunk=signals_per_chunk,
+            depth=depth,
+            width=width,
+            activation=activation,
+            normalize=normalize,
+            center=center,
+            warm_start=warm_start,
+            ridge=ridge,
+            keep=keep,
+            transform=transform,
+            kept_as=kept_as,
+        )
+
+    @classmethod
+    def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
+        """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
+        return cls(encoder, warm_start=True, choose_bandwidth=True)  # type: ignore[arg-type]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Checks that a subclass with errors of its own declares whether its loss is quadratic.
+
+        Raises:
+            InputError: If it does not.
+        """
+        super().__init_subclass__(**kwargs)
+        if "errors" in vars(cls) and "loss_is_quadratic" not in vars(cls):
+            raise InputError(
+                f"{cls.__name__} defines errors(): set loss_is_quadratic = False in the class, or True if they still are "
+                "the prediction of the linear layer minus the truth"
+            )
+
+    # -- building and the exact fit -------------------------------------------------------------------------------------
+
+    def make_network(self, info: SignalInfo) -> ComplexNetwork:
+        """The encoding, the linear layer and the head."""
+        if self.warm_start and self.depth and self.width < 2 * info.channels:
+            raise InputError(f"warm_start with a head needs width >= {2 * info.channels} for {info.channels} channels")
+        encoding = Complex(self.encoder, info.num_axes, self.normalize)
+        return ComplexNetwork(encoding, info.channels, self.depth, self.width, self.activation)
+
+    def describe(self) -> dict[str, Any]:
+        """As in the base class, with the head."""
+        head = {"name": self.activation, "depth": self.depth, "width": self.width}
+        return {**super().describe(), "network": head if self.depth else None}
+
+    @property
+    def network(self) -> ComplexNetwork:
+        """The networks of all signals: its weight is ``(S, outputs, K_1, ..., K_D)``, its mean ``(S, C)``."""
+        network = self.networks.network
+        assert isinstance(network, ComplexNetwork)
+        return network
+
+    @property
+    def weight(self) -> torch.nn.Parameter:
+        """The linear layer of all signals, ``(S, outputs, K_1, ..., K_D)``."""
+        return self.network.weight
+
+    @property
+    def mean(self) -> Tensor:
+        """The subtracted mean of each signal and channel, ``(S, C)``."""
+        return self.network.mean
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Resolves the arguments that the encoders leave to the data; chooses widths given as ``auto``.
+
+        Widths are chosen by the prediction of held-out training samples.
+
+        Raises:
+            InputError: If the module was built before its width was chosen, so that its parameters would be replaced.
+        """
+        encoders = per_axis(self.encoder, data.info.num_axes)
+        if self.sparse is not None:
+            self.sparse.check(encoders, data.dataset)
+        if self.info is not None:
+            if any(encoder.automatic() is not None for encoder in encoders):
+                raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
+            return
+        began = time.perf_counter()
+        most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
+        encoders, self._choice = choose_encoders(data.signals, encoders, self.ridge, self.center, device, most)
+        if self.sparse is not None:
+            self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
+        if self._choice is not None:
+            self.choice_seconds = time.perf_counter() - began
+            encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
+            self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
+        self.configured = ConfiguredEncoders.per_axis(encoders)
+
+    @torch.no_grad()
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Sets the scales of the features and the means of the signals from the training samples."""
+        axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
+        if self.networks.features_are_shared:
+            self.encoding.calibrate(axes)
+        else:
+            self.networks.change("calibrate", list(axes))
+        if self.center:
+            signals, channels = batch.values.shape[0], batch.values.shape[-1]
+            self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
+
+    def on_fit_start(self) -> None:
+        """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
+        if not self.warm_start or (self.solution is not None and self.solution.is_solved):
+            return
+        self._spread = None
+        data = signals_of(self)
+        dataset, process = data.shard()
+        began, counts, noise = time.perf_counter(), None, dict[str, Any]()
+        if self.networks.features_are_trained:
+            solutions, report = self._learn(dataset, process)
+            self.calibrate(to_device(dataset.calibration_batch(), self.device))
+        else:
+            encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
+            options: dict[str, Any] = {"chosen_by": data.dataset, "dtype": self.weight.dtype}
+            found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
+            if self.sparse is not None and self.sparse.keep == "auto":
+                found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
+            solutions, report = [found], FitReport.from_dict(found.report())
+            del found
+        # the network's features are the raw ones times the scales
+        weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
+        scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
+        if bool((scales != 1).any()):
+            weight = (weight.double() / scales).to(self.weight.dtype)
+        self.networks.change("start_from", weight.to(self.weight.dtype), each=True)
+        if self.center:
+            self.mean.copy_(torch.cat([solution.mean for solution in solutions]))
+        del weight, solutions
+        if self.sparse is not None:
+            self._sparsify(dataset, counts)
+            report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
+        self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
+
+    @property
+    def has_std(self) -> bool:
+        """Whether :meth:`std` is available: an exact fit of one signal whose samples are in memory, and not too few."""
+        solved = self.solution is not None and self.solution.ridge is not None and not self.depth
+        data = self._samples
+        if self.info is None or self.info.num_signals != 1 or not solved or data is None:
+            return False
+        return data.split.num_train >= MIN_SAMPLES[self.info.num_axes - 1]
+
+    @property
+    def _samples(self) -> SignalDataModule | None:
+        data = datamodule_of(trainer_of(self), SignalDataModule)
+        return None if data is None or data.streamed else data
+
+    @torch.no_grad()
+    def std(self, coords: Tensor) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. The
+        samples are taken from the DataModule that the model was fitted to; a fit without some of them is made once.
+
+        Raises:
+            InputError: If there are several signals, the fit is not exact, or the model was loaded from a checkpoint.
+        """
+        info, data = self.require_info(), self._samples
+        if info.num_signals != 1:
+            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
+        if self.depth or self.solution is None or self.solution.ridge is None:
+            raise InputError("std is of an exact fit: set warm_start: true, depth: 0 and max_steps: 0, or use Adaptive")
+        self.encoding.check_points(coords)
+        if self._spread is None:
+            if data is None:
+                raise InputError(
+                    "std needs the training samples in memory: call it on the model that was fitted, or use Adaptive"
+                )
+            batch = to_device(data.train_batch(), self.device)
+            encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
+            periodic = [axis.periodic for axis in info.axes]
+            self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
+        return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], info.channels)
+
+    # -- a sparse layer ---------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Builds from the Trainer's DataModule.
+
+        Raises:
+            InputError: If there are steps to train a sparse layer.
+        """
+        trainer = trainer_of(self)
+        if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
+            raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")
+        super().configure_model()
+
+    @torch.no_grad()
+    def _sparsify(self, dataset: SignalDataset, counts: Sequence[int] | None) -> None:
+        """Keeps the largest coefficients of the layer of each signal; every process then has those of all signals."""
+        assert self.sparse is not None
+        scale = float(self.encoding.scales.double().prod())
+        own = sparse_weights(self.sparse, self.weight.data, dataset, self.encoding.encoders, self.mean, scale, counts)
+        for tensor, kept in zip(self.weight.data, own, strict=True):
+            tensor.copy_(kept.weight())
+        self.sparse_weights = own
+        if self.shard is not None:
+            shares: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(shares, own)
+            self.sparse_weights = [kept for share in shares for kept in share]
+
+    @property
+    def num_params(self) -> int:
+        """Trainable parameters of one signal; with a sparse layer its numbers, rotation and mean, averaged over signals."""
+        if not self.sparse_weights:
+            return super().num_params
+        means = self.mean.shape[1] if self.center else 0
+        return round(sum(kept.num_params for kept in self.sparse_weights) / len(self.sparse_weights)) + means
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in the base class; a sparse layer is saved as its kept numbers and their positions alone."""
+        super().on_save_checkpoint(checkpoint)
+        if self.sparse_weights:
+            del checkpoint["state_dict"][WEIGHT_NAME]
+            checkpoint[SPARSE_KEY] = [kept.pack() for kept in self.sparse_weights]
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in the base class; the layer is made from the kept numbers."""
+        self.sparse_weights = [SparseWeight.unpack(packed) for packed in checkpoint.get(SPARSE_KEY, [])]
+        if self.sparse_weights:
+            checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
+        super().on_load_checkpoint(checkpoint)
+
+    def _learn(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
+        """Learns the encoders of one signal after another by variable projection, and solves with them.
+
+        Every process learns from all samples of its signals, with equal results; the solves are shared.
+        """
+        solutions, every = [], []
+        shared = self.networks.features_are_shared
+        for signal in range(1 if shared else self.networks.num_signals):
+            part = dataset if shared or self.networks.num_signals == 1 else dataset.of(slice(signal, signal + 1))
+            network = self.networks.network_of(signal)
+            assert isinstance(network, ComplexNetwork)
+            learned = learn_data(part, list(network.encoding.encoders), self.ridge, self.center, self.device)
+            self.stack.set_encoders(signal, learned.encoders)
+            solutions.append(
+                solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
+            )
+            every.append(learned)
+        return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
+
+        The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
+        :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
+        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
+        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
+        as large for weights that the samples hardly determine.
+
+        Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
+        """
+        curvature = self._curvature()
+        if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
+            parameters = parameter_groups(parameters, self.encoding.parameters(), DEFAULT_ENCODER_LR)
+        if curvature is None:
+            return super().default_optimizer(parameters)
+        return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
+
+    def _curvature(self) -> float | None:
+        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
+        data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
+        if self.trainer.max_steps == 0 or not (self.loss_is_quadratic and linear):
+            return None
+        batch = data.calibration_batch() if data.batching.kind == "full" else None
+        if batch is None or batch.axes is None:
+            return None
+        return self.stack.curvature(batch)
+
+    # -- evaluation -----------------------------------------------------------------------------------------------------
+
+    @property
+    def stack(self) -> ComplexStack:
+        """The networks of all signals, evaluated together."""
+        return ComplexStack(self.networks)
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexStack.errors`."""
+        return self.stack.errors(batch)
+
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
+        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
+        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
+        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
+
+    def evaluate(self, name: str, points: Tensor) -> Tensor:
+        """As in the base class; the values of signals that share their features are computed together."""
+        if name != "forward" or not self.networks.features_are_shared:
+            return super().evaluate(name, points)
+        return self.stack.at(points)
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on a separable grid, exactly, by mode products."""
+        self.require_info()
+        self.encoding.check_axes(axes)
+        return self.stack.grid(axes)

@@ -1,0 +1,278 @@
+"""The DataModule of a set of signals from any source."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.trainer.states import TrainerFn
+from torch import Tensor
+
+from pe_lightning.registry import Description, Registry
+from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
+from pe_lightning.signals.loaders import GridLoader, TrainLoader
+from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.split_signals import Signals, Splitting
+from pe_lightning.signals.splits import Protocol, Split
+from pe_lightning.signals.validation import choice, number
+from pe_lightning.training.output import OutputGrid
+
+__all__ = ["SignalDataModule", "datamodules"]
+
+WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
+"""Attributes of a dataset that hold all samples, and are copied to a device once."""
+
+
+datamodules: Registry[LightningDataModule] = Registry(
+    "DataModule", LightningDataModule, "pe_lightning.datamodules", modules=["pe_lightning.training.datamodules"]
+)
+"""The names that ``--data`` and ``data:`` accept."""
+
+
+@datamodules.register("SignalDataModule")
+class SignalDataModule(LightningDataModule):
+    """A set of signals of one shape, fitted together. Data is read when it is first needed.
+
+    Args:
+        source: Reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
+            every axis; grid of stride 2 only), ``midpoints`` (halfway between trained ones on every axis; even strides),
+            ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
+        batching: Batches of training: a :class:`Batching`, or a mapping of its arguments.
+        storage: Storage of the values: a :class:`Storage`, or a mapping of its arguments.
+        folds: Scores every known sample while all of them are trained on, by fits of all folds but one: ``random``,
+            ``blocks``, or a mapping of the arguments of :class:`~pe_lightning.signals.sampling.FoldSampling`.
+        validation: Share of the trained samples, at most 0.5, that is held out of training and gives the ``val/`` scores;
+            the ``test/`` scores are then of samples that nothing was selected by. ``auto``: 0.1 where there are at least 8
+            trained samples, in memory. ``0`` and ``None``: ``val/`` is of the samples of ``test/``; but in place of ``None``
+            the command takes ``auto`` where ``val/`` scores decide when to stop, or change the rate.
+        samples: What samples are: ``points``, or ``cells`` for means over the cells of the grid, as the pixels of a camera.
+            Features are then averaged over the cells, and a prediction on another grid has means over the cells of that.
+    """
+
+    def __init__(
+        self,
+        source: Source | str | Description,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+    ) -> None:
+        super().__init__()
+        choice("protocol", protocol, Protocol)
+        self.samples: Samples = choice("samples", samples, Samples)
+        if validation is not None and validation not in (0, "auto"):
+            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
+        self.validation = validation
+        self.source = sources.resolve(source)
+        self.sampling = samplings.resolve(sampling, default="grid")
+        self.protocol = protocol
+        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
+        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
+        self.folds = None if folds is None else make_folds(folds)
+        if self.folds is not None and self.sampling == GridSampling():
+            self.sampling = GridSampling(1)  # folds are of everything that is known
+        self._signals: Signals | None = None
+        self._shard: tuple[slice, SignalDataset] | None = None
+        self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
+
+    @classmethod
+    def of_signals(cls, signals: Signals) -> SignalDataModule:
+        """A DataModule of signals that are read and split."""
+        made = cls(signals.source, signals.sampling, signals.dataset.protocol)
+        made._signals = signals
+        return made
+
+    def prepare_data(self) -> None:
+        """Loads and checks the data, so that bad input fails before the fit starts."""
+        self.prepare()
+
+    def setup(self, stage: str | None = None) -> None:
+        """Loads the data unless it is loaded; the same for every ``stage``."""
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Loads, checks and splits the signals, once.
+
+        Raises:
+            InputError: If the source cannot be read, or the sampling, protocol or batching does not suit the signals.
+        """
+        if self._signals is None:
+            options = (self.protocol, self.storage, self.batching, self.folds, self.validation, self.samples)
+            self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
+
+    @property
+    def signals(self) -> Signals:
+        """The signals and their split, which need no Trainer."""
+        self.prepare()
+        assert self._signals is not None
+        return self._signals
+
+    def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
+        """The same signals in memory with other trained samples."""
+        other = self._of(self.signals.resampled(sampling, protocol))
+        other.sampling, other.protocol, other.folds = sampling, protocol, None
+        return other
+
+    def one(self, signal: int) -> SignalDataModule:
+        """The data of one of the signals in memory, in a DataModule of its own."""
+        return self._of(self.signals.one(signal))
+
+    def _of(self, signals: Signals) -> SignalDataModule:
+        other = copy.copy(self)
+        other._signals, other._shard, other._device_copies, other.trainer = signals, None, {}, None
+        return other
+
+    @property
+    def num_missing(self) -> list[int] | None:
+        """Missing samples of each signal; ``None`` if there are none."""
+        return self.signals.num_missing
+
+    @property
+    def num_validation(self) -> int:
+        """Samples of each signal that are held out of training for the ``val/`` scores."""
+        return self.signals.num_validation
+
+    @property
+    def scores_validation(self) -> bool:
+        """Whether there are samples for ``val/`` scores."""
+        return self.effective_protocol != "none" or self.num_validation > 0
+
+    @property
+    def dataset(self) -> SignalDataset:
+        """The batches of all signals."""
+        return self.signals.dataset
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the signals are read from their file."""
+        return self.signals.streamed
+
+    @property
+    def values(self) -> Tensor:
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples.
+
+        Raises:
+            InputError: If the signals are read from their file.
+        """
+        return self.dataset.in_memory()
+
+    @property
+    def info(self) -> SignalInfo:
+        """Shape and origin of the signals."""
+        return self.signals.info
+
+    @property
+    def split(self) -> Split:
+        """The split into trained and held-out samples."""
+        return self.dataset.split
+
+    @property
+    def effective_protocol(self) -> Protocol:
+        """The protocol in use: ``none`` if the requested one leaves no sample to score."""
+        return self.dataset.protocol
+
+    @property
+    def scored_by(self) -> str:
+        """How held-out samples are chosen, in words: the folds, or the protocol."""
+        return self.effective_protocol if self.folds is None else self.folds.words()
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
+        return self.signals.fingerprint
+
+    def describe(self) -> dict[str, Any]:
+        """Description of the data as plain values, for ``metrics.json``."""
+        return {
+            **self.source.describe(),
+            **self.info.to_dict(),
+            "sampling": self.sampling.spec(),
+            "batch": self.batching.kind,
+            "streamed": self.streamed,
+            "protocol": self.scored_by,
+            **({} if self.split.validation is None else {"num_validation": self.num_validation}),
+            "fingerprint": self.fingerprint,
+            **({} if self.num_missing is None else {"num_missing": self.num_missing}),
+        }
+
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples, always the same object; not for signals that are read from their file."""
+        return self.dataset.train_batch
+
+    def calibration_batch(self) -> GridBatch | PointBatch:
+        """Samples for means and scales of features: all trained samples, or points spread over the file."""
+        return self.dataset.calibration_batch()
+
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid, or all points, with masks, always the same object; not for signals read from their file."""
+        return self.dataset.evaluation_batch
+
+    @property
+    def process(self) -> Process:
+        """Rank of this process and number of processes."""
+        trainer = self.trainer
+        return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
+
+    def shard(self) -> tuple[SignalDataset, Process]:
+        """Dataset and process of a fit: all signals and this rank, or this rank's signals (strategy ``signals``)."""
+        trainer = self.trainer
+        fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
+        if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
+            return self.dataset, self.process
+        own = self.process.share(self.info.num_signals)
+        if self._shard is None or self._shard[0] != own:
+            self._shard = (own, self.dataset.of(own))
+        return self._shard[1], Process()
+
+    def train_dataloader(self) -> TrainLoader:
+        """Training batches of this process, on its device if the signals are in memory."""
+        device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
+        # set by Lightning's seed_everything; it determines the order of the batches
+        seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
+        dataset, process = self.shard()
+        return dataset.train_loader(self.batching, seed, process, device)
+
+    def val_dataloader(self) -> GridLoader[Any]:
+        """The whole grid, in one batch or in blocks, with the mask of the samples of ``val/``."""
+        dataset, process = self.shard()
+        return dataset.evaluation_loader(process, validation=True)
+
+    def test_dataloader(self) -> GridLoader[Any]:
+        """The whole grid, in one batch or in blocks."""
+        return self.dataset.evaluation_loader(self.process)
+
+    def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
+        """Coordinates of the whole grid, in one batch or in blocks."""
+        grid = OutputGrid(list(self.info.grid))
+        grid.trainer = self.trainer
+        return grid.predict_dataloader()
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Copies a full batch of signals in memory to a device once, and reuses the copy.
+
+        Other batches of this package are copied unless they are there already. Foreign batches are left to Lightning.
+        """
+        if not isinstance(batch, (GridBatch, PointBatch)):
+            return super().transfer_batch_to_device(batch, device, dataloader_idx)
+        datasets = [self.dataset, *([] if self._shard is None else [self._shard[1]])]
+        whole = [vars(dataset).get(name) for dataset in datasets for name in WHOLE_BATCHES]
+        if not any(batch is known for known in whole):
+            return to_device(batch, device)
+        key = (id(batch), device)  # these live as long as this object, so their ids are unique
+        if key not in self._device_copies:
+            self._device_copies[key] = to_device(batch, device)
+        return self._device_copies[key]

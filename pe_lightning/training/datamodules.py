@@ -1,0 +1,313 @@
+"""A DataModule for each source: :class:`SignalDataModule` with the arguments of that source.
+
+``**source`` are the arguments of the constructor of the source, documented there; jsonargparse resolves them for the command
+line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jsonargparse.typing import register_type
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Description
+from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
+from pe_lightning.signals.sources.images import ImageSource
+from pe_lightning.signals.sources.kinds import Kind, UnclearKind, kind_of
+from pe_lightning.signals.sources.labelled import LabelledSource
+from pe_lightning.signals.sources.paths import Paths, as_list
+from pe_lightning.signals.sources.points import PointSource
+from pe_lightning.signals.sources.rows import RowSource
+from pe_lightning.signals.sources.tensor import Array, TensorSource
+from pe_lightning.signals.sources.video import VideoSource
+from pe_lightning.signals.splits import Protocol
+from pe_lightning.training.datamodule import SignalDataModule, datamodules
+
+__all__ = [
+    "ImageDataModule",
+    "LabelledDataModule",
+    "PointsDataModule",
+    "RowDataModule",
+    "TensorDataModule",
+    "VideoDataModule",
+    "make_datamodule",
+]
+
+
+@datamodules.register("ImageDataModule")
+class ImageDataModule(SignalDataModule):
+    """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
+
+    Args:
+        paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
+        **source: Arguments of :class:`~pe_lightning.signals.sources.images.ImageSource`.
+
+    Example:
+        >>> data = ImageDataModule("samples://astronaut", center_crop=256)
+        >>> tuple(data.values.shape)
+        (1, 256, 256, 3)
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+        **source: Any,
+    ) -> None:
+        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+
+
+@datamodules.register("RowDataModule")
+class RowDataModule(SignalDataModule):
+    """Signals of one axis, fitted together: rows and columns of images, arrays, columns of tables, sound.
+
+    Args:
+        paths: One or more files, folders or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
+        **source: Arguments of :class:`~pe_lightning.signals.sources.rows.RowSource`.
+
+    Example:
+        >>> data = RowDataModule("samples://astronaut", rows=[100, 200])
+        >>> tuple(data.values.shape)
+        (2, 512, 3)
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+        **source: Any,
+    ) -> None:
+        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+
+
+@datamodules.register("VideoDataModule")
+class VideoDataModule(SignalDataModule):
+    """Videos ``(T, H, W, C)`` and volumes ``(Z, Y, X, C)`` as signals of three axes, fitted together.
+
+    The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
+
+    Args:
+        paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
+        **source: Arguments of :class:`~pe_lightning.signals.sources.video.VideoSource`.
+
+    Example:
+        >>> data = VideoDataModule("samples://bigbuckbunny", frames=[0, 8], resize=[36, 64])
+        >>> tuple(data.values.shape)
+        (1, 8, 36, 64, 3)
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+        **source: Any,
+    ) -> None:
+        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+
+
+@datamodules.register("PointsDataModule")
+class PointsDataModule(SignalDataModule):
+    """Scattered points as signals of one to three axes, one signal per column of values, all at the same places.
+
+    Coordinates are mapped to [0, 1) by an affine map per axis; the model and its checkpoint have it (``info.axes``).
+
+    Args:
+        paths: One or more files of rows: ``.csv``, ``.tsv``, ``.parquet``, ``.npz``, HDF5.
+        coordinates: Names of 1 to 3 columns, such as ``lon,lat``.
+        values: Names of the columns of values, such as ``temperature,humidity``.
+        sampling: Which rows are trained on: ``random`` (a ``fraction``), or ``grid`` (every ``stride``-th row). ``None``: a
+            random 80 %, the same for all signals.
+        protocol: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
+        batching: Batches of training: all trained rows, or random ones.
+        storage: Storage of the values; rows are always loaded, and not cached.
+        folds: ``random``: every row is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        **source: Arguments of :class:`~pe_lightning.signals.sources.points.PointSource`.
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        coordinates: str | list[str],
+        values: str | list[str],
+        *,
+        sampling: Sampling | str | Description | None = None,
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        **source: Any,
+    ) -> None:
+        usual = RandomSampling(0.8, shared=True)
+        if isinstance(sampling, dict) and sampling.keys().isdisjoint({"name", "class_path"}):
+            sampling = {"name": "random", "fraction": 0.8, "shared": True, **sampling}
+        chosen = usual if sampling is None else samplings.resolve(sampling)
+        if folds is not None and chosen == usual:
+            chosen = GridSampling(1)  # folds are of all rows
+        points = PointSource(paths, coordinates, values, **source)
+        super().__init__(points, chosen, protocol, batching, storage, folds, validation)
+
+
+@datamodules.register("LabelledDataModule")
+class LabelledDataModule(SignalDataModule):
+    """A variable of a NetCDF, Zarr or GeoTIFF file as signals of one to three axes, at the coordinates of the file.
+
+    Args:
+        paths: The file, or the folder of a Zarr store.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Storage of the values; they are always loaded, and not cached.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
+        **source: Arguments of :class:`~pe_lightning.signals.sources.labelled.LabelledSource`.
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(in_memory=True),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+        **source: Any,
+    ) -> None:
+        super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+
+
+@datamodules.register("TensorDataModule")
+class TensorDataModule(SignalDataModule):
+    """Arrays already in memory as signals, with any number of axes.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
+        names: One name per signal; ``signal0``, ``signal1``, ... by default.
+        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
+        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        batching: Batches of training: all trained samples, random points or blocks.
+        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
+        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
+        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
+        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
+
+    Example:
+        >>> import torch
+        >>> data = TensorDataModule(torch.rand(1, 64, 64, 3), sampling="random")
+        >>> tuple(data.train_batch().values.shape)
+        (1, 1024, 3)
+    """
+
+    def __init__(
+        self,
+        values: Tensor | Array,
+        names: list[str] | None = None,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(in_memory=True),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+    ) -> None:
+        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation, samples)
+
+
+def _refuse_array(value: object) -> Any:
+    raise ValueError("arrays and tensors do not come from configurations: name files, or use TensorDataModule in Python")
+
+
+for _array in (Tensor, np.ndarray):  # the parser would instantiate any class that is named in place of one
+    register_type(_array, deserializer=_refuse_array, fail_already_registered=False)
+
+MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
+    "images": ImageDataModule,
+    "rows": RowDataModule,
+    "video": VideoDataModule,
+}
+"""DataModule of each kind of files, see :func:`~pe_lightning.signals.sources.kinds.kind_of`."""
+
+
+def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> SignalDataModule:
+    """Makes the DataModule for the kind of the signals.
+
+    Args:
+        signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.signals.sources.kinds.kind_of` finds;
+            or an array or a picture of Pillow, for :class:`TensorDataModule`.
+        **arguments: Arguments of that DataModule.
+
+    Raises:
+        InputError: If the kind is not clear.
+
+    Example:
+        >>> make_datamodule("samples://astronaut", center_crop=64).info.grid
+        (64, 64)
+    """
+    if isinstance(signals, Image.Image):
+        upright = ImageOps.exif_transpose(signals)
+        simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
+        pixels = np.asarray(upright if simple is None else upright.convert(simple))
+        signals = pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
+    if isinstance(signals, (Tensor, np.ndarray)):
+        return TensorDataModule(signals, **arguments)
+    paths = as_list(signals)
+    try:
+        kind = kind_of(*paths, key=arguments.get("key"))
+    except UnclearKind as error:
+        raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
+    module: Callable[..., SignalDataModule] = MODULES_BY_KIND[kind]
+    return module(paths, **arguments)

@@ -1,0 +1,266 @@
+"""Fitted models in other formats: safetensors, ONNX, ``torch.export``; and models read back from files."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import logging
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor, nn
+
+from pe_lightning.errors import InputError
+from pe_lightning.results import runs
+from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
+from pe_lightning.signals.files import check_outputs, write_atomically
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.checkpoints import model_class
+from pe_lightning.training.resumption import METRICS_KEY
+
+__all__ = ["PointwiseModel", "export", "load"]
+
+Format = Literal["safetensors", "onnx", "torch_export", "checkpoint"]
+FILES: Mapping[Format, str] = {
+    "safetensors": "model.safetensors",
+    "onnx": "model.onnx",
+    "torch_export": "model.pt2",
+    "checkpoint": "model.ckpt",
+}
+METADATA_KEY = "pe_lightning"
+"""Where a safetensors file holds the settings of the model, as JSON."""
+TENSOR = "pe_lightning/tensor"
+"""Key that stands for a tensor in this JSON."""
+ONNX_LIMIT = (1 << 31) - 1
+"""Bytes of an ONNX file in one piece, the limit of its format."""
+
+
+def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None, force: bool = False) -> int:
+    """Writes the model of a run in another format.
+
+    safetensors holds the weights and what the model is; pe_lightning.load reads it back, and so does export with the
+    format checkpoint. onnx and torch_export hold a program: coordinates (points, axes), float32 in [0, 1), to values
+    (signals, points, channels).
+
+      pe-lightning export runs/astronaut-ComplexLinear-gau/1 --format onnx
+
+    Args:
+        run: A run directory, a checkpoint, or a safetensors file.
+        format: safetensors, onnx, torch_export, or checkpoint (for predict and test, without the state of the optimiser).
+        out: The file (default: exported/model.safetensors, .onnx, .pt2 or .ckpt in the run directory).
+        force: Replace the file if it exists; the file of the model is never replaced.
+
+    Raises:
+        InputError: If there is no model, the file exists, a package is missing, or the model has no such program.
+    """
+    source = _file_of(run)
+    path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
+    check_outputs([path], [source], force)
+    checkpoint = _read(source)
+    content: bytes | memoryview
+    if format == "checkpoint":
+        buffer = io.BytesIO()
+        torch.save(checkpoint, buffer)
+        content = buffer.getbuffer()
+    elif format == "safetensors":
+        content = _safetensors(checkpoint)
+    else:
+        module = _module_of(checkpoint, source)
+        if not isinstance(module, CoordinateModule):
+            raise InputError(f"{type(module).__name__} is not a function of coordinates: type --format safetensors")
+        content = _onnx(module) if format == "onnx" else _torch_export(module)
+    write_atomically(path, content, force)
+    print(path)
+    return 0
+
+
+def load(path: str | Path) -> LightningModule:
+    """The model of a run directory, a checkpoint or a safetensors file, on the CPU, ready for prediction.
+
+    Raises:
+        InputError: If there is no model, or the file cannot be read.
+
+    Example:
+        >>> load("runs/astronaut-ComplexLinear-gau/1")(coords)  # doctest: +SKIP
+    """
+    source = _file_of(path)
+    return _module_of(_read(source), source)
+
+
+def _file_of(path: str | Path) -> Path:
+    """The file of a model: of a run directory its last checkpoint."""
+    found = Path(path).expanduser()
+    if found.is_dir():
+        found = found / runs.CHECKPOINTS / LAST
+    if not found.is_file():
+        raise InputError(f"no model at {str(path)!r}: give a run directory, its checkpoints/{LAST}, or a safetensors file")
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The checkpoint of a file: weights under ``state_dict``, and what the model is."""
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    checkpoint = read_checkpoint(path)
+    keys = [key for key in checkpoint if key.startswith("pe_lightning/")]
+    kept = ("state_dict", "hyper_parameters", "pytorch-lightning_version", *keys)
+    return {key: checkpoint[key] for key in kept if key in checkpoint}
+
+
+def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
+    name = checkpoint["hyper_parameters"].get("_class_path")
+    if not isinstance(name, str):
+        raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
+    cls = model_class(name)
+    content = io.BytesIO()
+    torch.save(dict(checkpoint), content)
+    content.seek(0)
+    return cls.load_from_checkpoint(content, map_location="cpu", weights_only=True).eval()
+
+
+# -- safetensors --------------------------------------------------------------------------------------------------------
+
+
+def _safetensors(checkpoint: Mapping[str, Any]) -> bytes:
+    library = _import("safetensors.torch")
+    tensors: dict[str, Tensor] = {}
+    plain = {key: _take_tensors(value, key, tensors) for key, value in checkpoint.items() if key != METRICS_KEY}
+    content: bytes = library.save(tensors, {METADATA_KEY: json.dumps(plain)})
+    return content
+
+
+def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """A copy of nested values in which each tensor is replaced by its name; the tensors are added to ``tensors``."""
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().clone().contiguous()  # a copy: encoders that axes share would be refused
+        return {TENSOR: name}
+    if isinstance(value, Mapping):
+        return {key: _take_tensors(entry, f"{name}/{key}", tensors) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_take_tensors(entry, f"{name}/{place}", tensors) for place, entry in enumerate(value)]
+    return value
+
+
+def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of :func:`_take_tensors`; tuples come back as lists."""
+    if isinstance(value, dict):
+        if value.keys() == {TENSOR}:
+            return tensors[value[TENSOR]]
+        return {key: _put_tensors(entry, tensors) for key, entry in value.items()}
+    return [_put_tensors(entry, tensors) for entry in value] if isinstance(value, list) else value
+
+
+def _read_safetensors(path: Path) -> dict[str, Any]:
+    library = _import("safetensors")
+    try:
+        with library.safe_open(path, framework="pt") as file:
+            plain = json.loads((file.metadata() or {})[METADATA_KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no dictionary)
+        checkpoint: dict[str, Any] = _put_tensors(plain, tensors)
+        return {"pytorch-lightning_version": lightning.__version__, **checkpoint}
+    except KeyError as error:
+        raise InputError(f"{str(path)!r} does not say what its model is: pe-lightning export did not write it") from error
+    except (library.SafetensorError, ValueError, TypeError, OSError) as error:
+        raise InputError(f"cannot read {str(path)!r}: {error}") from error
+
+
+# -- programs -----------------------------------------------------------------------------------------------------------
+
+
+class PointwiseModel(nn.Module):
+    """The networks of all signals as a plain module.
+
+    Args:
+        module: A fitted model.
+
+    Shape:
+        ``(P, D)`` in [0, 1) -> ``(S, P, C)``.
+
+    Raises:
+        InputError: If the model is not a network of one point at a time.
+    """
+
+    def __init__(self, module: CoordinateModule) -> None:
+        super().__init__()
+        stack = module.networks
+        self.networks = nn.ModuleList(stack.network_of(signal) for signal in range(stack.num_signals))
+        if type(self.networks[0]).forward is nn.Module.forward:
+            raise InputError(
+                f"{type(module).__name__} predicts from its trained samples, without a network: type --format safetensors"
+            )
+
+    def forward(self, coords: Tensor) -> Tensor:
+        """Values of every signal at the points."""
+        return torch.stack([network(coords) for network in self.networks])
+
+
+def _program(module: CoordinateModule) -> Any:
+    model = PointwiseModel(module.float()).eval()
+    coords = _coordinates(module, 7)
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of its own deprecations
+            return torch.export.export(model, (coords,), dynamic_shapes=({0: torch.export.Dim("points")},))
+    except Exception as error:  # torch.export raises anything
+        raise _no_program(module, "torch_export", error) from error
+
+
+def _coordinates(module: CoordinateModule, count: int) -> Tensor:
+    return torch.linspace(0, 0.9, count)[:, None].repeat(1, module.require_info().num_axes)
+
+
+def _torch_export(module: CoordinateModule) -> memoryview:
+    content = io.BytesIO()
+    torch.export.save(_program(module), content)
+    return content.getbuffer()
+
+
+def _onnx(module: CoordinateModule) -> bytes:
+    reference = _import("onnx.reference")
+    _import("onnxscript")
+    program, logger = _program(module), logging.getLogger("torch.onnx")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = torch.onnx.export(
+                program, (), dynamo=True, verbose=False, input_names=["coords"], output_names=["values"]
+            )
+        assert found is not None
+        content: bytes = found.model_proto.SerializeToString()
+        if len(content) > ONNX_LIMIT:
+            raise InputError("the model is larger than an ONNX file can be, 2 GB; export it as safetensors")
+        coords = _coordinates(module, 3)
+        (values,) = reference.ReferenceEvaluator(content).run(["values"], {"coords": coords.numpy()})
+        with torch.no_grad():
+            torch.testing.assert_close(torch.from_numpy(values), module(coords), atol=1e-3, rtol=1e-3)
+    except InputError:
+        raise
+    except Exception as error:  # as do torch.onnx and onnx
+        raise _no_program(module, "onnx", error) from error
+    finally:
+        logger.setLevel(before)
+    return content
+
+
+def _no_program(module: CoordinateModule, form: str, error: Exception) -> InputError:
+    names = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoding.encoders))
+    reason = " ".join(str(error).split())[:200]
+    return InputError(
+        f"{type(module).__name__} with encoder {names} cannot be exported as {form} ({type(error).__name__}: {reason}); "
+        "safetensors takes every model"
+    )
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(f'this format needs {name.partition(".")[0]}: pip install "pe-lightning[export]"') from error

@@ -1,0 +1,108 @@
+"""A network that was trained on other pictures, applied to the samples of a picture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolator_field
+from pe_lightning.estimators.priors import PRIOR_KEY, prior_from, read_prior
+from pe_lightning.estimators.report import FitReport
+from pe_lightning.networks.local import (
+    DEFAULT_ENCODER,
+    LocalFrames,
+    LocalGrid,
+    LocalPrior,
+)
+from pe_lightning.networks.samples import SampleNetwork
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.training.base import models
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.sampled import SampledModule
+
+__all__ = ["Local"]
+
+
+@models.register("Local")
+class Local(SampledModule):
+    """A coordinate network of every cell of the trained grid, whose weights a network predicts that saw other pictures.
+
+    The value at a point is Keys' bicubic interpolation plus features of the place within its cell, by a registered encoder,
+    times coefficients that a perceptron predicts from the 6 x 6 samples around the cell. The perceptron was trained on other
+    pictures; nothing is trained here: fit it with ``max_steps: 0``. Trained samples are reproduced. ``Adaptive`` with a
+    prior mixes it with a fit to the picture alone, and is never far below either.
+
+    Of three axes one must be sampled completely, as of a clip of which every frame is known at fewer pixels: each frame is
+    predicted by itself, and interpolated by cubic convolution between frames.
+
+    Its parameters are the trained samples, which ``num_params`` counts; the perceptron is in checkpoints too.
+
+    Args:
+        prior: The trained network: ``pictures``, which is part of the package, or a checkpoint of
+            ``pe-lightning fit --config prior/pictures``.
+
+    Raises:
+        InputError: On a fit, if ``max_steps`` is not 0, the signals do not have two axes, or three of which one is sampled
+            completely, or stay in their file, samples are scattered, or there is no such prior.
+
+    Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
+    2021; docs/prior.md says what is different.
+    """
+
+    def __init__(self, prior: str = "pictures") -> None:
+        super().__init__(DEFAULT_ENCODER)  # the prior's, once it is read
+        self.prior = prior
+        self._read: tuple[LocalPrior, ...] = ()  # in a tuple, so that it is no submodule: the network has it
+        self.save_arguments(prior=prior)
+
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        """Reads the prior.
+
+        Raises:
+            InputError: If it cannot be applied to the signals.
+        """
+        super().choose(data, device)
+        self._read = (PretrainedInterpolator(self.prior).read_prior(data.signals),)
+
+    def make_network(self, info: SignalInfo) -> SampleNetwork:
+        """The prior; :meth:`calibrate` sets the samples."""
+        if not self._read:
+            self._read = (read_prior(self.prior),)
+        return SampleNetwork(self._read[0].for_axes(info.num_axes))
+
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        """Stores the trained samples.
+
+        Raises:
+            InputError: If they are not on a grid of even distances.
+        """
+        check_even(batch, self.require_info())
+        super().calibrate(batch)
+
+    def solve(self) -> None:
+        """Nothing is left to be solved."""
+        self.solution = FitReport("local", None, 0.0)
+
+    def make_field(self, place: int) -> LocalGrid | LocalFrames:
+        """A signal as a function of coordinates."""
+        prior = self.network.encoding
+        assert isinstance(prior, LocalPrior)
+        return interpolator_field(prior, self.samples(place), self.require_info().grid)
+
+    def describe(self) -> dict[str, Any]:
+        """As of any module, with the prior and its number of parameters."""
+        described = super().describe()
+        return {**described, "prior": {"name": self.prior, "num_params": self._read[0].num_params}}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the arguments of the prior."""
+        super().on_save_checkpoint(checkpoint)
+        if self._read:
+            checkpoint[PRIOR_KEY] = self._read[0].spec()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Builds from the checkpoint, which holds the prior."""
+        if checkpoint.get(PRIOR_KEY) is not None:
+            self._read = (prior_from(checkpoint[PRIOR_KEY]),)
+        super().on_load_checkpoint(checkpoint)

@@ -1,0 +1,69 @@
+"""Fits without logs, files and messages."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lightning.pytorch import Trainer
+
+from pe_lightning.signals.distributed import without_notices
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.datamodule import SignalDataModule
+
+__all__ = ["HIDDEN_WARNINGS", "fit_quietly", "quiet"]
+
+HIDDEN_WARNINGS = [
+    # Lightning 2.6 calls a deprecated function of torch >= 2.13
+    r".*LeafSpec",
+    # the data is one batch in memory, for which worker processes are slower
+    r"The '\w+' does not have many workers",
+    # evaluation needs no callback that writes checkpoints
+    r"Be aware that when using `ckpt_path`, callbacks used to create",
+    # a resumed fit keeps its directory
+    r"Checkpoint directory .* exists and is not empty",
+]
+"""Warnings that users of the command cannot act on."""
+
+
+def fit_quietly(
+    module: CoordinateModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False, **trainer: Any
+) -> CoordinateModule:
+    """Fits a module without logs, files and messages of Lightning.
+
+    Args:
+        module: The module.
+        data: The signals.
+        max_steps: Optimiser steps.
+        score: Whether to predict the whole grid and score the held-out samples.
+        **trainer: Further arguments of the Trainer.
+
+    Returns:
+        The module, on the CPU.
+    """
+    off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    options: dict[str, Any] = {**dict.fromkeys(off, False), "num_sanity_val_steps": 0, **trainer}
+    with quiet():
+        made = Trainer(max_steps=max_steps, limit_val_batches=None if score else 0, **options)
+        made.fit(module, data)
+        if score:
+            made.test(module, data, verbose=False)
+    return module.cpu().eval()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hides notices, Lightning's on devices and why a fit ends too, and warnings that nobody can act on."""
+    logger = logging.getLogger("lightning.pytorch")
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        with without_notices(), warnings.catch_warnings():
+            for message in HIDDEN_WARNINGS:
+                warnings.filterwarnings("ignore", message=message)
+            yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,127 @@
+"""The command line before it is parsed: files, recipes, checkpoints, registered names and short forms."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pe_lightning.cli import recipes
+from pe_lightning.cli.arguments import Option, read, rewrite
+from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.errors import InputError
+
+
+def recipe_file(name: str) -> str:
+    return f"--config={recipes.FOLDER}/{name}.yaml"
+
+
+def test_words_are_files_and_options():
+    words = "a.png --encoder tri --output_shape 8 9 --print_config b.png --data.offset -.5 -c=image/demo --x"
+    files, options = read(words.split())
+    assert files == ["a.png", "b.png"]
+    assert [(option.key, option.values) for option in options] == [
+        ("model.encoder", ("tri",)), ("output_shape", ("8", "9")), ("print_config", ()), ("data.offset", ("-.5",)),
+        ("config", ("image/demo",)), ("x", ()),
+    ]  # fmt: skip
+    for spelling in ("--encoder.sigma", "--model.encoder.init_args.sigma", "--model.init_args.encoder.sigma"):
+        assert Option((spelling, "1")).key == "model.encoder.sigma"
+
+
+@pytest.mark.parametrize(
+    ("words", "recipe"),
+    [
+        ("my.jpg", "image/adaptive"),
+        ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
+        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/adaptive"),
+        ("my.jpg --data.sampling random --encoder laplace", "image/inpaint"),
+        ("clip.mp4 --data.sampling random", "video/adaptive"),
+        ("a.png b.tiff --encoder tri samples://coffee", "image/closed_form"),
+        ("song.wav", "row/adaptive"),
+        ("--seed_everything 3 table.csv", "row/adaptive"),
+        ("clip.mp4", "video/adaptive"),
+        ("samples://bigbuckbunny", "video/adaptive"),
+        ("scan.nii.gz", "volume/adaptive"),
+        ("samples://phantom3d", "volume/adaptive"),
+        ("array.npy --config image/demo", "image/demo"),
+    ],
+)
+def test_files_get_the_recipe_of_their_kind(words, recipe):
+    rewritten = rewrite("fit", words.split())
+    files = [word for word in words.split() if ("." in word and word[0] not in "-0") or "://" in word]
+    assert rewritten[0] == recipe_file(recipe)
+    assert rewritten[-1] == f"--data.paths={json.dumps(files)}"
+
+
+def test_options_beside_files_change_a_recipe_that_is_named_after_them():
+    prepare()
+    words = ["--model.keep", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
+    config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
+    assert (config.model.init_args.keep, config.data.init_args.frames) == (0.3, [0, 4])
+    assert config.data.init_args.paths == ["clip.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "pe-lightning fit my.jpg"),
+        ("--data.paths my.jpg", "pe-lightning fit my.jpg"),
+        ("a.npy", "no such file or folder: 'a.npy'"),
+        ("a.xyz", "no such file or folder: 'a.xyz'"),
+        (__file__, "--config image/closed_form, row/closed_form or volume/closed_form"),
+        ("a.png b.wav", r"images \('a.png'\) and rows \('b.wav'\)"),
+        ("a.png --config image/demmo", "did you mean 'image/demo'"),
+    ],
+)
+def test_files_without_a_recipe_are_refused_with_what_to_type(words, message):
+    with pytest.raises(InputError, match=message):
+        rewrite("fit", words.split())
+
+
+@pytest.mark.parametrize(
+    ("shape", "recipe"), [((9, 2), "row/adaptive"), ((9, 8, 3), "image/adaptive"), ((9, 8, 7), "volume/adaptive")]
+)
+def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, monkeypatch, shape, recipe):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", values=np.zeros(shape), other=np.zeros(3))
+    for key in (["--data.key", "values"], ["--data.key=values"]):
+        assert rewrite("fit", ["a.npz", *key])[0] == recipe_file(recipe)
+    with pytest.raises(InputError, match=r"choose one array by key\. It holds: values, other"):
+        rewrite("fit", ["a.npz"])
+    np.save("a.npy", np.zeros((16, 900)))
+    assert rewrite("fit", ["a.npy", "--data", "RowDataModule"])[0] == recipe_file("row/adaptive")
+    with pytest.raises(InputError, match="16 rows of 900 samples; or say what they hold: --config image/closed_form"):
+        rewrite("fit", ["a.npy"])
+
+
+@pytest.mark.parametrize("verb", ["validate", "test", "predict"])
+def test_only_help_and_configurations_are_shown_without_a_checkpoint(verb):
+    assert rewrite(verb, ["--help"]) == ["--help"]
+    assert rewrite(verb, ["--print_config", "-v"]) == ["--print_config"]
+    with pytest.raises(InputError, match=f"pe-lightning {verb} --ckpt_path RUN"):
+        rewrite(verb, ["--data.resize", "3"])
+
+
+def test_an_argument_behind_a_registered_name_is_one_of_that_class():
+    """jsonargparse adds arguments to a mapping, not to a word."""
+    assert rewrite("fit", ["--config", "image/demo", "--encoder", "tri", "--encoder.width", "0.5"])[1:] == [
+        '--model.encoder={"name": "tri"}',
+        "--model.encoder.width=0.5",
+    ]
+    prepare()
+    for words, encoder, sampling in [
+        ("--encoder tri", "tri", "grid"),
+        ("--encoder.sigma 0.1", {"name": "gau", "sigma": 0.1}, "grid"),
+        ("--encoder tri --encoder.half_width 0.1", {"name": "tri", "half_width": 0.1}, "grid"),
+        ("--encoder {name:\u00a0rff,\u00a0seed:\u00a01} --data.sampling random", {"name": "rff", "seed": 1}, "random"),
+        ("--data.sampling.stride 4", {"name": "gau"}, {"stride": 4}),
+        ("--data.sampling random --data.sampling.fraction 0.5", {"name": "gau"}, {"name": "random", "fraction": 0.5}),
+    ]:
+        given = [word.replace("\u00a0", " ") for word in words.split(" ")]
+        config = parse("fit", rewrite("fit", ["--config", "image/demo", *given]))
+        assert (config.model.init_args.encoder, config.data.init_args.sampling) == (encoder, sampling)
+
+
+def test_a_colour_of_missing_pixels_is_no_comment() -> None:
+    words = ["--config", "image/demo", "--data.missing"]
+    assert rewrite("fit", [*words, "#ff00ff"])[1:] == ['--data.missing=["#ff00ff"]']
+    assert rewrite("fit", [*words[:2], "--data.missing=-99"])[1:] == ["--data.missing=-99"]

@@ -1,0 +1,98 @@
+"""Configurations that name what is not a class."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from commands import error_of
+
+from pe_lightning import __version__, load
+from pe_lightning.cli.config_checks import check_names
+from pe_lightning.errors import InputError
+from pe_lightning.results.checkpoint_files import VERSION_KEY
+
+
+class OwnModel:
+    def __init__(self, loss: Any = torch.nn.functional.mse_loss, activation: Any = None) -> None: ...
+
+
+class Derived(OwnModel):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+
+
+NAME = f"{__name__}.Derived"
+
+
+@pytest.mark.parametrize("value", [os.getcwd, len, "text".upper, torch.nn.functional.relu, lambda: 0, torch.nn.ReLU()])
+@pytest.mark.parametrize("nested", [False, True])
+def test_functions_are_refused_wherever_they_are(value: Any, nested: bool) -> None:
+    inner: Any = [{"class_path": NAME, "init_args": {"activation": value}}] if nested else value
+    tree = {"trainer": {"callbacks": [{"class_path": NAME, "init_args": {"activation": inner}}]}}
+    with pytest.raises(InputError, match=r"trainer\.callbacks\.activation.* is not a class, and a configuration"):
+        check_names(tree)
+
+
+def test_classes_defaults_and_plain_values_are_allowed() -> None:
+    check_names(
+        {
+            "config": [Path("a.yaml")],
+            "model": {"class_path": NAME, "init_args": {"loss": torch.nn.functional.mse_loss, "activation": torch.nn.ReLU}},
+            "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.1, "betas": (0.9, 0.99)}},
+        }
+    )
+    with pytest.raises(InputError, match=r"'os\.mkdir' is not a class"):
+        check_names([{"class_path": "os.mkdir"}])
+
+
+PROGRAM = {"class_path": "subprocess.Popen", "init_args": {"args": "touch pwned", "shell": True}}
+FILE = {"class_path": "numpy.memmap", "init_args": {"filename": "pwned", "mode": "w+", "shape": [3]}}
+DATA = "pe_lightning.signals.SignalDataModule"
+TENSOR = "pe_lightning.signals.sources.tensor.TensorSource"
+
+
+@pytest.mark.parametrize("verb", ["fit", "suggest"])
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"data": {"class_path": "pe_lightning.TensorDataModule", "init_args": {"values": PROGRAM}}},
+        {"data": {"class_path": "pe_lightning.TensorDataModule", "init_args": {"values": FILE}}},
+        {"data": {"class_path": DATA, "init_args": {"source": PROGRAM}}},
+        {"data": {"class_path": DATA, "init_args": {"source": {"class_path": TENSOR, "init_args": {"values": PROGRAM}}}}},
+        {"data": {"class_path": DATA, "init_args": {"source": {"name": "subprocess.Popen", "args": "touch pwned"}}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": PROGRAM}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": {"name": "gau", "sigma": PROGRAM}}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": "gau", "optimizer": "os.system"}}},
+        {"model": {"class_path": "pe_lightning.ComplexLinear.load_from_checkpoint", "init_args": {"checkpoint_path": "a"}}},
+        {"trainer": {"strategy": {"class_path": "DDPStrategy", "init_args": {"ddp_comm_state": PROGRAM}}}},
+        {"trainer": {"callbacks": [PROGRAM]}},
+        {"trainer": {"callbacks": [{"class_path": "LambdaCallback", "init_args": {"on_fit_start": "os.system"}}]}},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("empty_folder")
+def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], section: dict[str, Any], verb: str) -> None:
+    model = {"class_path": "pe_lightning.ComplexLinear", "init_args": {"encoder": "gau"}}
+    data = {"class_path": "pe_lightning.ImageDataModule", "init_args": {"paths": "samples://astronaut", "resize": 16}}
+    Path("c.yaml").write_text(json.dumps({"model": model, "data": data, **section}))
+    error_of(capsys, [verb, "--config", "c.yaml"])
+    assert [path.name for path in Path().iterdir()] == ["c.yaml"]
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_a_checkpoint_imports_no_file_of_the_current_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("evil.py").write_text("open('pwned', 'w')")
+    torch.save({"state_dict": {}, "hyper_parameters": {"_class_path": "evil.Model"}, VERSION_KEY: __version__}, "a.ckpt")
+    monkeypatch.syspath_prepend("")
+    for verb in ("predict", "analyze"):
+        assert "'evil.Model', whose module is not installed" in error_of(capsys, [verb, "--ckpt_path", "a.ckpt"])
+    assert not Path("pwned").exists()
+    with pytest.raises(InputError, match="whose module is not installed"):
+        load("a.ckpt")

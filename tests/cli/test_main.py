@@ -1,0 +1,214 @@
+"""What answers without training answers without Lightning."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pe_lightning import __version__, encoders
+from pe_lightning.__main__ import VERBS, main
+from pe_lightning.cli import recipes
+from pe_lightning.networks import activations
+from pe_lightning.registry import REGISTRIES, find_registry
+
+
+@pytest.mark.slow  # starts processes
+@pytest.mark.parametrize(
+    ("commands", "heavy"),
+    [
+        (["--help", "--version", "list --help", "encoders --help", "cache --help", "cache list", "compare --help"], "torch"),
+        (["encoders", "list activations"], "lightning"),
+    ],
+    ids=["torch", "lightning"],
+)
+def test_heavy_libraries_are_not_imported(commands, heavy):
+    code = f"""
+import sys
+from pe_lightning.__main__ import main
+for command in {commands!r}:
+    assert main(command.split()) == 0
+    assert not {{{heavy!r}, "lightning", "wandb"}} & sys.modules.keys(), command
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_help_lists_the_verbs_and_the_version_is_told(capsys):
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(verb in shown for verb in VERBS)
+    assert main(["--version"]) == 0
+    assert __version__ in capsys.readouterr().out
+
+
+def test_encoders_lists_all_of_them_with_their_arguments(capsys):
+    assert main(["encoders"]) == 0
+    shown = capsys.readouterr().out
+    for name in encoders.names():
+        assert name in shown
+        for argument in encoders.registry.parameters(encoders.registry.get(name)):
+            assert argument in shown
+    assert "sigma=0.64/K" in shown
+    assert "Eq. 54" in shown
+
+
+def test_list_shows_every_registry_and_the_recipes(capsys):
+    assert main(["list"]) == 0
+    shown = capsys.readouterr().out.split()
+    for kind in REGISTRIES:
+        assert {kind, f"pe_lightning.{kind}"} <= set(shown)
+        assert all({name, f"{name},"} & set(shown) for name in find_registry(kind))
+    assert "image/closed_form," in shown
+    assert main(["list", "samplings", "recipes"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("Every stride-th sample", "offset", "image/wire", "complex Gabor wavelets"))
+    assert main(["list", "sampling"]) == 2
+    assert "unknown list 'sampling'; did you mean 'samplings'?" in capsys.readouterr().err
+
+
+def test_networks_lists_models_and_activations(capsys):
+    assert main(["networks"]) == 0
+    shown = capsys.readouterr().out
+    for name in activations:
+        kind = activations.get(name)
+        assert f"SimpleMLP --model.activation {name}" in shown
+        assert kind.formula in shown
+    assert all(
+        word in shown
+        for word in ("ComplexLinear", "Adaptive", "omega=30", "activation_scale=10", "0.0005", "Sitzmann", "17-18")
+    )
+
+
+def test_encoders_named_are_described_one_by_one(capsys):
+    assert main(["encoders", "gau", "hash"]) == 0
+    shown = capsys.readouterr().out
+    gau, hash_grid = shown.split("hash: ", 1)
+    for name in encoders.registry.parameters(encoders.registry.get("gau")):
+        assert f"\n  {name} = " in gau
+    assert "sigma = 0.64/K" in gau
+    assert "Eq. 54" in gau
+    assert "--encoder gau --encoder.sigma auto" in gau
+    assert "Number of levels." in hash_grid
+    assert main(["encoders", "guass"]) == 2
+    assert "unknown encoder 'guass'; did you mean 'gau'?" in capsys.readouterr().err
+
+
+def test_the_help_of_fit_is_short_and_begins_with_what_matters(capsys):
+    assert main(["fit", "--help"]) == 0
+    shown = capsys.readouterr().out
+    words = " ".join(shown.split())
+    assert len(shown.splitlines()) < 180
+    usage, *_ = shown.split("\n\n")
+    for part in ("[FILE ...]", "--config RECIPE", "--encoder NAME", "--model.OPTION VALUE", "--data.OPTION VALUE"):
+        assert part in usage
+    for names in (encoders.names(), recipes.names(), find_registry("models").names(), find_registry("datamodules").names()):
+        assert ", ".join(names) in words
+    order = [
+        "--config",
+        "--encoder",
+        "--model",
+        "--data",
+        "--data.paths PATHS",
+        "--data.batching.kind full",
+        "--model.depth 0",
+    ]
+    order += ["--trainer.max_steps 2000", "--wandb.project pe-lightning", "--help=all"]
+    places = [shown.index(f" {option}", shown.index("what is fitted")) for option in order]
+    assert places == sorted(places)
+    assert "--trainer.limit_train_batches" not in shown
+    assert "--output_shape" not in shown
+
+
+def test_the_help_shows_the_options_of_the_classes_that_are_named(capsys):
+    assert main(["fit", "samples://phantom3d", "--model", "SimpleMLP", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "options of --data VideoDataModule" in shown
+    described = re.findall(r"^  --data\.\w+ \S+\s+(\S.*)", shown, re.MULTILINE)
+    assert len(described) == len(re.findall(r"^  --data\.\w+ ", shown, re.MULTILINE)) > 12, "every option has a description"
+    assert "options of --model SimpleMLP" in shown
+    assert main(["predict", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--scale" in shown
+    assert "--data" not in shown.partition("Options of other")[0]
+
+
+def test_help_all_ends_with_the_options_of_the_trainer(capsys):
+    assert main(["fit", "--help=all"]) == 0
+    shown = capsys.readouterr().out
+    places = [
+        shown.index(f"\n  {option}") for option in ("--model", "--data", "--wandb.tags", "--trainer.limit_val_batches")
+    ]
+    assert places == sorted(places)
+
+
+def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pe_lightning.cli.cli.run", interrupted)
+    assert main(["fit"]) == 130
+    assert capsys.readouterr().err == "pe-lightning: interrupted\n"
+
+
+RUN = [sys.executable, "-m", "pe_lightning"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_output_that_is_full_is_one_line_and_status_2(unbuffered):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*RUN, "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (done.returncode, done.stderr) == (2, "pe-lightning: error: cannot write the output: No space left on device\n")
+
+
+def test_an_output_that_nobody_reads_ends_quietly():
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as closed:
+        done = subprocess.run([*RUN, "--help"], stdout=closed, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+    without = subprocess.run(["sh", "-c", f"exec {sys.executable} -m pe_lightning --help >&- 2>&-"])
+    assert without.returncode == 0
+
+
+def test_characters_that_an_encoding_lacks_are_replaced(tmp_path):
+    (tmp_path / "metrics.json").write_text('{"schema": 1, "signals": ["\u03c0"], "test/psnr_per_signal": [1.0]}')
+    done = subprocess.run(
+        [*RUN, "compare", str(tmp_path)], capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "?, protocol" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("RANK", "x", "an integer >= 0"),
+        ("SLURM_NTASKS", "", "an integer >= 0"),
+        ("JSONARGPARSE_DEBUG", "1", "true or false"),
+    ],
+)
+def test_variables_of_the_environment(name, value, words, monkeypatch, capsys):
+    monkeypatch.setenv(name, value)
+    assert main(["cache", "list"]) == 2
+    assert capsys.readouterr().err == (
+        f"pe-lightning: error: the environment variable {name} must be {words}; got {value!r}. Set it, or unset it\n"
+    )
+
+
+def test_messages_are_one_printable_line_of_limited_length(tmp_path, capsys):
+    name = "\x1b[31m" + "\udcff \n" * 1000
+    assert main([name]) == 2
+    message = capsys.readouterr().err
+    assert message.rstrip("\n").isprintable()
+    assert len(message) < 1700

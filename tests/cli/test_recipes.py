@@ -1,0 +1,66 @@
+"""Recipes by name from any folder."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from pe_lightning.__main__ import main
+from pe_lightning.cli import recipes
+from pe_lightning.errors import InputError
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--data.resize", "24", "--model.encoder.num_features", "8", "--trainer.logger", "false"]
+
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
+
+def test_a_recipe_by_name_is_its_file(tmp_path):
+    assert recipes.find("image/demo") == recipes.find("configs/image/demo.yaml")
+    assert (
+        yaml.safe_load(Path(recipes.find("image/demo")).read_text())["model"]["class_path"] == "pe_lightning.ComplexLinear"
+    )
+    Path("image").mkdir()
+    Path("image/demo").write_text("own")
+    assert recipes.find("image/demo") == "image/demo", "a file of the user's comes first"
+    with pytest.raises(InputError, match=r"did you mean 'image/demo'.*row/closed_form"):
+        recipes.find("image/demmo")
+
+
+def test_files_and_short_options_are_the_same_fit_as_the_long_ones(tmp_path):
+    for name in ("a", "b"):
+        pixels = np.random.default_rng(len(name)).integers(0, 255, (24, 36, 3), np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    long = ["--config", str(ROOT / "configs/image/closed_form.yaml"), "--model.encoder", "tri", *SMALL]
+    assert main(["fit", "a.png", *SMALL, "b.png", "--encoder", "tri", "--trainer.default_root_dir", "one"]) == 0
+    assert main(["fit", *long, "--data.paths", '["a.png", "b.png"]', "--trainer.default_root_dir", "two"]) == 0
+    one, two = (json.loads(next(Path(folder).rglob("metrics.json")).read_text()) for folder in ("one", "two"))
+    assert one["test/psnr_per_signal"] == two["test/psnr_per_signal"]
+    assert one["encoder"] == two["encoder"]
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_every_recipe_and_prior(tmp_path):
+    source = tmp_path / "source"  # a copy, since setuptools leaves a folder behind
+    for name in ("pe_lightning", "pe_papers", "configs"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
+    subprocess.run([*command, str(source)], check=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        held = {name.partition("/configs/")[2] for name in wheel.namelist() if "/configs/" in name}
+        definitions = [name for name in wheel.namelist() if name.startswith("pe_papers/reproduce/definitions/")]
+        priors = {Path(name).name for name in wheel.namelist() if "/priors/" in name}
+    folders = [ROOT / "configs", ROOT / "pe_papers/configs"]
+    assert held == {path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*.yaml")}
+    assert len(definitions) == len(list((ROOT / "pe_papers/reproduce/definitions").glob("*.yaml"))) > 20
+    assert priors == {"pictures.pt", "pictures.json"}

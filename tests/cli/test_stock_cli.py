@@ -1,0 +1,132 @@
+"""A LightningCLI of Lightning, without anything of ours, takes every recipe and every saved configuration, and fits them."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from commands import NO_WANDB, fit
+from lightning.pytorch import LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.cli import LightningCLI
+
+from pe_lightning.__main__ import main
+from pe_lightning.cli import recipes
+
+ROOT = Path(__file__).parents[2]
+RECIPES = [Path(recipes.find(name)).resolve() for name in recipes.names()]
+PICTURE = ["--data.paths=samples://astronaut", "--data.resize=24", "--trainer.accelerator=cpu"]
+QUIET = ["--trainer.logger=false", "--trainer.enable_checkpointing=false", "--trainer.enable_progress_bar=false"]
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
+
+class Parsed(LightningCLI):
+    """The configuration alone."""
+
+    def instantiate_classes(self) -> None:
+        """Makes nothing."""
+
+
+def stock(*args: str, cls: type[LightningCLI] = LightningCLI) -> LightningCLI:
+    """As a user writes it."""
+    options: dict[str, Any] = {"subclass_mode_model": True, "subclass_mode_data": True, "save_config_callback": None}
+    options["seed_everything_default"] = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["main.py"])
+        return cls(LightningModule, LightningDataModule, args=list(args), run=False, **options)
+
+
+def fitted(*args: str) -> tuple[LightningModule, Trainer]:
+    made = stock(*args)
+    made.trainer.fit(made.model, datamodule=made.datamodule)
+    return made.model, made.trainer
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    return found
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_recipe_is_parsed(path):
+    assert stock(f"--config={path}", cls=Parsed).config.model.class_path.startswith(("pe_lightning.", "pe_papers."))
+
+
+KINDS = {
+    "image/demo": [*PICTURE, "--trainer.max_steps=7"],
+    "image/closed_form": PICTURE,
+    "image/adaptive": PICTURE,
+    "image/sparse": PICTURE,
+    "image/siren": [*PICTURE, "--data.batching.size=99", "--trainer.max_steps=7"],
+    "image/hash": [*PICTURE, "--trainer.max_steps=3"],
+    "row/adaptive": ["--data.rows=[100, 101]"],
+    "attention/layout": ["--data.num_train=77", "--trainer.max_steps=2", "--trainer.log_every_n_steps=1"],
+}
+
+
+@pytest.mark.parametrize("recipe", KINDS)
+def test_a_fit_has_the_weights_of_the_command_and_its_saved_configuration_repeats_it(recipe):
+    given = [f"--config={recipes.find(recipe)}", *KINDS[recipe], "--trainer.accelerator=cpu"]
+    run = fit(*given, *NO_WANDB)
+    expected = weights(run)
+    for args in (given, [f"--config={run}/config.yaml", "--trainer.callbacks=null"]):
+        fitted(*args, *QUIET)[1].save_checkpoint("stock.ckpt")
+        found = torch.load("stock.ckpt", weights_only=True)["state_dict"]
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[key].cpu(), expected[key]) for key in found)
+
+
+@pytest.mark.parametrize(("steps", "epochs"), [(0, []), (13, [10, 13]), (20, [10, 20])])
+def test_the_score_of_the_final_weights_reaches_the_loggers(steps, epochs):
+    recipe = "closed_form" if steps == 0 else "demo"
+    args = [f"--config={ROOT}/configs/image/{recipe}.yaml", *PICTURE, f"--trainer.max_steps={steps}"]
+    args += [
+        "--trainer.log_every_n_steps=5",
+        "--data.batching.steps_per_epoch=10",
+        "--trainer.logger=CSVLogger",
+        "--trainer.logger.save_dir=logs",
+    ]
+    model, trainer = fitted(*args, "--trainer.enable_progress_bar=false", "--trainer.enable_checkpointing=false")
+    rows = list(csv.DictReader((Path(str(trainer.log_dir)) / "metrics.csv").read_text().splitlines()))
+    logged = {int(row["step"]): float(row["val/psnr"]) for row in rows if row.get("val/psnr")}
+    assert list(logged) == (epochs or [0])
+    batch = stock(*args).datamodule.evaluation_batch()
+    with torch.no_grad():
+        errors = ((model.predicted(batch) - batch.values) ** 2)[batch.mask.expand(batch.values.shape[:-1])]
+    assert logged[steps] == pytest.approx(float(-10 * errors.mean().log10()), abs=1e-3)
+
+
+def test_a_saved_configuration_records_again_and_does_not_resume():
+    first = fit("--config", "image/demo", *PICTURE, "--trainer.max_steps", "3", *NO_WANDB, "--wandb.project", "mine")
+    fit_again = ["--config", str(first / "config.yaml"), "--trainer.max_steps", "5"]
+    resumed = ["--ckpt_path", str(first / "checkpoints/last.ckpt")]
+    assert main(["fit", *fit_again, *resumed]) == 0
+    saved = yaml.safe_load((first / "config.yaml").read_text())
+    assert "ckpt_path" not in saved
+    assert saved["trainer"]["max_steps"] == 5
+    assert saved.keys() == {"seed_everything", "model", "data", "trainer"}
+    assert saved["trainer"]["callbacks"][0]["init_args"]["wandb"]["project"] == "mine"
+    again = fit("--config", str(first / "config.yaml"), "--encoder", "tri")
+    assert (again / "metrics.json").is_file()
+    made = stock("--config", str(first / "config.yaml"), "--trainer.default_root_dir=own")
+    made.trainer.fit(made.model, datamodule=made.datamodule)
+    made.trainer.test(made.model, datamodule=made.datamodule, verbose=False)
+    (run,) = Path("own").glob("runs/*/*")
+    assert (run / "metrics.json").is_file(), "the recorder is a callback of the configuration"
+    assert all(torch.equal(weights(run)[key], value) for key, value in weights(first).items()), "as the run that was resumed"
+
+
+@pytest.mark.slow
+def test_two_processes_have_the_weights_of_one():
+    program = (ROOT / "docs/lightning_cli.md").read_text().partition("```python\n")[2].partition("```")[0]
+    Path("main.py").write_text(program)
+    args = [sys.executable, "main.py", "fit", f"--config={ROOT}/configs/image/demo.yaml", *PICTURE, "--trainer.max_steps=7"]
+    for name, more in (("one", []), ("two", ["--trainer.devices=2", "--trainer.strategy=ddp"])):
+        subprocess.run([*args, *more, f"--trainer.default_root_dir={name}"], check=True, capture_output=True, timeout=300)
+    files = (next(Path(name).rglob("*.ckpt")) for name in ("one", "two"))
+    one, two = (torch.load(path, weights_only=True)["state_dict"] for path in files)
+    assert all(torch.allclose(one[key], two[key], atol=1e-6) for key in one)

@@ -1,0 +1,100 @@
+"""Estimators: fields equal to those of the modules, without Lightning."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fits import fit, signals
+
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator, SparseLinear, SparseOptions
+from pe_lightning.estimators.base import Estimator
+from pe_lightning.signals import GridSampling, RandomSampling
+from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, PointsDataModule, TensorDataModule
+
+LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
+AUTO = {"name": "gau", "width": "auto"}
+PAIRS: dict[str, tuple[Estimator, Callable[[], CoordinateModule], Any, int]] = {
+    "linear": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), "grid", 2),
+    "one": (LinearRidge("bspline"), lambda: ComplexLinear("bspline", warm_start=True), "grid", 1),
+    "scattered": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), RandomSampling(0.7), 1),
+    "learned": (LinearRidge(LEARNED, 1e-3), lambda: ComplexLinear(LEARNED, warm_start=True, ridge=1e-3), "grid", 2),
+    "sparse": (SparseLinear("keys", SparseOptions(0.2), 0.0), lambda: ComplexLinear("keys", ridge=0, keep=0.2), "grid", 2),
+    "denoised": (
+        SparseLinear("keys", SparseOptions("auto"), 0.0),
+        lambda: ComplexLinear("keys", ridge=0.0, keep="auto"),
+        GridSampling(1),
+        1,
+    ),
+    "adaptive": (AdaptiveFit(noise="auto"), lambda: Adaptive(noise="auto"), "grid", 2),
+    "adaptive points": (AdaptiveFit(), Adaptive, RandomSampling(0.7), 1),
+    "prior": (AdaptiveFit(prior="pictures"), lambda: Adaptive(prior="pictures"), "grid", 1),
+    "interpolator": (PretrainedInterpolator(), Local, "grid", 2),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_field_is_the_function_of_the_module(name: str, make_trainer: Any) -> None:
+    estimator, make, sampling, count = PAIRS[name]
+    data, module = TensorDataModule(signals(count, 36, 34), sampling=sampling), make()
+    trainer = fit(module, data, make_trainer, 0)
+    field, axes = estimator.fit(data.signals), [torch.arange(n) / n for n in (7, 9)]
+    points = torch.rand(5, 2, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(field.grid(axes), module.predict_grid(axes), rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(field.at(points), module(points), rtol=1e-4, atol=2e-5)
+    assert (field.label, field.has_std) == (type(module).__name__, module.has_std and name not in ("sparse", "denoised"))
+    assert field.solution is not None
+    assert module.solution is not None
+    assert field.solution.ridge == pytest.approx(module.solution.ridge)
+    if field.has_std:
+        torch.testing.assert_close(field.std(points), module.std(points), rtol=1e-3, atol=1e-5)
+    assert all(value.isfinite().all() for value in field.state_dict().values())
+    assert trainer.global_step == 0
+
+
+def test_what_has_no_deviations_or_other_axes_is_refused() -> None:
+    data = TensorDataModule(signals(2, 12, 12))
+    field = LinearRidge("gau").fit(data.signals)
+    with pytest.raises(InputError, match="ComplexLinear has standard deviations of one signal"):
+        field.std(torch.rand(3, 2))
+    with pytest.raises(InputError, match=r"shape \(\*batch, 2\); got \(3, 1\)"):
+        field.at(torch.rand(3, 1))
+
+
+def test_points_of_a_table(tmp_path: Any) -> None:
+    places = torch.rand(80, 2, generator=torch.Generator().manual_seed(0)).double()
+    rows = torch.cat([places, (3 * places[:, :1]).sin()], 1).tolist()
+    (tmp_path / "points.csv").write_text("x,y,v\n" + "".join(f"{x},{y},{v}\n" for x, y, v in rows))
+    data = PointsDataModule(str(tmp_path / "points.csv"), coordinates=["x", "y"], values=["v"], sampling=GridSampling(1))
+    batch = data.train_batch()
+    for estimator, tolerance in ((AdaptiveFit(), 1e-2), (LinearRidge("laplace", 1e-6), 1e-2)):
+        field = estimator.fit(data.signals)
+        torch.testing.assert_close(field.at(batch.coords[0]), batch.values, rtol=0, atol=tolerance)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow  # starts a process
+def test_fits_do_not_import_lightning(tmp_path: Path) -> None:
+    program = (
+        "import sys, numpy as np, pe_lightning\n"
+        "y, x = np.mgrid[:20, :20] / 20\n"
+        "picture = np.sin(4 * x * y)\n"
+        "picture[5:7] = np.nan\n"
+        "for options in ({}, {'model': 'exact'}, {'smooth': True}):\n"
+        "    assert np.isfinite(pe_lightning.fill(picture, folds='none', **options).values).all()\n"
+        "fit = pe_lightning.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0))\n"
+        "assert fit.std([[0.5, 0.5]]) > 0\n"
+        "import pe_lightning.__main__ as command\n"
+        "np.save('picture.npy', picture)\n"
+        "assert command.main(['fill', 'picture.npy', '--out', 'filled.npy', '--folds', 'none']) == 0\n"
+        "found = [name for name in sys.modules if name.split('.')[0] in ('lightning', 'torchmetrics', 'wandb')]\n"
+        "assert not found, found\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=120, cwd=tmp_path)

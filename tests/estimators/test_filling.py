@@ -1,0 +1,367 @@
+"""Filling: what is written equals an independent fit, known samples are unchanged, scores are of held-out folds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import pe_lightning
+from pe_lightning.encoders import Encoder, create
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import LinearRidge, filling
+from pe_lightning.estimators.filling import Filled, fill
+from pe_lightning.estimators.folds import interpolated_folds, score_folds
+from pe_lightning.results import originals
+from pe_lightning.signals import FoldSampling
+from pe_lightning.solvers.choice import ChoiceWarning
+from pe_lightning.solvers.gap_mixture import GapMixture
+from pe_lightning.training import ComplexLinear, TensorDataModule
+from pe_lightning.training.quiet_fits import fit_quietly
+from pe_papers.tasks.drawing import draw_words
+
+K = 4
+RNG = np.random.default_rng(0)
+
+
+def damaged(height: int = 14, width: int = 12, channels: int = 3) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth picture of 8 bits, and where it is damaged."""
+    y, x = np.mgrid[:height, :width] / height
+    levels = np.stack([128 + 90 * np.sin(3 * x * y + x + c) for c in range(channels)], -1)
+    mask = np.zeros((height, width), bool)
+    mask[3:5, 2:9] = mask[8:12, 6] = True
+    return levels.astype(np.uint8), mask
+
+
+SOLVED: dict[str, Any] = {"warm_start": True, "ridge": 0.0, "center": False}
+
+
+def hat() -> Encoder:
+    return create("tri", num_features=K, half_width=1 / K)
+
+
+def exact() -> ComplexLinear:
+    return ComplexLinear(hat(), **SOLVED)
+
+
+def hats(n: int) -> np.ndarray:
+    """Triangles of half width 1/K at i/K, at the samples j/n of an axis."""
+    return np.maximum(1 - abs(np.arange(n)[:, None] / n - np.arange(K) / K) * K, 0)
+
+
+def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
+    levels, mask = damaged()
+    found = fill(levels, mask, model=exact, folds="none")
+    features = np.kron(hats(14), hats(12))
+    values, known = levels.reshape(-1, 3) / 255.0, ~mask.flatten()
+    weights = np.linalg.lstsq(features[known], values[known], rcond=None)[0]
+    expected = np.where(known[:, None], levels.reshape(-1, 3), np.rint((features @ weights).clip(0, 1) * 255))
+    assert found.values.dtype == np.uint8
+    np.testing.assert_array_equal(found.values.reshape(-1, 3), expected)
+    np.testing.assert_array_equal(found.missing.any(-1), mask)
+
+
+def test_the_score_is_that_of_all_folds() -> None:
+    values = torch.rand(1, 9, 10, 2, generator=torch.Generator().manual_seed(0))
+    values[0, 2:4, 3] = torch.nan
+    data, folds = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, protocol="none"), FoldSampling(number=3)
+    found = score_folds(data, lambda part: fit_quietly(exact(), part), folds)
+    features, flat = np.kron(hats(9), hats(10)), values[0].flatten(0, 1).double().numpy()
+    known, squared, count = np.isfinite(flat).all(1), 0.0, 0
+    for fold in range(3):
+        out = (~folds.of(fold).split((9, 10), 1).train_mask()).flatten().numpy()
+        weights = np.linalg.lstsq(features[known & ~out], flat[known & ~out], rcond=None)[0]
+        squared += np.square(features @ weights - flat)[known & out].sum()
+        count += 2 * (known & out).sum()
+    assert count == 2 * known.sum()
+    np.testing.assert_allclose(found.values, -10 * np.log10(squared / count), rtol=1e-4)
+    np.testing.assert_allclose(found.errors, np.sqrt(squared / count), rtol=1e-4)
+    scores, _ = interpolated_folds(data, folds)
+    assert {"nearest", "delaunay"} <= scores.keys()
+    module = pe_lightning.fit(TensorDataModule(values, folds={"number": 3}), model=exact())
+    np.testing.assert_allclose(module.psnr, float(found.values))
+    assert module.scores["train/psnr"].isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float32", "float64"])
+def test_known_values_are_unchanged_in_every_dtype(dtype: str) -> None:
+    levels, mask = damaged(channels=1)
+    array = (levels[..., 0].astype(dtype) * (1 if dtype == "uint8" else 3)).astype(dtype)
+    array[mask] = 7
+    found = fill(array, mask, folds="none").values
+    assert found.dtype == array.dtype
+    assert found.shape == array.shape
+    np.testing.assert_array_equal(found[~mask], array[~mask])
+    near = np.abs(found[mask].astype(float) - levels[mask][:, 0] * (1.0 if dtype == "uint8" else 3.0))
+    assert near.mean() < 30
+    assert (found[mask] != 7).all()
+
+
+def test_a_channel_that_is_known_stays_where_another_is_missing() -> None:
+    levels, _ = damaged()
+    values = levels.astype(float)
+    values[4, 4, 1] = np.nan
+    values[6, 7] = np.inf
+    found = fill(values, folds="none")
+    known = np.isfinite(values)
+    np.testing.assert_array_equal(found.values[known], values[known])
+    assert np.isfinite(found.values).all()
+    assert int(found.missing.sum()) == 4
+
+
+@pytest.mark.parametrize("shape", [(40,), (40, 3), (12, 14), (9, 12, 3), (5, 6, 7, 3)])
+def test_rows_pictures_and_cubes(shape: tuple[int, ...]) -> None:
+    values = np.sin(np.linspace(0, 6, int(np.prod(shape)))).reshape(shape)
+    values[2, ...] = np.nan if len(shape) > 2 else values[2, ...]
+    values.flat[[20, 21]] = np.nan
+    axes = {(40, 3): 1, (5, 6, 7, 3): 3}.get(shape)
+    found = fill(values, folds="none" if len(shape) == 4 else "random", axes=axes)
+    assert isinstance(found, Filled)
+    assert found.values.shape == shape
+    assert np.isfinite(found.values).all()
+    assert np.isfinite(found.score) == (len(shape) < 4)
+    assert bool(found.signals[0].baselines) == (len(shape) < 4)
+
+
+def test_members_are_named_and_their_weights_reported() -> None:
+    levels, mask = damaged(24, 24)
+    found = fill(levels, mask, members=["fourier", "biharmonic"], std=True)
+    mixture = found.signals[0].model
+    assert isinstance(mixture, GapMixture)
+    assert list(mixture.weights) == ["fourier", "biharmonic"]
+    np.testing.assert_allclose(sum(mixture.weights.values()), 1)
+    np.testing.assert_array_equal(found.values[~mask], levels[~mask])
+    assert found.std is not None
+    assert (found.std[mask] > 0).all()
+    assert (found.std[~mask] == 0).all()
+    assert "biharmonic" in found.signals[0].baselines
+    assert "moved copies of the gaps" in found.signals[0].protocol
+    with pytest.raises(InputError, match="members must be one of adaptive"):
+        fill(levels, mask, members=["wavelet"])
+    with pytest.raises(InputError, match="without model, smooth and upscale"):
+        fill(levels, mask, members=["fourier"], model="exact")
+
+
+def test_few_samples_get_the_exact_fit_and_many_the_mixture() -> None:
+    few = np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6])
+    with pytest.warns(ChoiceWarning, match="too few points"):
+        assert fill(few, axes=1, folds="none").signals[0].model.label == "ComplexLinear"
+    levels, mask = damaged(20, 20, 1)
+    assert isinstance(fill(levels, mask, folds="none").signals[0].model, GapMixture)
+    assert fill(levels, mask, folds="none", model="adaptive").signals[0].model.label == "Adaptive"
+    assert fill(levels, mask, folds="none", model="exact").signals[0].model.label == "ComplexLinear"
+    with pytest.raises(InputError, match="the adaptive fit needs more samples than 5"):
+        fill(few, axes=1, model="adaptive", folds="none")
+
+
+def test_wide_gaps_are_scored_by_blocks() -> None:
+    levels, mask = damaged(20, 20, 1)
+    mask[6:16, 6:16] = True
+    assert fill(levels, mask, model=exact).signals[0].protocol == "5 folds of blocks of 4x4 samples"
+    scattered = np.random.default_rng(0).random((20, 20)) < 0.6
+    assert fill(levels, scattered, model=exact).signals[0].protocol == "5 random folds"
+    assert fill(levels, mask, model=exact, block=2).signals[0].protocol == "5 folds of blocks of 2x2 samples"
+
+
+def test_large_signals_are_scored_by_fewer_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels, mask = damaged(20, 20, 1)
+    monkeypatch.setattr(filling, "MAX_FOLD_SAMPLES", 2 * int((~mask).sum()))
+    found = fill(levels, mask, model=exact).signals[0]
+    assert found.protocol.startswith("2 of 5 ")
+    assert found.score is not None
+    assert found.score.values.isfinite().all()
+
+
+@pytest.mark.parametrize(("side", "lost", "least"), [(12, 0.0, 0.9), (24, 0.1, 0.2), (24, 0.0, 0.2), (24, 0.6, 0.9)])
+def test_smoothing_changes_known_samples_too(side: int, lost: float, least: float) -> None:
+    """A sparse fit of the whole grid where it is large enough; held-out samples are scored by it too."""
+    y, x = np.mgrid[:side, :side] / side
+    clean = np.sin(3 * x + 2 * y)
+    random = np.random.default_rng(1)
+    noisy = clean + random.normal(0, 0.2, clean.shape)
+    noisy[random.random(clean.shape) < lost] = np.nan
+    filled = fill(noisy, smooth=True, folds="random" if lost == 0.1 else "none")
+    known = np.isfinite(noisy)
+    assert np.square(filled.values - clean)[known].mean() < least * np.square(noisy - clean)[known].mean()
+    assert np.isfinite(filled.values).all()
+    assert filled.signals[0].model.label == ("ComplexLinear" if side > 12 else "Adaptive")
+    if filled.signals[0].score is not None:
+        error = float(filled.signals[0].score.errors) * filled.signals[0].unit
+        assert 0.19 < error < 0.32  # that of the noise and of the fit
+
+
+def test_more_samples_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    levels, mask = damaged()
+    monkeypatch.setattr(originals, "free_memory", lambda: 1000)
+    with pytest.raises(InputError, match=r"of 150 known samples takes about .* fill a part of the file"):
+        fill(levels, mask, folds="none")
+
+
+class WithStd(ComplexLinear):
+    """Standard deviations that are the coordinate along the first axis."""
+
+    def std(self, coords: torch.Tensor) -> torch.Tensor:
+        return coords[:, :1].expand(-1, self.require_info().channels)
+
+
+def test_standard_deviations_are_of_missing_samples_in_units_of_the_source() -> None:
+    levels, mask = damaged()
+    values = np.where(mask[..., None], np.nan, levels.astype(float))
+    found = fill(values, model=lambda: WithStd(hat(), **SOLVED), folds="none", std=True)
+    assert found.std is not None
+    assert (found.std.dtype, found.std.shape) == (np.float32, values.shape)
+    extent = np.nanmax(values) - np.nanmin(values)
+    expected = np.where(mask[..., None], np.arange(14)[:, None, None] / 14 * extent, 0)
+    np.testing.assert_allclose(found.std, np.broadcast_to(expected, values.shape), rtol=1e-5)
+    assert fill(values, model=exact, folds="none").std is None
+    with pytest.raises(InputError, match="leave out smooth and upscale"):
+        fill(values, std=True, smooth=True)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["adaptive", lambda: LinearRidge("bspline"), lambda: ComplexLinear({"name": "gau", "padding": 2}, warm_start=True)],
+)
+@pytest.mark.parametrize("factor", [2, 3])
+def test_cells_are_enlarged_to_cells_with_their_means(model: Any, factor: Any) -> None:
+    side = 48
+    x = (np.arange(side * 4 * factor) + 0.5) / (side * 4 * factor)
+    picture = np.sin(16 * x)[:, None] * np.cos(12 * x) + 0.5 * np.sin(10 * x + 8 * x[:, None])
+    finer = picture.reshape(side * factor, 4, side * factor, 4).mean((1, 3))
+    known = finer.reshape(side, factor, side, factor).mean((1, 3))
+    found = fill(known, upscale=factor, samples="cells", model=model)
+    means = found.values.reshape(side, factor, side, factor).mean((1, 3))
+    np.testing.assert_allclose(means, known, atol=1e-5)
+    inner = slice(3 * factor, -3 * factor)
+    error = np.abs(found.values - finer)[inner, inner].mean()
+    lanczos = Image.fromarray(known.astype(np.float32)).resize(finer.shape, Image.Resampling.LANCZOS)
+    assert error < 0.9 * np.abs(np.asarray(lanczos) - finer)[inner, inner].mean()
+    assert "by BOX" in found.signals[0].protocol
+    assert found.score > max(float(each.values) for each in found.signals[0].baselines.values())
+
+
+def test_cells_are_for_enlarging_and_missing_ones_are_predicted() -> None:
+    levels, mask = damaged(40, 36)
+    holed = np.where(mask[..., None], np.nan, levels)
+    found = fill(holed, upscale=2, samples="cells", folds="none").values.reshape(40, 2, 36, 2, 3).mean((1, 3))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[~mask], levels[~mask], atol=1e-3)
+    with pytest.raises(InputError, match="samples: cells is for enlarging: add upscale"):
+        fill(holed, samples="cells")
+
+
+def test_enlarging_keeps_the_samples_and_their_places() -> None:
+    levels, mask = damaged(40, 36)
+    found = fill(levels, upscale=2)
+    assert found.values.shape == (80, 72, 3)
+    np.testing.assert_array_equal(found.values[::2, ::2], levels)
+    between = (levels[:-1, 3].astype(float) + levels[1:, 3]) / 2
+    assert np.abs(found.values[1:-1:2, 6] - between).mean() < 4
+    about = found.signals[0]
+    assert {"Pillow LANCZOS", "Pillow BICUBIC"} == about.baselines.keys()
+    assert "reduced to 1/2 by LANCZOS" in about.protocol
+    holed = levels.copy()
+    holed[mask] = 0
+    np.testing.assert_array_equal(fill(holed, mask, upscale=3, folds="none").values[::3, ::3][~mask], levels[~mask])
+
+
+def test_a_prior_takes_part_in_enlarging() -> None:
+    words = draw_words(np.random.default_rng(4), 128)[20:100, 30:102]
+    alone, both = (fill(words, upscale=2, prior=prior) for prior in ("none", "pictures"))
+    np.testing.assert_array_equal(both.values[::2, ::2], words)
+    assert (both.values != alone.values).any()
+    assert both.score > alone.score + 0.2
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "words"),
+    [
+        (np.zeros((9, 9)), {}, "no sample is missing, so there is nothing to fill"),
+        (np.full((9, 9), np.nan), {}, "all 81 samples of 'signal0' are missing"),
+        (np.zeros((9, 9)), {"missing": np.zeros((9, 8), bool)}, r"of the shape of the values, \(9, 9\)"),
+        (np.zeros((9, 9)), {"missing": "mask.png"}, "the mask of an array is an array of booleans"),
+        (np.zeros((9, 9)), {"missing": "alpha"}, "is for pictures, not for arrays"),
+        (np.zeros((9, 9), complex), {}, "an array of complex128"),
+        (np.zeros((9, 200)), {}, "say how many axes a signal has, such as axes: 2"),
+        (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
+        (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two steps"),
+        (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
+        (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),
+        ("nothing.png", {}, "no such file or folder"),
+    ],
+)
+def test_what_is_refused(values: object, arguments: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        fill(values, **arguments)  # type: ignore[arg-type]
+
+
+def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
+    levels, mask = damaged()
+    levels[mask] = 255
+    Image.fromarray(levels).save(tmp_path / "a.png")
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    found = fill(tmp_path / "a.png", str(tmp_path / "mask.png"), folds="none")
+    np.testing.assert_array_equal(found.values, fill(levels, mask, folds="none").values)
+    np.testing.assert_array_equal(np.asarray(Image.open(found.write(tmp_path / "b.png"))), found.values)
+    with pytest.raises(InputError, match=r"the result is written as \.png"):
+        found.write(tmp_path / "b.npy")
+    with pytest.raises(InputError, match=r"numpy\.save"):
+        fill(levels, mask, folds="none").write(tmp_path / "c.png")
+
+
+def surface(shape: tuple[int, ...] = (20, 24)) -> np.ndarray:
+    y, x = np.mgrid[: shape[0], : shape[1]] / 20
+    return np.sin(4 * x * y) + 0.3 * np.cos(9 * x) + 1.5
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e300, 1e-45, 1e-300])
+def test_deviations_of_values_of_any_size(scale: float) -> None:
+    """Those of the values divided by their scale, times it; float32 could not hold them."""
+    values = np.where(np.random.default_rng(0).random((20, 24)) < 0.1, np.nan, surface())
+    expected, found = (pe_lightning.fill(values * factor, std=True, folds="none") for factor in (1, scale))
+    assert expected.std is not None
+    assert found.std is not None
+    assert (expected.std.dtype, found.std.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(found.std / scale, expected.std, rtol=1e-6)
+
+
+def test_masks_as_users_have_them() -> None:
+    """Booleans, 0 and 255, an axis of one channel, and NumPy masked arrays mark the same samples."""
+    values, mask = surface(), np.random.default_rng(0).random((20, 24)) < 0.1
+    expected = pe_lightning.fill(values, mask, folds="none").values
+    assert (expected[mask] != values[mask]).all()
+    for other in (mask.astype(np.uint8) * 255, mask.astype(int)[..., None], torch.from_numpy(mask)):
+        np.testing.assert_array_equal(pe_lightning.fill(values, other, folds="none").values, expected)
+    hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
+    np.testing.assert_array_equal(pe_lightning.fill(hidden, folds="none").values, expected)
+    with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got float64"):
+        pe_lightning.fill(values, mask.astype(float))
+
+
+def test_pictures_with_their_channels_first() -> None:
+    colours = np.stack([surface(), 2 - surface() / 2, surface() ** 2])
+    mask = np.random.default_rng(0).random((20, 24)) < 0.1
+    expected = pe_lightning.fill(np.moveaxis(colours, 0, -1), mask, folds="none").values
+    found = pe_lightning.fill(colours, mask, folds="none")
+    assert found.missing.shape == found.values.shape == colours.shape
+    np.testing.assert_array_equal(np.moveaxis(found.values, 0, -1), expected)
+    batch = pe_lightning.fill(np.where(mask, np.nan, colours)[None], folds="none").values
+    np.testing.assert_allclose(batch[0], found.values, rtol=1e-6)
+
+
+def test_a_channel_that_is_missing_entirely_is_named() -> None:
+    colours = np.stack([surface(), surface(), surface()], -1)
+    colours[..., 1] = np.nan
+    with pytest.raises(InputError, match="channel 1 is missing entirely, of 3"):
+        pe_lightning.fill(colours)
+
+
+def test_large_integers_are_compared_exactly() -> None:
+    values = 2**53 + np.arange(480).reshape(20, 24)
+    values[3, 4] = 2**53
+    assert pe_lightning.fill(values, 2**53, folds="none").missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
+    assert pe_lightning.fill(values, "9007199254740993,9007199254740999", folds="none").missing.sum() == 2

@@ -1,0 +1,162 @@
+"""Metrics per signal, from sums and counts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torchmetrics.functional.audio import signal_noise_ratio
+from torchmetrics.functional.classification import binary_jaccard_index
+from torchmetrics.functional.image import peak_signal_noise_ratio
+
+from pe_lightning.errors import InputError
+from pe_lightning.evaluation.metrics import SignalPSNR, create, metrics, psnr, summary, unit_of
+
+REFERENCES = {
+    "psnr": lambda p, t: peak_signal_noise_ratio(p, t, data_range=1.0),
+    "snr": lambda p, t: signal_noise_ratio(p.flatten(), t.flatten()),
+    "iou": lambda p, t: binary_jaccard_index((p > 0.5).long(), (t > 0.5).long()),
+}
+
+
+def samples(*shape: int) -> tuple[Tensor, Tensor]:
+    """Prediction and target: errors of another size for each signal; predictions leave [0, 1]."""
+    generator = torch.Generator().manual_seed(len(shape))
+    target = torch.rand(*shape, generator=generator)
+    size = torch.linspace(0.01, 0.5, shape[0]).reshape(-1, *[1] * (len(shape) - 1))
+    return target + size * torch.randn(*shape, generator=generator), target
+
+
+def expected(name: str, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> Tensor:
+    masks = torch.ones(target.shape[:-1], dtype=torch.bool) if mask is None else mask.expand(target.shape[:-1])
+    each = zip(prediction, target, masks, strict=True)
+    return torch.stack([REFERENCES[name](p[m].double(), t[m].double()) for p, t, m in each]).double()
+
+
+@pytest.mark.parametrize(("shape", "masked"), [((3, 20, 1), "no"), ((2, 4, 5, 6, 2), "shared"), ((3, 20, 1), "own")])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_each_signal_is_scored_as_torchmetrics_does(name: str, shape: tuple[int, ...], masked: str) -> None:
+    assert name in metrics
+    prediction, target = samples(*shape)
+    assert prediction.min() < 0  # and is not clamped
+    mask = None if masked == "no" else torch.rand(1 if masked == "shared" else shape[0], *shape[1:-1]) < 0.5
+    whole, parts = create(name, shape[0]), create(name, shape[0])
+    whole.update(prediction, target, mask)
+    torch.testing.assert_close(whole.compute(), expected(name, prediction, target, mask), rtol=1e-6, atol=1e-5)
+    first = shape[1] // 3  # of unequal sizes: a mean of means would be wrong
+    for rows in (slice(0, first), slice(first, None)):
+        parts.update(prediction[:, rows], target[:, rows], None if mask is None else mask[:, rows])
+    torch.testing.assert_close(parts.compute(), whole.compute(), rtol=1e-12, atol=1e-10)
+    assert torch.equal(parts.count, whole.count)
+    parts.reset()
+    assert parts.count.tolist() == [0] * shape[0]
+
+
+def test_names_and_units() -> None:
+    assert metrics.names() == ["accuracy", "ap", "bpd", "iou", "psnr", "snr"]
+    assert [unit_of(name) for name in ("psnr", "snr", "iou", "mine")] == ["dB", "dB", "", ""]
+    with pytest.raises(InputError, match="unknown metric 'psrn'; did you mean 'psnr'"):
+        create("psrn", 1)
+
+
+def test_sums_are_exact() -> None:
+    # 2^24 + 1 is no float32: counts and sums of squares that lose it are one short
+    metric = SignalPSNR(1)
+    metric.squared_error += 2**24
+    metric.count += 2**24
+    metric.update(torch.ones(1, 1, 1), torch.zeros(1, 1, 1))
+    assert metric.squared_error.item() == metric.count.item() == 2**24 + 1
+    error = torch.full((1, 1 << 20, 1), 1e-3)
+    error[0, 0] = 100.0  # in float32 each of the others, 1e-6, would vanish beside 1e4
+    metric = SignalPSNR(1)
+    metric.update(error, torch.zeros_like(error))
+    assert metric.squared_error.item() == pytest.approx(1e4 + ((1 << 20) - 1) * 1e-6, rel=1e-8)
+    for moved in (SignalPSNR(2).half(), torch.nn.ModuleList([SignalPSNR(2)]).float()[0]):
+        assert moved.squared_error.dtype == torch.float64
+
+
+def test_half_precision_is_widened_and_float64_keeps_its_digits() -> None:
+    prediction, target = samples(2, 9, 3)
+    metric = SignalPSNR(2)
+    metric.update(prediction.half(), target)
+    torch.testing.assert_close(metric.compute(), expected("psnr", prediction.half(), target), rtol=1e-6, atol=1e-5)
+    exact = torch.full((1, 10, 1), 0.3, dtype=torch.float64)
+    metric = SignalPSNR(1)
+    metric.update(exact + 1e-10, exact)
+    assert metric.per_signal().tolist() == [pytest.approx(200, abs=1e-4)]
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_samples_outside_the_mask_may_be_anything(name: str) -> None:
+    prediction, target = samples(2, 30, 1)
+    mask = torch.ones(1, 30, dtype=torch.bool)
+    mask[:, [1, 4]] = False
+    broken = prediction.clone()
+    broken[:, 1], broken[:, 4] = math.nan, math.inf
+    metric = create(name, 2)
+    metric.update(broken, target, mask)
+    torch.testing.assert_close(metric.compute(), expected(name, prediction, target, mask), rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((2, 5, 1), (2, 5, 3), (2, 5)), ((1, 5, 3), (1, 5, 3), (1, 5)), ((2, 5, 3), (2, 5, 3), (3, 5))]
+)
+def test_shapes_that_would_be_broadcast_are_refused(shapes: tuple[tuple[int, ...], ...]) -> None:
+    prediction, target, mask = (torch.zeros(shape) for shape in shapes)
+    with pytest.raises(ValueError, match=r"a mask \(1 or 2, \*samples\); got"):
+        SignalPSNR(2).update(prediction, target, mask.bool())
+
+
+# -- special values ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["psnr", "snr"])
+def test_a_perfect_a_diverged_and_an_unscored_signal(name: str) -> None:
+    target = torch.rand(3, 4, 1)
+    prediction = target.clone()
+    prediction[1, 2] = math.nan
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    mask[2] = False
+    metric = create(name, 3)
+    metric.update(prediction, target, mask)
+    scores = metric.per_signal()
+    assert scores[:2].tolist() == [math.inf, -math.inf]
+    assert scores[2].isnan()
+
+
+def test_special_values() -> None:
+    nan, inf = math.nan, math.inf
+    scores = psnr(torch.tensor([0.1, 0.0, inf, nan, 0.0]), torch.tensor([10.0, 10.0, 10.0, 10.0, 0.0]))
+    assert scores[0].item() == pytest.approx(20)
+    assert scores[1:4].tolist() == [inf, -inf, -inf]
+    assert scores[4].isnan()
+    empty = create("iou", 2)
+    empty.update(torch.tensor([[[0.2]], [[nan]]]), torch.zeros(2, 1, 1))
+    assert empty.compute().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("values", "mean", "deviation", "reason"),
+    [
+        ([20.0, 30.0], 25.0, 5.0, None),
+        ([20.0, math.inf], None, None, "infinite: a signal is reproduced exactly"),
+        ([math.nan, math.nan], None, None, "nothing is held out"),
+        (
+            [math.inf, -math.inf],
+            None,
+            None,
+            "infinite: a signal is reproduced exactly; minus infinite: a prediction is not finite",
+        ),
+    ],
+)
+def test_a_summary_is_plain_and_what_is_not_finite_is_null_with_a_reason(
+    values: list[float], mean: float | None, deviation: float | None, reason: str | None
+) -> None:
+    plain = summary(torch.tensor(values, dtype=torch.float64), "test/psnr", "nothing is held out")
+    listed = [value if math.isfinite(value) else None for value in values]
+    found = {"test/psnr": mean, "test/psnr_std": deviation, "test/psnr_per_signal": listed}
+    assert plain == found | ({"test/psnr_reason": reason} if reason else {})
+    json.dumps(plain, allow_nan=False)

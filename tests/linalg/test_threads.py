@@ -1,0 +1,152 @@
+"""Small solves take one thread, and give the others back; blocks of small systems are computed side by side."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders.shifted import Gaussian
+from pe_lightning.encodings.bank import Bank
+from pe_lightning.errors import InputError
+from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, side_by_side, sized_threads
+from pe_lightning.solvers import adaptive_points, gap_mixture, grid, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers.adaptive_points import AdaptivePoints
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _four_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize(("threads_worth", "expected"), [(0.0, 1), (1.0, 1), (2.5, 2), (100.0, 4)])
+def test_threads_follow_the_size_of_the_work_and_are_restored(threads_worth: float, expected: int) -> None:
+    with sized_threads(threads_worth * OPERATIONS_PER_THREAD):
+        assert torch.get_num_threads() == expected
+        with sized_threads(100 * OPERATIONS_PER_THREAD):  # an enclosing context is an upper limit
+            assert torch.get_num_threads() == expected
+    assert torch.get_num_threads() == 4
+
+
+class Probe(Gaussian):
+    """Notes the number of threads where features are computed."""
+
+    seen: ClassVar[set[int]] = set()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen.add(torch.get_num_threads())
+        return super().forward(x)
+
+
+def test_small_solves_run_in_one_thread_and_restore_the_number_also_after_an_error() -> None:
+    values, axes = torch.rand(1, 24, 24, 1), [torch.arange(24) / 24] * 2
+    solves: list[Callable[[], object]] = [
+        lambda: solve_grid(values=values, encoder=Probe()),
+        lambda: solve_points(values, Probe(), axes=axes, mask=torch.rand(24, 24) < 0.5),
+        lambda: solve_blocks([((0, 0), values)], Probe(), axes),
+    ]
+    for solve in solves:
+        Probe.seen.clear()
+        solve()
+        assert Probe.seen == {1}
+        assert torch.get_num_threads() == 4
+    with pytest.raises(InputError):
+        solve_grid(values, Probe(), ridge=-1.0)
+    assert torch.get_num_threads() == 4
+
+
+def test_items_run_at_the_same_time_with_one_thread_each_in_the_modes_of_the_caller() -> None:
+    meeting = threading.Barrier(4, timeout=30)
+
+    def seen(item: int) -> tuple[int, int, bool, bool]:
+        meeting.wait()  # all four items have begun
+        inner = side_by_side(lambda _: threading.get_ident(), range(2), CPU)
+        assert set(inner) == {threading.get_ident()}
+        return item, torch.get_num_threads(), torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+
+    assert side_by_side(seen, range(4), CPU) == [(item, 1, True, False) for item in range(4)]
+    with torch.inference_mode(), sized_threads(0):  # the limit is the number of threads outside
+        assert side_by_side(seen, range(4), CPU) == [(item, 1, False, True) for item in range(4)]
+    assert torch.get_num_threads() == 4
+    new = threading.Thread(target=lambda: threads.append(torch.get_num_threads()))
+    threads: list[int] = []
+    new.start()
+    new.join()
+    assert threads == [4]
+
+
+def test_an_exception_of_an_item_reaches_the_caller_and_threads_are_restored() -> None:
+    def fails(item: int) -> None:
+        raise InputError(f"item {item}")
+
+    with pytest.raises(InputError, match="item 0"):
+        side_by_side(fails, range(8), CPU)
+    assert torch.get_num_threads() == 4
+
+
+def test_local_fits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adaptive_points, "MAX_NUMBERS", {"cpu": 1 << 15})  # many blocks
+    generator = torch.Generator().manual_seed(0)
+    coords, values = torch.rand(300, 2, generator=generator), torch.rand(300, 2, generator=generator)
+    points = torch.rand(200, 2, generator=generator)
+    results = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, adaptive_points.RIDGE)
+        some = points.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
+        results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))
+        assert torch.get_num_threads() == number
+    assert torch.equal(*results)
+
+
+@pytest.mark.parametrize("shape", [(5, 12, 10, 2), (1, 12, 10, 3)])
+@pytest.mark.parametrize("encoder", ["gau", "tri"])
+def test_layers_of_a_grid_that_are_fitted_side_by_side_have_the_weights_of_one_thread(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], encoder: str
+) -> None:
+    values = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    together = solve_grid(values.double(), encoder, ridge=1e-3)
+    monkeypatch.setattr(grid, "NUMBERS_AT_ONCE", 1)  # one signal, or one channel, at once
+    found = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        found.append(solve_grid(values.double(), encoder, ridge=1e-3))
+    assert torch.equal(found[0].weight, found[1].weight)
+    assert torch.equal(found[0].squared_error, found[1].squared_error)
+    torch.testing.assert_close(found[1].weight, together.weight, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found[1].squared_error, together.squared_error)
+    torch.testing.assert_close(found[1].mean, values.double().mean((1, 2)))
+
+
+def test_gaps_are_filled_by_members_side_by_side_with_the_values_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, known = torch.rand(20, 18, 1, generator=torch.Generator().manual_seed(0)), torch.ones(20, 18, dtype=torch.bool)
+    known[8:10] = False
+    meeting, threads = threading.Barrier(2, timeout=30), set[int]()
+
+    def together(*_: object) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+        def predict(values: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
+            threads.add(torch.get_num_threads())
+            meeting.wait()  # another member has begun
+            return values
+
+        return predict
+
+    found = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        found.append(gap_mixture.fill_gaps(values, known, ["adaptive", "fourier"], gap_mixture.imitated_gaps(known)))
+    assert torch.equal(found[0].values, found[1].values)
+    assert torch.equal(found[0].std, found[1].std)
+    monkeypatch.setattr(gap_mixture, "MEMBERS", {"a": together, "b": together})
+    gap_mixture.fill_gaps(values, known, ["a", "b"], [])
+    assert threads == {1}

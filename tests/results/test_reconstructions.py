@@ -1,0 +1,144 @@
+"""All reconstructions of a run, and predictions that arrive in blocks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.loggers import CSVLogger, WandbLogger
+from PIL import Image
+
+from pe_lightning.results import reconstructions
+from pe_lightning.results.pictures import to_levels
+from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
+from pe_lightning.results.runs import frames_of
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.raw import Scaling
+from pe_lightning.training.callbacks.loggers import log_scores
+from pe_lightning.training.output import OutputGrid
+
+BYTES = Scaling("uint8", (0.0,), (255.0,))
+
+
+def random(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).random(shape, dtype=np.float32)
+
+
+def scores(*names: str) -> dict:
+    per_signal = {f"{key}_per_signal": [None] * len(names) for key in ("test/psnr", "train/psnr", "test/ssim")}
+    return {"metric": "psnr", "signals": list(names), "baselines": {}, **per_signal}
+
+
+@pytest.mark.parametrize(
+    ("media", "grid", "suffix"),
+    [("image", (16, 16), "png"), ("video", (5, 16, 16), "mp4"), ("audio", (50,), "wav"), ("array", (3, 4, 5), "npy")],
+)
+def test_every_kind_of_signal_is_written_and_compared(media: str, grid: tuple, suffix: str, tmp_path: Path) -> None:
+    info = SignalInfo(("a", "b"), grid, 1, BYTES, 25.0, media)
+    values = random(2, *grid, 1)
+    pictures = write_reconstructions(
+        tmp_path, scores("a", "b"), 0.9 * values, values, info, train_mask=values[:1, ..., 0] > 0.5
+    )
+    assert pictures == [str(tmp_path / f"{name}_comparison.png") for name in "ab"]
+    suffixes = [f".{suffix}", "_comparison.h5", "_comparison.png"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(name + end for name in "ab" for end in suffixes)
+    sheets = [np.asarray(Image.open(path)) for path in pictures]
+    assert not np.array_equal(*sheets)
+    with h5py.File(tmp_path / "b_comparison.h5") as file:
+        assert (file.attrs["media"], file.attrs["rate"]) == (media, 25.0)
+        found = {name: file[name][...] for name in file}
+        if media == "audio":
+            assert np.array_equal(found.pop("trained"), values[0, :, 0] > 0.5)
+            expected = {"truth": values[1], "reconstruction": 0.9 * values[1]}
+        else:
+            cube = values[1] if len(grid) == 3 else values[1][None]
+            expected = {"truth": to_levels(cube), "reconstruction": to_levels(0.9 * cube)}
+            assert list(file.attrs["frames"]) == list(range(len(cube)))
+    assert list(found) == ["reconstruction", "truth"]
+    for name, expectation in expected.items():
+        assert found[name].dtype == expectation.dtype
+        assert np.array_equal(found[name], expectation), name
+
+
+def test_some_frames_of_a_large_cube_and_the_first_of_many_channels_are_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = random(1, 50, 4, 5, 6)
+    for most, count in ((1 << 20, 32), (2 * 7 * 4 * 5 * 6, 7), (1, 1)):
+        monkeypatch.setattr(reconstructions, "MAX_STORED_BYTES", most)
+        write_reconstructions(tmp_path, scores("a"), values, values)
+        with h5py.File(tmp_path / "a_comparison.h5") as file:
+            frames = list(file.attrs["frames"])
+            assert frames == frames_of(50, count)
+            assert np.array_equal(file["truth"][...], to_levels(values[0, frames][..., :1]))
+
+
+def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
+    values = random(1, 2, 3, 4, 5, 1)
+    assert write_reconstructions(tmp_path, scores("a"), values, values) == []
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
+
+
+def test_only_the_first_of_many_rows_have_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reconstructions, "MAX_SHEETS", 2)
+    for name, grid, count in [("rows", (8,), 2), ("images", (8, 8), 4)]:
+        values = random(4, *grid, 1)
+        assert len(write_reconstructions(tmp_path / name, scores(*"abcd"), values, values)) == count
+        assert len(list((tmp_path / name).glob("?_comparison.h5"))) == 4
+
+
+def test_a_source_may_write_a_format_of_its_own(tmp_path: Path) -> None:
+    info, values = SignalInfo(("a", "b"), (4, 4), 1), random(2, 4, 4, 1)
+
+    def write(path: Path, values: np.ndarray, info: SignalInfo, index: int) -> Path | None:
+        if index:
+            return None
+        path.with_suffix(".mine").write_bytes(values.tobytes())
+        return path.with_suffix(".mine")
+
+    write_reconstructions(tmp_path, scores("a", "b"), values, values, info, write=write)
+    written = {entry.name for entry in tmp_path.iterdir() if "_comparison" not in entry.name}
+    assert written == {"a.mine", "b.npy"}
+
+
+def test_videos_go_to_wandb(tmp_path: Path) -> None:
+    values = random(1, 3, 16, 16, 3)
+    logger, other = Mock(spec=WandbLogger), Mock(spec=CSVLogger)
+    info = SignalInfo(("a",), (3, 16, 16), 3, BYTES, 25.0, "video")
+    pictures = write_reconstructions(tmp_path, scores("a"), values, values, info)
+    log_scores([other, logger], scores("a"), pictures, None, 7)
+    logger.log_video.assert_called_once_with("videos", [str(tmp_path / "a.mp4")], step=7, format=["mp4"])
+    logger.log_image.assert_called_with("reconstructions", pictures, step=7, caption=["a"])
+
+
+# -- blocks -------------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_of_several_processes_fill_the_same_files(tmp_path: Path) -> None:
+    info, values = SignalInfo(("a", "b"), (6, 4), 1, BYTES), torch.rand(2, 6, 4, 1)
+    first, second = FileAssembly(tmp_path, info), FileAssembly(tmp_path, info, first=False)
+    first.add(values[:, :4], (0, 0))
+    second.add(values[:, 4:], (4, 0))
+    second.finish()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npy.part", "b.npy.part"]
+    for index, path in enumerate(first.finish()):
+        assert np.array_equal(np.load(path), info.scaling.restore(values[index].numpy(), index))
+    FileAssembly(tmp_path / "none", info).finish(filled=False)
+    assert not list((tmp_path / "none").iterdir())
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 0])
+def test_predictions_come_a_few_rows_at_a_time(limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(reconstructions, "MAX_ASSEMBLED_BYTES", limit)
+    info, values = SignalInfo(("a", "b"), (6, 4), 5, BYTES), torch.rand(2, 9, 4, 5)
+    writer = PredictionWriter(tmp_path, info, OutputGrid([9, 4]))
+    for _ in range(2):
+        assert writer.add(values[:, :5]) == []
+        paths = writer.add(values[:, 5:])
+        assert paths == [tmp_path / "9x4" / "a.npy", tmp_path / "9x4" / "b.npy"]
+        assert np.array_equal(np.load(paths[1]), info.scaling.restore(values[1].numpy(), 1))
+    assert PredictionWriter(tmp_path, info).add(values[:, :3])[0] == tmp_path / "3x4" / "a.npy"

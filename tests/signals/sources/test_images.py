@@ -1,0 +1,198 @@
+"""A set of images to one array: channels, transparency, crop, resize, sizes."""
+
+import logging
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from source_checks import refused, unit
+
+from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
+
+RNG = np.random.default_rng(0)
+
+
+def read_images(paths, **arguments):
+    raw = ImageSource(paths, **arguments).read()
+    assert raw.media == "image"
+    return unit(raw), raw.names
+
+
+def save(path, *shape: int) -> np.ndarray:
+    array = RNG.integers(0, 256, shape, dtype=np.uint8)
+    Image.fromarray(array[..., 0] if shape[2:] == (1,) else array).save(path)
+    return array.astype(np.float32) / 255
+
+
+def test_values_and_names_of_a_folder(tmp_path):
+    b, a = save(tmp_path / "b.png", 6, 8, 3), save(tmp_path / "a.png", 6, 8, 3)
+    values, names = read_images(str(tmp_path))
+    assert names == ("a", "b")
+    assert ImageSource(str(tmp_path)).read().stored == "uint8", "as they are in the file: a quarter of the memory"
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, np.stack([a, b]))
+
+
+@pytest.mark.parametrize("color", ["auto", "rgb", "grey"])
+def test_color_of_mixed_images(tmp_path, color):
+    grey, rgb = save(tmp_path / "a.png", 6, 8, 1), save(tmp_path / "b.png", 6, 8, 3)
+    values, _ = read_images(str(tmp_path), color=color)
+    if color == "grey":
+        luma = np.rint(255 * (rgb.astype(np.float64) @ np.array([0.299, 0.587, 0.114]))) / 255  # in the dtype of the source
+        np.testing.assert_allclose(values, np.stack([grey, luma[..., None]]), rtol=1e-6)
+    else:
+        np.testing.assert_array_equal(values, np.stack([np.repeat(grey, 3, -1), rgb]))
+
+
+def test_transparency_is_laid_over_white(tmp_path):
+    rgba = save(tmp_path / "a.png", 6, 8, 4)
+    values, _ = read_images(str(tmp_path))
+    colours, opacity = rgba[..., :3].astype(np.float64), rgba[..., 3:].astype(np.float64)
+    np.testing.assert_allclose(values[0], colours * opacity + (1 - opacity), atol=0.5001 / 255)
+    assert ImageSource(str(tmp_path)).read().stored == "uint8"
+
+
+def test_transparency_is_kept_for_the_whole_set(tmp_path):
+    rgba, rgb, grey = (save(tmp_path / f"{channels}.png", 6, 8, channels) for channels in (4, 3, 1))
+    values, _ = read_images([str(tmp_path / f"{channels}.png") for channels in (4, 3, 1)], alpha="keep")
+    assert values.shape == (3, 6, 8, 4)
+    np.testing.assert_array_equal(values[0], rgba)
+    np.testing.assert_array_equal(values[1], np.concatenate([rgb, np.ones((6, 8, 1))], -1))
+    np.testing.assert_array_equal(values[2, ..., :3], np.repeat(grey, 3, -1))
+
+
+@pytest.mark.parametrize(
+    ("crop", "rows", "columns"),
+    [(4, slice(2, 6), slice(2, 6)), ([5, 8], slice(2, 7), slice(0, 8)), ((9, 3), slice(0, 9), slice(2, 5))],
+)
+def test_center_crop(tmp_path, crop, rows, columns):
+    array = save(tmp_path / "a.png", 9, 8, 3)
+    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=crop)[0][0], array[rows, columns])
+
+
+@pytest.mark.parametrize("resize", [8, [4, 24]])
+def test_resize(tmp_path, resize):
+    array = save(tmp_path / "a.png", 16, 20, 3)
+    values, _ = read_images(str(tmp_path), resize=resize)
+    assert values.shape[1:3] == ((8, 10) if resize == 8 else tuple(resize)), "the shorter side is 8"
+    assert values.mean() == pytest.approx(array.mean(), abs=0.03)
+
+
+def test_pictures_arrays_and_videos_have_one_resize_and_one_grey(tmp_path):
+    pixels = RNG.integers(0, 256, (2, 21, 30, 3), dtype=np.uint8)
+    (tmp_path / "clip").mkdir()
+    for number, frame in enumerate(pixels):
+        Image.fromarray(frame).save(tmp_path / f"clip/{number}.png")
+    np.save(tmp_path / "a.npy", pixels)
+    found = [
+        unit(source(path, resize=[9, 14], color=color).read())
+        for color in ("rgb", "grey")
+        for source, path in (
+            (ImageSource, tmp_path / "clip"), (ImageSource, tmp_path / "a.npy"), (VideoSource, tmp_path / "clip"),
+        )
+    ]  # fmt: skip
+    for pictures, arrays, (frames,) in (found[:3], found[3:]):
+        np.testing.assert_array_equal(pictures, frames)
+        np.testing.assert_array_equal(arrays, frames)
+    expected = np.asarray(Image.fromarray(pixels[0]).resize((14, 9), Image.Resampling.BICUBIC))
+    np.testing.assert_allclose(found[0][0], expected / 255, atol=1.01 / 255)
+
+
+def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
+    array = save(tmp_path / "a.png", 16, 20, 3)
+    np.testing.assert_array_equal(read_images(str(tmp_path), resize=[16, 20])[0][0], array)
+    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=16, resize=16)[0][0], array[:, 2:18])
+
+
+def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
+    Image.fromarray(np.full((4, 4, 4), 255, np.uint8)).save(tmp_path / "opaque.png")
+    Image.fromarray(np.full((4, 4, 4), 128, np.uint8)).save(tmp_path / "clear.png")
+    with caplog.at_level(logging.INFO):
+        read_images(str(tmp_path / "opaque.png"))
+        read_images(str(tmp_path / "clear.png"), alpha="keep")
+        assert not caplog.messages
+        read_images(str(tmp_path / "clear.png"))
+    assert ["clear.png' is transparent and composited over white" in message for message in caplog.messages] == [True]
+
+
+def test_a_crop_that_is_too_large(tmp_path):
+    save(tmp_path / "a.png", 9, 8, 3)
+    parts = ["center_crop 10x10 is larger than", "a.png", "9x8 samples (height x width)"]
+    refused(ImageSource(tmp_path, center_crop=10).read, *parts)
+    refused(ImageSource(tmp_path, max_pixels=71).read, "claims 9x8", "set max_pixels: 72")
+    refused(lambda: ImageSource(tmp_path, alpha="drop"), "alpha must be composite or keep; got 'drop'")
+    refused(lambda: ImageSource(tmp_path, key="x"), "key is for array files")
+    refused(ImageSource(tmp_path, value_range=[0, 1]).read, "value_range is not for images of integers such as")
+
+
+def test_different_sizes_are_named_with_what_to_set(tmp_path):
+    for name, *shape in (("a", 9, 8, 3), ("b", 6, 12, 3), ("c", 9, 8, 1)):
+        save(tmp_path / f"{name}.png", *shape)
+    parts = ("2 different sizes", "9x8: ", "6x12: ", "a.png", "b.png", "c.png", "[6, 8]", "center_crop", "resize")
+    refused(ImageSource(tmp_path).read, *parts)
+    assert read_images(str(tmp_path), center_crop=[6, 8])[0].shape == (3, 6, 8, 3)
+
+
+def test_the_widest_dtype_of_all_images(tmp_path):
+    save(tmp_path / "a.png", 9, 8, 1)
+    assert ImageSource(tmp_path).read().scaling == Scaling.of_integers("uint8")
+    Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16)).save(tmp_path / "b.png")
+    assert ImageSource(tmp_path).read().scaling == Scaling.of_integers("uint16")
+    assert ImageSource(tmp_path).files() == [tmp_path / "a.png", tmp_path / "b.png"]
+
+
+def test_arrays_are_images_too(tmp_path):
+    array = RNG.integers(0, 256, (2, 9, 8, 3), dtype=np.uint8)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", x=array)
+    raw = ImageSource([tmp_path / "a.npy", tmp_path / "b.npz"]).read()
+    assert (raw.names, raw.media) == (("a-0", "a-1", "b-0", "b-1"), "array")
+    np.testing.assert_array_equal(unit(raw), np.concatenate([array, array]).astype(np.float32) / 255)
+    assert ImageSource(tmp_path / "a.npy").files() == []  # it is read in place
+    assert ImageSource(tmp_path / "b.npz", key="x").files() == [tmp_path / "b.npz"]
+    edited = ImageSource(tmp_path / "a.npy", center_crop=[4, 6], color="grey")
+    luma = np.rint(array[:, 2:6, 1:7] @ np.array([0.299, 0.587, 0.114]))[..., None]
+    np.testing.assert_allclose(unit(edited.read()), luma / 255, rtol=1e-6)
+    assert (edited.files(), edited.read().array) == ([tmp_path / "a.npy"], None), "decoded, so it is cached"
+
+
+def save_float(path, low, high, channels=1, **arguments):
+    values = np.linspace(low, high, 6 * 8 * channels, dtype=np.float32).reshape(6, 8, channels)
+    tifffile.imwrite(path, values, photometric="rgb" if channels > 2 else "minisblack", **arguments)
+    return values
+
+
+def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog):
+    wide, inside = save_float(tmp_path / "a.tif", -1, 4, 3), save_float(tmp_path / "b.tif", 0.25, 0.75, 3)
+    eight = save(tmp_path / "c.png", 6, 8, 3)
+    with caplog.at_level(logging.INFO):
+        raw = ImageSource(tmp_path).read()
+        values = unit(raw)
+        np.testing.assert_allclose(values[0], (wide + 1) / 5, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(values[1:], np.stack([inside, eight]))
+        assert raw.scaling == Scaling("float32", (-1, 0, 0), (4, 1, 1))
+        assert raw.media == "array", "written as NPY, in the range of the source"
+        np.testing.assert_allclose(raw.scaling.restore(values[0], 0), wide, atol=1e-5)
+    assert ["a.tif' holds values from -1 to 4" in message for message in caplog.messages] == [True]
+    inside_only = ImageSource(tmp_path / "b.tif").read()
+    assert (inside_only.unit, inside_only.media) == (True, "image")
+    fixed = ImageSource(tmp_path / "a.tif", value_range=[-2, 8], center_crop=4)
+    np.testing.assert_allclose(unit(fixed.read())[0], (wide[1:5, 2:6] + 2) / 10, rtol=1e-5)
+    rows = RowSource([tmp_path / "a.tif", tmp_path / "c.png"], rows=[2]).read()
+    np.testing.assert_allclose(unit(rows), np.stack([(wide[2] + 1) / 5, eight[2]]), rtol=1e-5, atol=1e-6)
+    assert rows.scaling == Scaling("float32", (-1, 0), (4, 1))
+    (tmp_path / "frames").mkdir()
+    first, second = save_float(tmp_path / "frames/1.tif", 0, 2, 3), save_float(tmp_path / "frames/2.tif", 1, 5, 3)
+    frames = VideoSource(tmp_path / "frames").read()
+    np.testing.assert_allclose(unit(frames)[0], np.stack([first, second]) / 5, atol=1e-6)
+
+
+def test_floating_point_pictures_that_are_refused(tmp_path):
+    save_float(tmp_path / "flat.tif", 5, 5)
+    refused(ImageSource(tmp_path / "flat.tif").read, "flat.tif", "the single value 5.0; set value_range")
+    tifffile.imwrite(tmp_path / "nan.tif", np.full((2, 2), np.nan, np.float32))
+    refused(ImageSource(tmp_path / "nan.tif").read, "all samples are missing")
+    save_float(tmp_path / "alpha.tif", -1, 4, 4, extrasamples=["unassalpha"])
+    refused(ImageSource(tmp_path / "alpha.tif").read, "is transparent and holds floating-point values outside [0, 1]")

@@ -1,0 +1,109 @@
+"""Which source reads what: suffixes, folders, shapes of arrays."""
+
+import logging
+
+import h5py
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from source_checks import refused
+
+from pe_lightning.signals.sources.kinds import kind_of, plausible_layouts
+from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule, make_datamodule
+
+READINGS = [
+    ((9,), [("rows", (1, 9, 1))]),
+    ((900, 2), [("rows", (1, 900, 2))]),
+    ((1, 900), [("rows", (1, 900, 1))]),
+    ((32, 24), [("images", (1, 32, 24, 1))]),
+    ((16, 900), [("images", (1, 16, 900, 1)), ("rows", (16, 900, 1))]),
+    ((32, 24, 1), [("images", (1, 32, 24, 1))]),
+    ((32, 24, 3), [("images", (1, 32, 24, 3))]),
+    ((32, 24, 4), [("images", (1, 32, 24, 4))]),
+    ((32, 24, 2), [("images", (1, 32, 24, 2)), ("rows", (32, 24, 2))]),
+    ((16, 900, 3), [("images", (1, 16, 900, 3)), ("rows", (16, 900, 3))]),
+    ((10, 32, 24), [("video", (1, 10, 32, 24, 1))]),
+    ((900, 32, 24), [("video", (1, 900, 32, 24, 1)), ("images", (900, 32, 24, 1))]),
+    ((1, 32, 24), [("images", (1, 32, 24, 1))]),
+    ((1, 32, 24, 3), [("images", (1, 32, 24, 3))]),
+    ((10, 32, 24, 3), [("video", (1, 10, 32, 24, 3)), ("images", (10, 32, 24, 3))]),
+    ((5, 10, 32, 24), [("video", (5, 10, 32, 24, 1))]),
+    ((2, 10, 32, 24, 6), [("video", (2, 10, 32, 24, 6))]),
+    ((3, 32, 24), []),
+    ((7, 3, 32, 24), []),
+    ((), []),
+    ((1, 1), []),
+    ((0, 24), []),
+    ((2, 2, 2, 2, 2, 2), []),
+]
+
+
+@pytest.mark.parametrize(("shape", "expected"), READINGS)
+def test_readings_of_a_shape(shape, expected):
+    assert [(layout.kind, layout.shape) for layout in plausible_layouts(shape)] == expected
+
+
+CLEAR = [(shape, *found[0]) for shape, found in READINGS if len(found) == 1]
+
+
+@pytest.mark.parametrize(("shape", "kind", "full"), CLEAR)
+def test_the_source_reads_an_array_as_its_shape_was_read(tmp_path, caplog, shape, kind, full):
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    with caplog.at_level(logging.INFO):
+        data = make_datamodule(tmp_path / "a.npy")
+    modules = {"rows": RowDataModule, "images": ImageDataModule, "video": VideoDataModule}
+    assert type(data) is modules[kind]
+    assert data.source.read().shape == full
+    (notice,) = caplog.messages
+    assert f"'{tmp_path / 'a.npy'}' of shape {shape} is read as" in notice
+    assert "--config row/closed_form" in notice
+
+
+def test_an_array_of_several_readings_is_refused_with_what_to_type(tmp_path):
+    np.save(tmp_path / "a.npy", np.zeros((16, 900)))
+    parts = ["(16, 900), which may be one picture of 16x900 samples or 16 rows of 900 samples"]
+    refused(lambda: make_datamodule(tmp_path / "a.npy"), *parts, "use one of ImageDataModule")
+    np.save(tmp_path / "b.npy", np.zeros((3, 32, 24)))
+    refused(lambda: kind_of(str(tmp_path / "b.npy")), "channels seem to come first", "numpy.moveaxis(array, 0, -1)")
+
+
+def test_one_of_several_arrays_is_chosen_by_key(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["ct"], file["mask"] = np.zeros((9, 8, 7)), np.zeros((9, 8))
+    assert (kind_of(str(tmp_path / "a.h5"), key="ct"), kind_of(str(tmp_path / "a.h5"), key="mask")) == ("video", "images")
+    refused(lambda: kind_of(str(tmp_path / "a.h5")), "choose one array by key. It holds: ct, mask")
+    assert isinstance(make_datamodule(tmp_path / "a.h5", key="mask"), ImageDataModule)
+
+
+def test_files_folders_and_samples(tmp_path):
+    for name in ("p/a.png", "p/readme.md", "p/notes.txt", "p/mask.npy", "r/a.csv", "m/a.png", "m/a.wav", "a.xyz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "arrays").mkdir()
+    np.save(tmp_path / "arrays/a.npy", np.zeros((5, 6)))
+    tifffile.imwrite(tmp_path / "one.tif", np.zeros((5, 6), np.uint8))
+    tifffile.imwrite(tmp_path / "stack.tif", np.zeros((7, 5, 6), np.uint8))
+    for path, kind in (
+        ("samples://coffee", "images"), ("samples://phantom3d", "video"), ("a.JPG", "images"), ("b.mp4", "video"),
+        ("c.wav", "rows"), ("c.nii.gz", "video"), (tmp_path / "p", "images"), (tmp_path / "r", "rows"),
+        (tmp_path / "arrays", "images"), (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
+    ):  # fmt: skip
+        assert kind_of(str(path)) == kind, path
+    refused(lambda: kind_of(str(tmp_path / "m")), "images (", ") and rows (", "give files of one kind")
+    refused(lambda: kind_of("a.npy"), "no such file or folder: 'a.npy'")
+    refused(lambda: kind_of(str(tmp_path / "b.xyz")), "no such file or folder")
+    refused(lambda: kind_of(str(tmp_path / "a.xyz")), "no file of a known kind", ".csv", ".npy")
+
+
+def test_a_text_file_among_pictures_is_skipped(tmp_path, caplog):
+    Image.new("L", (8, 6)).save(tmp_path / "a.png")
+    (tmp_path / "notes.txt").write_text("1 2 3")
+    with caplog.at_level(logging.INFO):
+        data = make_datamodule(tmp_path)
+        assert data.info.names == ("a",)
+    assert ["notes.txt" in message for message in caplog.messages] == [True], "said once"
+
+
+def test_a_tensor_of_all_axes_is_a_set_of_signals():
+    assert isinstance(make_datamodule(np.zeros((2, 9, 1))), TensorDataModule)

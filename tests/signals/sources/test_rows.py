@@ -1,0 +1,138 @@
+"""1-D signals: which kind of files, which rows and columns, which arguments are for what."""
+
+import logging
+import pickle
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import wavfile
+from source_checks import refused, unit
+
+from pe_lightning.signals.sources import RowSource
+
+RNG = np.random.default_rng(0)
+
+
+def picture(path, *shape):
+    array = RNG.integers(0, 256, shape, dtype=np.uint8)
+    Image.fromarray(array).save(path)
+    return array.reshape(*shape[:2], -1).astype(np.float32) / 255
+
+
+def read_rows(paths, **arguments):
+    return RowSource(paths, **arguments).read()
+
+
+def test_rows_and_columns_by_position(tmp_path):
+    image = picture(tmp_path / "ü 1.png", 9, 9, 3)
+    raw = read_rows(tmp_path / "ü 1.png", rows=[7, 0], columns=[3])
+    assert raw.names == ("ü 1-row7", "ü 1-row0", "ü 1-col3")
+    assert (raw.shape, raw.stored, raw.unit, raw.media, raw.array) == ((3, 9, 3), "float32", True, "array", None)
+    np.testing.assert_array_equal(unit(raw), np.stack([image[7], image[0], image[:, 3]]))
+    np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
+
+
+def test_the_papers_protocol_is_the_default(tmp_path):
+    images = {"a": picture(tmp_path / "a.png", 40, 40), "b": picture(tmp_path / "b.png", 40, 40)}
+    raw = read_rows(tmp_path)
+    assert raw.shape == (64, 40, 1)
+    places = [name.split("-") for name in raw.names]
+    assert [(image, line[:3]) for image, line in places[::16]] == [("a", "row"), ("a", "col"), ("b", "row"), ("b", "col")]
+    for (image, line), values in zip(places, unit(raw), strict=True):
+        place = int(line[3:])
+        np.testing.assert_array_equal(values, images[image][place] if line[:3] == "row" else images[image][:, place])
+    lines = [tuple(line[3:] for _, line in places[start : start + 16]) for start in (0, 16, 32, 48)]
+    assert len(set(lines)) == 4  # each image, and rows and columns, for themselves
+
+
+def test_random_rows_are_the_same_on_every_machine():
+    raw = read_rows("samples://astronaut", num_rows=4, num_columns=3)
+    lines = ("row11", "row196", "row269", "row403", "col7", "col259", "col289")
+    assert (raw.names, raw.shape) == (tuple(f"astronaut-{line}" for line in lines), (7, 512, 3))
+    assert read_rows("samples://astronaut", num_rows=4, num_columns=3, seed=1).names != raw.names
+    assert set(raw.names) < set(read_rows("samples://astronaut", num_rows=8, num_columns=3).names)
+    assert read_rows("samples://astronaut", num_rows=4).names == raw.names[:4]
+
+
+def test_images_that_are_not_square(tmp_path, caplog):
+    image = picture(tmp_path / "a.png", 20, 30)
+    path = tmp_path / "a.png"
+    with caplog.at_level(logging.INFO):
+        raw = read_rows(path)
+    assert raw.shape == (16, 30, 1)
+    assert all("-row" in name for name in raw.names)
+    assert ["only 16 random rows" in message for message in caplog.messages] == [True]
+    np.testing.assert_array_equal(unit(read_rows(path, columns=[2, 4])), image[:, [2, 4]].swapaxes(0, 1))
+    parts = ["2 different lengths", "30: ", "(rows)", "20: ", "(columns)"]
+    refused(RowSource(path, rows=[1], columns=[2]).read, *parts)
+    assert read_rows(path, rows=[1], columns=[2], length=20).shape == (2, 20, 1)
+    np.testing.assert_array_equal(unit(read_rows(path, rows=[3], center_crop=[10, 12])), image[None, 8, 9:21])
+    assert read_rows(path, num_rows=2, num_columns=2, resize=[24, 24]).shape == (4, 24, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        ({}, ["has 9 rows, fewer than rows or num_rows"]),
+        ({"rows": [9]}, ["has 9 rows"]),
+        ({"rows": [-1]}, ["rows must be a list of distinct integers >= 0; got [-1]"]),
+        ({"num_rows": -1}, ["num_rows must be an integer >= 0; got -1"]),
+        ({"num_rows": 0, "num_columns": 0}, ["no row and no column is requested"]),
+        ({"rows": [1], "num_rows": 2}, ["rows and num_rows exclude each other"]),
+        ({"num_rows": 2, "seed": -1}, ["seed must be an integer >= 0; got -1"]),
+        ({"rows": [1], "length": 10}, ["length 10 is more than the 9 samples", "set length: 9"]),
+        ({"rows": [1], "length": 0}, ["length must be an integer >= 2; got 0"]),
+        ({"channels": "first"}, ["channels must be one of auto, last, none"]),
+    ],
+)
+def test_bad_rows_and_columns(tmp_path, arguments, parts):
+    picture(tmp_path / "a.png", 9, 9)
+    refused(lambda: read_rows(tmp_path / "a.png", **arguments), *parts)
+
+
+def test_arrays(tmp_path):
+    array = RNG.integers(0, 256, (9, 3), dtype=np.uint8)
+    np.save(tmp_path / "a.npy", array)
+    np.savez(tmp_path / "b.npz", x=array)
+    assert read_rows(tmp_path / "a.npy").shape == (1, 9, 3)
+    raw = read_rows(tmp_path / "b.npz", channels="none", value_range=[0, 510], length=2, key="x")
+    assert raw.names == tuple(f"b-{n}" for n in range(9))
+    np.testing.assert_allclose(unit(raw)[..., 0], array[:, :2] / 510, rtol=1e-6)
+    assert RowSource(tmp_path / "a.npy").files() == []  # it is read in place
+    assert RowSource(tmp_path).files() == [tmp_path / "a.npy", tmp_path / "b.npz"]
+
+
+def test_the_content_decides_then_the_suffix(tmp_path):
+    array = RNG.integers(0, 256, 9, dtype=np.uint8)
+    np.save(tmp_path / "a.npy", array)
+    (tmp_path / "a.npy").rename(tmp_path / "array.txt")
+    assert read_rows(tmp_path / "array.txt").shape == (1, 9, 1)
+    picture(tmp_path / "a.png", 20, 20)
+    (tmp_path / "a.png").rename(tmp_path / "image")
+    assert read_rows(tmp_path / "image", rows=[0]).shape == (1, 20, 1)
+    wavfile.write(tmp_path / "sound", 10, array)
+    assert read_rows(tmp_path / "sound").media == "audio"
+    (tmp_path / "a.dat").write_text("what")
+    refused(RowSource(tmp_path / "a.dat").read, "are read from files of one kind", "None: ", "a.dat")
+    refused(RowSource([tmp_path / "array.txt", tmp_path / "image"]).read, "arrays: ", "images: ", "one kind")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "meant"),
+    [
+        ("num_columns", 3, "images"),
+        ("select", ["x"], "tables"),
+        ("key", "x", "arrays"),
+        ("value_range", [0, 1], "arrays and tables"),
+        ("seconds", [0, 1], "sound files"),
+    ],
+)
+def test_arguments_for_another_kind_of_files(tmp_path, argument, value, meant):
+    picture(tmp_path / "a.png", 20, 20)
+    np.save(tmp_path / "a.npy", np.zeros(9, np.uint8))
+    wavfile.write(tmp_path / "a.wav", 10, np.zeros(9, np.int16))
+    (tmp_path / "a.csv").write_text("x\n1\n2\n")
+    for name, kind in (("a.png", "images"), ("a.npy", "arrays"), ("a.wav", "sound files"), ("a.csv", "tables")):
+        if kind not in meant:
+            refused(RowSource(tmp_path / name, **{argument: value}).read, f"{argument} is not for {kind}")

@@ -1,0 +1,115 @@
+"""Sound files as signals: depths, channels, ranges, parts, and damage."""
+
+import pickle
+
+import numpy as np
+import pytest
+import soundfile
+from scipy.io import wavfile
+from source_checks import refused, stored, unit
+
+from pe_lightning.signals.sources import RowSource
+
+RNG = np.random.default_rng(0)
+
+
+def save(path, array, rate=8000):
+    wavfile.write(path, rate, array)  # not by soundfile, which reads it
+    return str(path)
+
+
+def noise(dtype, *shape):
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("uint8", (100,)), ("int16", (100, 2)), ("int32", (100,))])
+def test_integers_fill_their_range(tmp_path, dtype, shape):
+    array = noise(dtype, *shape)
+    raw = RowSource(save(tmp_path / "a.wav", array)).read()
+    info = np.iinfo(dtype)
+    expected = (array.reshape(100, -1).astype(np.float64) - info.min) / (float(info.max) - info.min)
+    assert (raw.shape, raw.stored, raw.rate, raw.media) == ((1, *expected.shape), dtype, 8000.0, "audio")
+    np.testing.assert_array_equal(stored(raw)[0], array.reshape(100, -1))
+    np.testing.assert_allclose(unit(raw)[0], expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.flac"])
+def test_twenty_four_bits(tmp_path, name):
+    array = noise("int32", 100) & ~0xFF
+    soundfile.write(tmp_path / name, array, 44100, subtype="PCM_24")
+    raw = RowSource(str(tmp_path / name)).read()
+    assert (raw.rate, raw.stored) == (44100, "int32")
+    np.testing.assert_array_equal(stored(raw)[0, :, 0], array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_have_silence_at_one_half(tmp_path, dtype):
+    quiet, loud = np.array([0, 0.5, -1, 0.25], dtype), np.array([0, 0.5, -4, 2], dtype)
+    raw = RowSource([save(tmp_path / "quiet.wav", quiet), save(tmp_path / "loud.wav", loud)]).read()
+    assert (raw.names, raw.stored, raw.scaling.low, raw.scaling.high) == (("quiet", "loud"), dtype, (-1, -4), (1, 4))
+    np.testing.assert_allclose(unit(raw)[..., 0], [[0.5, 0.75, 0, 0.625], [0.5, 0.5625, 0, 0.75]])
+    np.testing.assert_array_equal(raw.scaling.restore(unit(raw)[1], 1)[:, 0], loud)
+
+
+def test_compressed_sound(tmp_path):
+    tone = 0.5 * np.sin(np.arange(8000) * 0.3)
+    soundfile.write(tmp_path / "a.ogg", tone, 8000)
+    raw = RowSource(str(tmp_path / "a.ogg")).read()
+    assert (raw.stored, raw.rate, raw.channels) == ("float32", 8000, 1)
+    assert np.abs(stored(raw)[0, 1000:7000, 0] - tone[1000:7000]).max() < 0.05
+
+
+def test_seconds_and_length(tmp_path):
+    array = noise("int16", 1000)
+    path = save(tmp_path / "a.wav", array, rate=100)
+    for arguments, part in (
+        ({"seconds": [1, 2.5]}, array[100:250]),
+        ({"seconds": [0, 10]}, array),
+        ({"seconds": [1, 2], "length": 7}, array[100:107]),
+    ):
+        raw = RowSource(path, **arguments).read()
+        np.testing.assert_array_equal(stored(raw)[0, :, 0], part)
+        np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
+    refused(RowSource(path, seconds=[9, 11]).read, "exceeds", "lasts 10 s")
+    refused(RowSource(path, seconds=[1, 1.01]).read, "1 sample(s)")
+    refused(RowSource(path, length=1001).read, "length 1001 is more than the 1000 samples")
+    for seconds in ([2, 1], [-1, 2], [1], "1,2", [0, float("inf")], [0, True]):
+        refused(lambda seconds=seconds: RowSource(path, seconds=seconds), "seconds must be")
+
+
+@pytest.mark.parametrize(
+    ("array", "rate", "parts"),
+    [
+        (noise("int16", 60), 8000, ["2 different lengths", "50: ", "60: ", "Set length: 50"]),
+        (noise("int16", 50), 4000, ["2 different formats", "8000 Hz", "4000 Hz"]),
+        (noise("uint8", 50), 8000, ["2 different formats", "int16: ", "uint8: ", "b.wav"]),
+    ],
+)
+def test_files_that_do_not_fit_together(tmp_path, array, rate, parts):
+    save(tmp_path / "a.wav", noise("int16", 50)), save(tmp_path / "b.wav", array, rate)
+    refused(RowSource(tmp_path).read, *parts)
+
+
+@pytest.mark.parametrize("size", [12, 1000, 4043])
+def test_truncated_files(tmp_path, size):
+    save(tmp_path / "whole.wav", noise("int16", 1000, 2))
+    (tmp_path / "a.wav").write_bytes((tmp_path / "whole.wav").read_bytes()[:size])
+    refused(lambda: stored(RowSource(str(tmp_path / "a.wav")).read()), "a.wav", "truncated, damaged")
+
+
+def test_a_stream_of_unknown_size_is_whole(tmp_path):
+    array = noise("int16", 100)
+    save(tmp_path / "a.wav", array)
+    data = (tmp_path / "a.wav").read_bytes()
+    (tmp_path / "a.wav").write_bytes(data[:4] + b"\xff" * 4 + data[8:40] + b"\xff" * 4 + data[44:])
+    np.testing.assert_array_equal(stored(RowSource(str(tmp_path / "a.wav")).read())[0, :, 0], array)
+
+
+def test_values_that_are_not_finite_and_a_single_sample(tmp_path):
+    save(tmp_path / "one.wav", noise("int16", 1))
+    refused(RowSource(str(tmp_path / "one.wav")).read, "1 sample(s); a signal needs at least 2")
+    save(tmp_path / "nan.wav", np.array([0, np.nan, 1, np.inf], np.float32))
+    raw = RowSource(str(tmp_path / "nan.wav")).read()
+    assert raw.scaling.high == (1.0,)
+    np.testing.assert_array_equal(unit(raw)[0, :, 0], np.float32([0.5, np.nan, 1, np.inf]))

@@ -1,0 +1,130 @@
+"""Text tables as signals: headers, delimiters, columns, and every kind of bad cell."""
+
+import logging
+
+import numpy as np
+import pytest
+from source_checks import refused, stored, unit
+
+from pe_lightning.signals.sources import RowSource
+from pe_lightning.signals.sources.paths import SourceFile
+from pe_lightning.signals.sources.tables import read_table
+
+
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def columns_of(path):
+    return {column.name: column.values.tolist() for column in read_table(SourceFile(path, str(path)))}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", ", "])
+@pytest.mark.parametrize(("end", "last", "mark"), [("\n", "", ""), ("\r\n", "\r\n\r\n", "\ufeff"), ("\r", "\r", "")])
+def test_delimiters_ends_and_marks(tmp_path, delimiter, end, last, mark):
+    rows = [["time", "temp"], ["0", "1.5"], ["1", "-2e3"], ["2", ".25"]]
+    text = mark + end.join(delimiter.join(row) for row in rows) + last
+    assert columns_of(write(tmp_path / "a.csv", text)) == {"time": [0, 1, 2], "temp": [1.5, -2000, 0.25]}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,2\n3,4\n", {"0": [1, 3], "1": [2, 4]}),
+        ("1\n2\n", {"": [1, 2]}),
+        ("x\n1\n2\n", {"x": [1, 2]}),
+        ("date,2001,x\n1,2,3\n4,5,6\n", {"date": [1, 4], "2001": [2, 5], "x": [3, 6]}),
+        ("# made by hand\n1 2\n# more\n3 4\n", {"0": [1, 3], "1": [2, 4]}),
+        ("  1 2\n 30 4\n", {"0": [1, 30], "1": [2, 4]}),
+        ('"a, b","c"\n"1","2"\n"3",4\n', {"a, b": [1, 3], "c": [2, 4]}),
+        ('a;"say ""hi"""\n1;2\n3;4\n', {"a": [1, 3], 'say "hi"': [2, 4]}),
+        ("2020-01-01 10:00,1\n2020-01-02 10:00,2\n", {"": [1, 2]}),
+        ("a,,b\n1,2,3\n4,5,6\n", {"a": [1, 4], "1": [2, 5], "b": [3, 6]}),
+        ("1,2,\n3,4,\n", {"0": [1, 3], "1": [2, 4]}),
+        ("t;x\n0;1,5\n1;-2,25e1\n", {"t": [0, 1], "x": [1.5, -22.5]}),
+        ("1,5;2,5\n2,5;3\n", {"0": [1.5, 2.5], "1": [2.5, 3]}),
+        ("1,5 2,5\n2,5 3,5\n", {"0": [1.5, 2.5], "1": [2.5, 3.5]}),
+        ("x\ty\n1,5\t2\n2\t3\n", {"x": [1.5, 2], "y": [2, 3]}),
+        ('"1,5","2,5"\n"2,5","3,5"\n', {"0": [1.5, 2.5], "1": [2.5, 3.5]}),
+    ],
+)
+def test_headers_quotes_and_comments(tmp_path, text, expected):
+    assert columns_of(write(tmp_path / "a.txt", text)) == expected
+
+
+def test_decimal_commas_are_said(tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        columns_of(write(tmp_path / "a.csv", "1;2\n3;4\n"))
+        assert not caplog.messages
+        columns_of(write(tmp_path / "a.csv", "1,5;2\n3;4\n"))
+    assert ["a comma as decimal mark" in message for message in caplog.messages] == [True]
+
+
+def test_what_numpy_writes(tmp_path):
+    array = np.random.default_rng(0).normal(size=(2_000, 3))
+    for delimiter in (" ", ",", "\t"):
+        np.savetxt(tmp_path / "a.txt", array, delimiter=delimiter, header="x y z")
+        np.testing.assert_array_equal(stored(RowSource(str(tmp_path / "a.txt")).read())[..., 0], array.T)
+
+
+def test_every_column_is_a_signal_with_its_own_range(tmp_path, caplog):
+    path = write(tmp_path / "größe 1.csv", "day,temp/°C,hum\nmon,10,0.1\ntue,30,0.300000001\nwed,20,0.2\n")
+    with caplog.at_level(logging.INFO):
+        raw = RowSource(str(path)).read()
+    assert raw.names == ("größe 1-temp_°C", "größe 1-hum")
+    assert (raw.shape, raw.stored, raw.media, raw.array) == ((2, 3, 1), "float64", "array", None)
+    assert (raw.scaling.low, raw.scaling.high) == ((10, 0.1), (30, 0.300000001))
+    np.testing.assert_allclose(unit(raw)[..., 0], [[0, 1, 0.5], [0, 1, 0.5]], atol=1e-6)
+    assert stored(raw)[1, 1, 0] == 0.300000001  # in double precision
+    assert [("column 'day'" in text, "left out" in text) for text in caplog.messages] == [(True, True)]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"), [(["b"], ("a-b",)), ([2], ("a-c",)), (["c", 0], ("a-c", "a-a")), (["b", "c"], ("a-b", "a-c"))]
+)
+def test_columns_by_name_or_position(tmp_path, chosen, names):
+    assert RowSource(write(tmp_path / "a.csv", "a,b,c\n1,2,3\n4,5,6\n"), select=chosen).read().names == names
+
+
+def test_a_given_range_and_a_length(tmp_path):
+    path = write(tmp_path / "a.csv", "1,2\n3,4\n9,9\n")
+    raw = RowSource(path, value_range=[0, 4], length=2).read()
+    np.testing.assert_allclose(unit(raw)[..., 0], [[0.25, 0.75], [0.5, 1]])
+    refused(
+        RowSource(path, value_range=[0, 4]).read, "column 0", "values from 1.0 to 9.0, outside of value_range [0.0, 4.0]"
+    )
+    refused(RowSource(path, length=4).read, "length 4 is more than the 3 samples", "set length: 3")
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "parts"),
+    [
+        ("a,b\n1,2\n\n3,4\n", {}, ["line 3: 0 cell(s), but line 1 has 2", "','"]),
+        ("a,b\n1,2\n3,x4\n", {}, ["column 'b'", "line 3: 'x4' is not a number", "leave the cell empty"]),
+        ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is not a number"]),
+        ("a;b\n1.5;2,5\n2;3\n", {}, ["line 2: '2,5' is not a number (the decimal mark is taken to be a point"]),
+        ("a;b\n1.234,5;2,5\n2,5;3,5\n", {}, ["line 2: '1.234,5' is not a number", "taken to be a comma"]),
+        ("a;b\nx;y\n", {}, ["no column of numbers"]),
+        ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
+        ("", {}, ["is empty"]),
+        ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
+        ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the single value 1.0"]),
+        ('a,b\n1,"2\n3",4\n', {}, ["quotes must be closed"]),
+        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["no column of", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
+        ("temp,hum\n1,2\n3,4\n", {"select": [0, "temp"]}, ["must be distinct"]),
+        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or an index"]),
+        (b"a\xff,b\n1,2\n", {}, ["UnicodeDecodeError", "position 1"]),
+        (b"a\x00,b\n1,2\n", {}, ["zero bytes"]),
+    ],
+)
+def test_bad_tables(tmp_path, text, arguments, parts):
+    refused(RowSource(write(tmp_path / "a.csv", text), **arguments).read, *parts)
+
+
+def test_tables_of_different_lengths(tmp_path):
+    write(tmp_path / "a.csv", "1\n2\n"), write(tmp_path / "b.csv", "1\n2\n3\n")
+    refused(RowSource(tmp_path).read, "2 different lengths", "Set length: 2")
+    assert RowSource(tmp_path, length=2).read().shape == (2, 2, 1)
+    refused(lambda: RowSource(tmp_path, select=[]), "select must be a list of names or indices")
+    refused(lambda: RowSource(tmp_path, select=[-1]), "got [-1]")

@@ -1,0 +1,152 @@
+"""TIFF stacks and NIfTI volumes: axes, ranges, and what is said about broken ones."""
+
+import logging
+import sys
+
+import nibabel
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+from source_checks import refused, stored, unit
+
+from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.sources import VideoSource, clips
+
+RNG = np.random.default_rng(0)
+
+
+def read(path, **arguments):
+    return VideoSource(path, **arguments).read()
+
+
+def save_nifti(path, values):
+    nibabel.Nifti1Image(values, np.eye(4)).to_filename(path)
+    return path
+
+
+@pytest.mark.parametrize("channels", [None, 3])
+@pytest.mark.parametrize("dtype", ["uint8", ">u2"])
+def test_integer_stacks(tmp_path, monkeypatch, dtype, channels):
+    shape = (5, 6, 7) if channels is None else (5, 6, 7, channels)
+    values = RNG.integers(0, 100, shape).astype(dtype)
+    kind = {} if channels is None else {"photometric": "rgb"}
+    tifffile.imwrite(tmp_path / "a.tif", values, byteorder=">" if ">" in dtype else "<", **kind)
+    raw = read(tmp_path / "a.tif")
+    assert (raw.shape, raw.media, raw.unit, raw.rate) == ((1, 5, 6, 7, channels or 1), "array", False, None)
+    assert raw.scaling == Scaling.of_integers(np.dtype(dtype).newbyteorder("="))
+    monkeypatch.setattr(clips, "BLOCK_BYTES", 2 * values[0].nbytes)
+    assert [len(block) for block in raw.blocks()] == [2, 2, 1]
+    np.testing.assert_array_equal(stored(raw)[0], values.reshape(5, 6, 7, -1))
+    np.testing.assert_array_equal(stored(read(tmp_path / "a.tif", frames=[1, 5, 2]))[0], values.reshape(5, 6, 7, -1)[1:5:2])
+
+
+@pytest.mark.parametrize("axes", ["TYX", "ZCYX"])
+def test_imagej_stacks(tmp_path, axes):
+    values = RNG.integers(0, 256, (5, 2, 6, 7) if "C" in axes else (5, 6, 7), dtype=np.uint8)
+    tifffile.imwrite(tmp_path / "a.tif", values, imagej=True, metadata={"axes": axes})
+    expected = values.transpose(0, 2, 3, 1) if "C" in axes else values[..., None]
+    np.testing.assert_array_equal(stored(read(tmp_path / "a.tif"))[0], expected)
+
+
+def test_pages_written_one_by_one_and_booleans(tmp_path):
+    values = RNG.integers(0, 256, (4, 6, 7), dtype=np.uint8)
+    with tifffile.TiffWriter(tmp_path / "a.tif") as file:
+        for page in values:
+            file.write(page, contiguous=False, metadata=None)
+    np.testing.assert_array_equal(stored(read(tmp_path / "a.tif"))[0, ..., 0], values)
+    truth = RNG.random((5, 6, 8)) < 0.5
+    first, *rest = (Image.fromarray(page) for page in truth)
+    first.save(tmp_path / "b.tif", save_all=True, append_images=rest)  # one bit each
+    raw = read(tmp_path / "b.tif")
+    assert raw.scaling == Scaling("uint8", (0,), (1,))
+    np.testing.assert_array_equal(stored(raw)[0, ..., 0], truth)
+
+
+def test_range_of_floating_point(tmp_path, caplog):
+    values = RNG.random((5, 6, 7)).astype(np.float32)
+    tifffile.imwrite(tmp_path / "unit.tif", values)
+    tifffile.imwrite(tmp_path / "wide.tif", values * 30 - 10)
+    with caplog.at_level(logging.INFO):
+        assert read(tmp_path / "unit.tif").scaling == Scaling("float32")
+        assert not caplog.messages
+        raw = read(tmp_path / "wide.tif")
+        low, high = float((values * 30 - 10).min()), float((values * 30 - 10).max())
+        assert raw.scaling == Scaling("float32", (low,), (high,))
+        assert read(tmp_path / "wide.tif", value_range=[-10, 20]).scaling == Scaling("float32", (-10,), (20,))
+    assert ["become 0 and 1" in message for message in caplog.messages] == [True]
+    tifffile.imwrite(tmp_path / "flat.tif", np.full((5, 6, 7), 3, dtype=np.float32))
+    refused(VideoSource(tmp_path / "flat.tif").read, "the single value 3.0")
+    values[2, 3, 4] = np.nan
+    tifffile.imwrite(tmp_path / "nan.tif", values)
+    np.testing.assert_array_equal(unit(read(tmp_path / "nan.tif"))[0, ..., 0], values)
+
+
+def test_other_axes(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((6, 7), dtype=np.uint8))
+    refused(VideoSource(tmp_path / "a.tif").read, "axes YX of sizes (6, 7)", "ImageDataModule")
+    tifffile.imwrite(tmp_path / "b.tif", np.zeros((2, 3, 5, 6, 7), dtype=np.uint8))
+    refused(VideoSource(tmp_path / "b.tif").read, "A TIFF stack is")
+
+
+def test_damaged_and_huge_stacks(tmp_path):
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, RNG.random((5, 60, 70)).astype(np.float32), compression="zlib")
+    refused(VideoSource(path, max_pixels=4199).read, "60x70", "set max_pixels: 4200")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    refused(lambda: stored(read(path)), "a.tif", "truncated, damaged")
+
+
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz"])
+def test_nifti_axes_and_dtype(tmp_path, monkeypatch, caplog, suffix):
+    values = RNG.integers(-1000, 2000, (7, 6, 5)).astype(np.int16)  # x, y, z
+    with caplog.at_level(logging.INFO):
+        raw = read(save_nifti(tmp_path / f"a{suffix}", values))
+    assert (raw.names, raw.shape, raw.stored, raw.media) == (("a",), (1, 5, 6, 7, 1), "int16", "array")
+    assert raw.scaling == Scaling("int16", (float(values.min()),), (float(values.max()),))
+    assert len(caplog.messages) == 1
+    monkeypatch.setattr(clips, "BLOCK_BYTES", 2 * 6 * 7 * 2)
+    assert [len(block) for block in raw.blocks()] == [2, 2, 1]
+    np.testing.assert_array_equal(stored(raw)[0, ..., 0], values.transpose(2, 1, 0))
+
+
+def test_nifti_slope_intercept_and_fourth_axis(tmp_path):
+    image = nibabel.Nifti1Image(RNG.integers(0, 1000, (7, 6, 5)).astype(np.int16), np.eye(4))
+    image.header.set_slope_inter(0.5, -100)
+    image.to_filename(tmp_path / "a.nii")
+    expected = nibabel.load(tmp_path / "a.nii").get_fdata()
+    raw = read(tmp_path / "a.nii")
+    assert raw.stored == "float32"
+    np.testing.assert_allclose(stored(raw)[0, ..., 0], expected.transpose(2, 1, 0), rtol=1e-6)
+    assert not np.array_equal(nibabel.load(tmp_path / "a.nii").dataobj.get_unscaled(), expected)
+    values = RNG.random((7, 6, 5, 3)).astype(np.float32)
+    raw = read(save_nifti(tmp_path / "b.nii", values))
+    assert raw.scaling == Scaling("float32")
+    np.testing.assert_array_equal(stored(raw)[0], values.transpose(2, 1, 0, 3))
+    path = save_nifti(tmp_path / "c.nii", np.zeros((7, 6, 5, 9), np.float32))
+    refused(VideoSource(path).read, "shape (7, 6, 5, 9)")
+
+
+def test_volumes_have_a_range_each(tmp_path):
+    for name, shift in (("a", 0), ("b", 50)):
+        values = np.arange(210, dtype=np.int16).reshape(7, 6, 5) + np.int16(shift)
+        save_nifti(tmp_path / f"{name}.nii.gz", values)
+    raw = read(tmp_path)
+    assert (raw.names, raw.shape, raw.media) == (("a", "b"), (2, 5, 6, 7, 1), "array")
+    assert raw.scaling == Scaling("int16", (0.0, 50.0), (209.0, 259.0))
+    assert read(tmp_path, value_range=[0, 300]).scaling == Scaling("int16", (0.0,), (300.0,))
+    assert read(tmp_path, frames=[0, 4, 2], fps=10).rate == 5
+    tifffile.imwrite(tmp_path / "c.tif", np.zeros((5, 6, 7), np.uint8))
+    tifffile.imwrite(tmp_path / "d.tif", np.zeros((5, 6, 7), np.uint16))
+    refused(VideoSource([tmp_path / "c.tif", tmp_path / "d.tif"]).read, "2 different dtypes", "uint16: ", "d.tif", "c.tif")
+
+
+def test_nifti_that_cannot_be_read(tmp_path, monkeypatch):
+    path = save_nifti(tmp_path / "a.nii.gz", RNG.random((17, 16, 15)))
+    path.write_bytes(path.read_bytes()[:3000])
+    refused(VideoSource(path).read, "a.nii.gz", "truncated, damaged")
+    (tmp_path / "b.nii").write_text("text")
+    refused(VideoSource(tmp_path / "b.nii").read, "truncated, damaged")
+    monkeypatch.setitem(sys.modules, "nibabel", None)
+    refused(VideoSource(path).read, 'pip install "pe-lightning[nifti]"')

@@ -1,0 +1,417 @@
+"""The cache of decoded signals: what goes in comes out, nothing damaged is used, nothing is decoded twice."""
+
+from __future__ import annotations
+
+import errno
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+from filelock import FileLock
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals import Storage
+from pe_lightning.signals import cache as cache_module
+from pe_lightning.signals.cache import CacheNotice, DamagedEntry, SignalCache
+from pe_lightning.signals.cache_folder import CacheError, CacheFolder
+from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sources.base import Source
+from pe_lightning.training import SignalDataModule
+
+SHAPE = (3, 20, 7, 2)
+KEY = "ab" * 32
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def numbers(shape=SHAPE, dtype="uint8", seed=0):
+    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
+
+
+class Counting(Source):
+    """Signals that count how often they are decoded."""
+
+    def __init__(self, values=None, rows=6, paths=(), **changes):
+        self.values = numbers() if values is None else values
+        self.rows = rows
+        self.paths = paths
+        self.changes = changes
+        self.decoded = 0
+
+    def files(self):
+        return self.paths
+
+    def describe(self):
+        return {"paths": list(map(str, self.paths)), "rows": self.rows}
+
+    def read(self):
+        plain = {
+            "names": tuple(f"signal {place}" for place in range(len(self.values))),
+            "grid": self.values.shape[1:-1],
+            "channels": self.values.shape[-1],
+            "stored": self.values.dtype.name,
+            "scaling": Scaling.of_integers("uint8"),
+            "unit": False,
+            "blocks": self.blocks,
+        }
+        return RawSignals(**{**plain, **self.changes})
+
+    def blocks(self):
+        self.decoded += 1
+        for values in self.values:
+            for row in range(0, len(values), self.rows):
+                yield values[row : row + self.rows]
+
+
+def in_order(raw: RawSignals) -> np.ndarray:
+    return np.concatenate([block.reshape(-1) for block in raw.blocks()]).reshape(raw.shape)
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return SignalCache(tmp_path / "mein Ordner 日本語 %20" / "cache")
+
+
+# -- what goes in comes out -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float16", "float64"])
+@pytest.mark.parametrize("shape", [SHAPE, (1, 1, 1), (40, 3, 1), (2, 5, 3, 11, 1)])
+def test_round_trip(cache, dtype, shape, monkeypatch):
+    monkeypatch.setattr(cache_module, "CHUNK_BYTES", 64)  # small arrays have many chunks and reads
+    monkeypatch.setattr(cache_module, "READ_BYTES", 256)
+    values = numbers(shape, dtype)
+    source = Counting(values)
+    assert cache.find(KEY) is None
+    for raw in (cache.store(KEY, source), cache.find(KEY), SignalCache(cache.path).store(KEY, source)):
+        assert raw.shape == shape
+        array = raw.array()
+        assert np.array_equal(array[(slice(None),) * len(shape)], values)
+        block = tuple(slice(n // 3, n) for n in shape)
+        assert np.array_equal(array[block], values[block])
+        assert np.array_equal(in_order(raw), values)
+        assert {block.dtype.name for block in raw.blocks()} == {dtype}
+        assert np.array_equal(in_order(pickle.loads(pickle.dumps(raw))), values)
+    assert source.decoded == 1
+    with h5py.File(cache.entry(KEY), "r", locking=False) as file:  # plain HDF5
+        assert np.array_equal(file["values"][()], values)
+
+
+def test_the_description_is_kept_exactly(cache):
+    told = {
+        "names": ("été 1.png", "b\udcff", "c"),  # the second is a file name that is not UTF-8
+        "scaling": Scaling("int16", (-1.1, 0.0, 0.3), (2.0, 1 / 3, 1e300)),
+        "unit": True,
+        "rate": 29.97002997002997,
+        "media": "video",
+    }
+    cache.store(KEY, Counting(**told))
+    found = cache.find(KEY)
+    assert {name: getattr(found, name) for name in told} == told
+    assert (found.grid, found.channels, found.stored) == ((20, 7), 2, "uint8")
+    (entry,) = cache.entries()
+    assert entry.describe()["names"] == list(told["names"])
+
+
+def test_default_folder_and_limit(tmp_path, monkeypatch):
+    for name in ("PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert (CacheFolder().path, CacheFolder().limit) == (tmp_path / "xdg" / "pe_lightning", 20 * 10**9)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PE_LIGHTNING_CACHE", "~/mine")
+    monkeypatch.setenv("PE_LIGHTNING_CACHE_GB", "0.5")
+    assert (CacheFolder().path, CacheFolder().limit) == (tmp_path / "mine", 5 * 10**8)
+    assert CacheFolder(tmp_path / "given", 7).path == tmp_path / "given"
+    for wrong in ("much", "0", "inf", "nan"):
+        monkeypatch.setenv("PE_LIGHTNING_CACHE_GB", wrong)
+        with pytest.raises(InputError, match="PE_LIGHTNING_CACHE_GB is the limit"):
+            CacheFolder()
+
+
+def test_the_key_depends_on_parameters_content_names_and_order(tmp_path, cache):
+    a, b, c, elsewhere = tmp_path / "a.png", tmp_path / "b.png", tmp_path / "c.png", tmp_path / "other" / "a.png"
+    elsewhere.parent.mkdir()
+    for path, content in ((a, b"1" * 10_000), (b, b"2"), (c, b"2"), (elsewhere, b"1" * 10_000)):
+        path.write_bytes(content)
+    parameters = {"resize": [64, 64], "colour": None, "é": 1.5}
+    key = cache.key(parameters, [a, b])
+    assert key == cache.key(dict(reversed(parameters.items())), [elsewhere, b])
+    others = [cache.key(parameters, files) for files in ([b, a], [a, a], [a], [a, c])]
+    others.append(cache.key({**parameters, "resize": [64, 65]}, [a, b]))
+    b.write_bytes(b"3")
+    others.append(cache.key(parameters, [a, b]))
+    assert len({key, *others}) == 7
+    with pytest.raises(InputError, match=r"gone\.png': No such file"):
+        cache.key({}, [tmp_path / "gone.png"])
+
+
+# -- damage ---------------------------------------------------------------------------------------------------
+
+
+def test_a_flipped_byte_anywhere_is_found_or_harmless(cache):
+    values = numbers((2, 50, 3))
+    cache.store(KEY, Counting(values))
+    content, found = cache.entry(KEY).read_bytes(), 0
+    for where in np.linspace(0, len(content) - 1, 150, dtype=int):
+        changed = bytearray(content)
+        changed[where] ^= 4
+        cache.entry(KEY).write_bytes(changed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CacheNotice)
+            raw = cache.find(KEY)
+        try:
+            assert raw is None or np.array_equal(in_order(raw), values)
+        except DamagedEntry:
+            raw = None
+        found += raw is None
+        assert cache.entry(KEY).exists() == (raw is not None), "what is damaged is removed"
+    assert found > 20
+    where = content.index(values[0].tobytes())
+    cache.entry(KEY).write_bytes(content[:where] + b"\xff" + content[where + 1 :])
+    with pytest.raises(DamagedEntry, match=r"were damaged .* removed; run again to decode them again"):
+        in_order(cache.find(KEY))
+
+
+@pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content[:700], lambda content: b"text"])
+def test_truncated_and_foreign_files_are_made_anew(cache, change):
+    cache.store(KEY, Counting())
+    cache.entry(KEY).write_bytes(change(cache.entry(KEY).read_bytes()))
+    source = Counting()
+    with pytest.warns(CacheNotice, match="were damaged .* and have been removed; they are decoded again"):
+        found = cache.store(KEY, source)
+    assert np.array_equal(in_order(found), numbers())
+    assert source.decoded == 1
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_data_module_decodes_damaged_signals_anew(tmp_path, in_memory):
+    (tmp_path / "a").write_bytes(b"1")
+    source = Counting(paths=[tmp_path / "a"])
+    storage = Storage(in_memory, cache_dir=str(tmp_path / "cache"))
+    batching = {"kind": "points"}
+    fingerprint = SignalDataModule(source, batching=batching, storage=storage).fingerprint
+    (entry,) = CacheFolder(tmp_path / "cache").entries()
+    content = entry.path.read_bytes()
+    where = content.index(numbers()[0].tobytes())
+    entry.path.write_bytes(content[:where] + b"\xff" + content[where + 1 :])
+    if in_memory:
+        with pytest.warns(CacheNotice, match="were damaged .* they are decoded again"):
+            assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
+    else:
+        with pytest.raises(DamagedEntry, match="run again"):
+            next(iter(SignalDataModule(source, batching=batching, storage=storage).train_dataloader()))
+        assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
+    assert source.decoded == 2
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) at sample 20 of 'signal 0'"),
+        (Counting(names=("a", "b")), "after 'b'"),
+        (Counting(names=("a", "b", "c", "d")), "read no more values at sample 0 of 'd'"),
+        (Counting(stored="float32"), "but read uint8"),
+    ],
+)
+def test_blocks_that_are_not_what_was_announced(cache, source, told):
+    with pytest.raises(InputError, match=told) as raised:
+        cache.store(KEY, source)
+    assert "damaged, or was changed" in str(raised.value)
+    assert not isinstance(raised.value, CacheError)
+    assert cache.entries() == cache.unfinished() == []
+
+
+def test_an_error_of_the_source_stays_what_it_is(cache):
+    def blocks():
+        yield numbers()[0]
+        raise InputError("the disc is scratched")
+
+    with pytest.raises(InputError, match="the disc is scratched"):
+        cache.store(KEY, Counting(blocks=blocks))
+    assert cache.unfinished() == []
+
+
+# -- processes ------------------------------------------------------------------------------------------------
+
+
+def start(target, *arguments):
+    process = multiprocessing.get_context("fork").Process(target=target, args=arguments)
+    process.start()
+    return process
+
+
+def write_and_hang(path, ready):
+    def blocks():
+        yield numbers()[0]
+        ready.set()
+        signal.pause()
+
+    SignalCache(path).store(KEY, Counting(blocks=blocks))
+
+
+@fork
+@pytest.mark.parametrize("other", [KEY, "ef" * 32])
+def test_a_killed_writer_leaves_nothing_behind(cache, other):
+    ready = multiprocessing.get_context("fork").Event()
+    process = start(write_and_hang, cache.path, ready)
+    assert ready.wait(30)
+    cache.store("cd" * 32, Counting())
+    assert cache.clear()[::2] == (1, 0)
+    assert [part.key for part in cache.unfinished()] == [KEY], "a living writer is left alone"
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert cache.find(KEY) is None
+    assert np.array_equal(in_order(cache.store(other, Counting())), numbers())
+    assert cache.unfinished() == []
+
+
+def store_together(path, log, barrier):
+    warnings.simplefilter("ignore")
+
+    def blocks():
+        with log.open("a") as file:
+            file.write("decoded\n")
+        yield from Counting().blocks()
+
+    barrier.wait()
+    raw = SignalCache(path).store(KEY, Counting(blocks=blocks))
+    if not np.array_equal(in_order(raw), numbers()):
+        os._exit(3)
+
+
+@fork
+def test_processes_on_a_cold_cache_decode_once(cache, tmp_path):
+    barrier, log = multiprocessing.get_context("fork").Barrier(3), tmp_path / "log"
+    processes = [start(store_together, cache.path, log, barrier) for _ in range(3)]
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 3
+    assert log.read_text() == "decoded\n"
+
+
+@fork
+def test_an_entry_that_is_read_may_be_removed_and_read_after_a_fork(cache):
+    array = cache.store(KEY, Counting()).array()
+    assert np.array_equal(array[:1], numbers()[:1])
+    cache.clear()
+
+    def child():
+        os._exit(0 if np.array_equal(array[:], numbers()) else 3)
+
+    process = start(child)
+    process.join(30)
+    assert process.exitcode == 0
+    assert np.array_equal(array[:], numbers())
+
+
+# -- limits and full disks ------------------------------------------------------------------------------------
+
+SIZE = 200_000
+BIG = (1, SIZE, 1)
+
+
+def fill(cache, *names):
+    """Entries of a little more than SIZE bytes, used one after another."""
+    for place, name in enumerate(names):
+        cache.store(name * 64, Counting(numbers(BIG), rows=SIZE))
+        os.utime(cache.entry(name * 64), (1000 + place, 1000 + place))
+
+
+def held(cache):
+    return {entry.key[0] for entry in cache.entries()}
+
+
+def test_the_least_recently_used_entry_is_removed_first(tmp_path):
+    cache = SignalCache(tmp_path, int(3.5 * SIZE))
+    fill(cache, "a", "b", "c")
+    assert cache.find("a" * 64) is not None  # now the latest
+    fill(cache, "d")
+    assert held(cache) == {"a", "c", "d"}
+    os.utime(cache.entry("c" * 64), (1, 1))
+    with FileLock(tmp_path / f".{'c' * 64}.lock"):
+        fill(cache, "e")
+    assert "c" in held(cache), "one that is locked stays"
+
+
+@pytest.mark.parametrize(("limit", "free"), [(int(1.5 * SIZE), 10**9), (10**9, 1000)])
+def test_too_little_space_is_told_before_decoding(tmp_path, monkeypatch, limit, free):
+    cache = SignalCache(tmp_path, limit)
+    fill(cache, "a")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9 - free, free))
+    source = Counting(numbers((1, 2 * SIZE, 1)), rows=SIZE)
+    with pytest.raises(
+        CacheError, match=r"needs 400.0 kB .*its limit.*PE_LIGHTNING_CACHE_GB.*cache clear.*--data.storage.cache off"
+    ):
+        cache.store(KEY, source)
+    assert source.decoded == 0
+    assert held(cache) == {"a"}
+
+
+def test_a_disk_that_fills_up(cache):
+    """A real failing write, after part of the file is there, and the process goes on."""
+    resource = pytest.importorskip("resource")
+    fill(cache, "a")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    values = numbers((8, SIZE, 1))
+
+    def blocks():
+        for number, block in enumerate(values):
+            if number == 4:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (3 * SIZE, before[1]))
+            yield block
+
+    try:
+        with pytest.raises(CacheError, match="File too large; empty the cache"):
+            cache.store(KEY, Counting(values, blocks=blocks))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert cache.unfinished() == []
+    assert held(cache) == {"a"}
+    assert np.array_equal(in_order(cache.store(KEY, Counting(values, rows=SIZE))), values)
+
+
+def test_folders_that_cannot_be_used(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    source = Counting(paths=[tmp_path / "file"])
+    named = Storage(cache_dir=str(tmp_path / "file" / "cache"))
+    with pytest.raises(CacheError, match=r"cannot use the cache in .*--data\.storage\.cache_dir DIR"):
+        SignalDataModule(source, storage=named).prepare()
+    monkeypatch.setenv("PE_LIGHTNING_CACHE", named.cache_dir)
+    with caplog.at_level("INFO"):
+        assert SignalDataModule(source).values.shape == SHAPE
+    assert "are not cached: cannot use the cache" in caplog.text
+    assert SignalDataModule(source, storage=Storage(cache="off")).values.shape == SHAPE
+
+
+def test_a_folder_that_may_only_be_read_serves_what_it_holds(cache, monkeypatch):
+    cache.store(KEY, Counting())
+
+    def refuse(*arguments, **keywords):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    assert np.array_equal(in_order(cache.find(KEY)), numbers())
+    with pytest.raises(CacheError, match="Permission denied"):
+        cache.store("cd" * 32, Counting())
+
+
+def test_clear_leaves_other_files(cache):
+    fill(cache, "a", "b")
+    others = [cache.path / name for name in ("notes.txt", "mine.h5", ".x.part")]
+    for path in others:
+        path.write_text("mine")
+    cache.entry(KEY).mkdir()
+    cache.temporary(KEY).write_text("of a killed writer")
+    size = sum(entry.bytes for entry in cache.entries()) + 18
+    assert cache.clear() == (2, size, 0)
+    assert cache.entries() == cache.unfinished() == []
+    assert all(path.read_text() == "mine" for path in others)
+    assert cache.entry(KEY).is_dir()

@@ -1,0 +1,355 @@
+"""DataModules: loading once, batches, protocols, fingerprints, devices, and the command line's view of them."""
+
+import doctest
+import importlib
+import inspect
+import json
+import logging
+import pkgutil
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from jsonargparse import ArgumentError
+from lightning.pytorch import LightningDataModule, LightningModule
+from lightning.pytorch.cli import LightningArgumentParser
+from PIL import Image
+
+import pe_lightning.signals
+from pe_lightning.errors import InputError, argument_names
+from pe_lightning.signals import (
+    Batching,
+    GridBatch,
+    GridSampling,
+    RandomSampling,
+    SignalInfo,
+    Source,
+    Storage,
+    grid_axes,
+    samplings,
+)
+from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sources import sources
+from pe_lightning.training import ImageDataModule, RowDataModule, SignalDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.sharding import SignalsStrategy
+
+CPU = torch.device("cpu")
+
+
+def tensor(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize(
+    "name", ["", *(f".{module.name}" for module in pkgutil.iter_modules(pe_lightning.signals.__path__))]
+)
+def test_examples_in_docstrings(name):
+    assert doctest.testmod(importlib.import_module(f"pe_lightning.signals{name}")).failed == 0
+
+
+# -- batches ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [(9,), (6, 7), (3, 4, 2, 3)])
+def test_grid_batches_for_any_number_of_axes(grid):
+    values = tensor(2, *grid, 2)
+    data = TensorDataModule(values, sampling=GridSampling(1) if 2 in grid else "grid")
+    stride = data.sampling.stride
+    batch, evaluation = data.train_batch(), data.evaluation_batch()
+    assert isinstance(batch, GridBatch)
+    assert batch.values.equal(values[(slice(None), *(slice(None, None, stride) for _ in grid))])
+    assert batch.values.is_contiguous()
+    assert all(axis.is_contiguous() for axis in batch.axes)
+    for axis, full in zip(batch.axes, grid_axes(grid), strict=True):
+        assert axis.equal(full[::stride])
+    assert evaluation.values.equal(values)
+    assert evaluation.train_mask.shape == (1, *grid)
+    assert evaluation.mask.equal(~evaluation.train_mask)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_point_batches(shared):
+    grid = (4, 5, 6)
+    values = tensor(2, *grid, 3)
+    data = TensorDataModule(values, sampling=RandomSampling(0.5, shared=shared))
+    batch, evaluation = data.train_batch(), data.evaluation_batch()
+    assert batch.coords.shape == (1 if shared else 2, 60, 3)
+    assert batch.index.equal(data.split.index)
+    for signal in range(2):
+        own = 0 if shared else signal
+        for point, index in enumerate(batch.index[own].tolist()):
+            position = np.unravel_index(index, grid)
+            assert batch.values[signal, point].equal(values[(signal, *position)])
+            assert batch.coords[own, point].tolist() == [axis[i] for axis, i in zip(batch.axes, position, strict=True)]
+            assert evaluation.train_mask[(own, *position)]
+    assert evaluation.mask.equal(~evaluation.train_mask)
+
+
+def test_info_and_defaults():
+    data = TensorDataModule(tensor(3, 6, 7, 2))
+    scaling = {"dtype": "float32", "low": [0.0], "high": [1.0]}
+    assert data.info.to_dict() == {
+        "names": ["signal0", "signal1", "signal2"], "grid": [6, 7], "channels": 2,
+        "scaling": scaling, "rate": None, "media": "image", "metric": "psnr",
+    }  # fmt: skip
+    assert SignalInfo.from_dict(data.info.to_dict()) == data.info
+    assert data.sampling == GridSampling(2)
+    assert (data.batching, data.storage.cache, data.protocol) == (Batching("full"), "auto", "rest")
+
+
+# -- protocols --------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_held_out_is_protocol_none_with_one_notice(caplog):
+    with caplog.at_level(logging.INFO):
+        data = TensorDataModule(tensor(2, 8, 8, 1), sampling=RandomSampling(1.0))
+        data.setup("fit")
+        data.setup("test")
+        TensorDataModule(tensor(2, 8, 8, 1)).setup()
+        TensorDataModule(tensor(2, 8, 8, 1), protocol="all", sampling=GridSampling(1)).setup()
+    assert data.protocol == "rest"
+    assert data.effective_protocol == data.describe()["protocol"] == "none"
+    assert not data.evaluation_batch().mask.any()
+    (notice,) = [record.getMessage() for record in caplog.records]
+    assert "scores nothing" in notice
+
+
+def test_a_protocol_that_does_not_suit_fails_before_training():
+    data = TensorDataModule(tensor(2, 8, 8, 1), sampling="random", protocol="odd")
+    for call in (data.prepare_data, data.setup):  # and again, not a half-loaded success
+        with pytest.raises(InputError, match="protocol 'odd' needs"):
+            call()
+
+
+# -- loading ----------------------------------------------------------------------------------------------------------
+
+
+class Counting(Source):
+    """Counts how often it is read."""
+
+    metric = "snr"
+
+    def __init__(self, size: int = 8) -> None:
+        self.size = size
+        self.reads = 0
+
+    def read(self) -> RawSignals:
+        self.reads += 1
+        return RawSignals.in_memory(tensor(2, self.size, 8, 1).numpy(), ("a", "b"), Scaling("float32"))
+
+
+def test_data_is_loaded_once_whatever_is_called_how_often():
+    source = Counting()
+    data = SignalDataModule(source)
+    assert source.reads == 0
+    data.prepare_data()
+    for stage in ("fit", "validate", "test", "predict", None):
+        data.setup(stage)
+    assert data.values.shape == (2, 8, 8, 1)
+    assert source.reads == 1
+    assert data.train_batch() is data.train_batch()
+    assert data.evaluation_batch() is data.evaluation_batch()
+    assert data.info.metric == "snr"
+    assert data.describe()["size"] == 8
+    with pytest.raises(InputError, match="at least 2 are needed"):
+        SignalDataModule(Counting(1)).setup()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"sampling": "rnd"}, "unknown sampling 'rnd'"),
+        ({"protocol": "rst"}, "protocol must be one of rest, odd, midpoints, all, none; got 'rst'; did you mean 'rest'"),
+        ({"center_crop": -4}, "center_crop"),
+        ({"batching": {"kind": "point"}}, "batching.kind"),
+        ({"storage": {"cache": "on"}}, "cache must be auto or off; got 'on'"),
+        ({"storage": {"in_memory": "no"}}, "in_memory must be one of auto, true, false; got 'no'"),
+    ],
+)
+def test_arguments_are_checked_before_anything_is_read(arguments, match):
+    with pytest.raises(InputError, match=match):
+        ImageDataModule("no/such/file.png", **arguments)
+
+
+def test_signals_that_stay_in_their_file(tmp_path):
+    np.save(tmp_path / "v.npy", tensor(6, 8, 8).numpy())
+    in_file = Storage(in_memory=False)
+    data = VideoDataModule(str(tmp_path / "v.npy"), batching=Batching("points"), storage=in_file)
+    assert data.streamed
+    assert data.fingerprint == VideoDataModule(str(tmp_path / "v.npy")).fingerprint
+    for get in (data.train_batch, data.evaluation_batch, lambda: data.values):
+        with pytest.raises(InputError, match="are read from their file and not loaded"):
+            get()
+    with pytest.raises(InputError, match="cannot be one full batch"):
+        VideoDataModule(str(tmp_path / "v.npy"), storage=in_file).prepare()
+
+
+# -- fingerprint and description --------------------------------------------------------------------------------------
+
+
+def test_the_fingerprint_follows_values_shape_and_trained_samples():
+    values = tensor(2, 8, 8, 1)
+    changed = values.clone()
+    changed[1, 7, 7, 0] += 2**-20
+    others = (GridSampling(3), "random", RandomSampling(seed=1), RandomSampling(shared=True))
+    variants = [
+        *(TensorDataModule(v) for v in (values, changed, values.reshape(2, 4, 16, 1), values.reshape(1, 8, 8, 2))),
+        *(TensorDataModule(values, sampling=sampling) for sampling in others),
+    ]
+    assert len({data.fingerprint for data in variants}) == len(variants)
+    assert TensorDataModule(values.clone(), names=["x", "y"], protocol="odd").fingerprint == variants[0].fingerprint
+    # the same in every version, so that runs can be compared
+    ramp = torch.arange(128.0).reshape(2, 8, 8, 1) / 127
+    prints = [TensorDataModule(ramp, sampling=s).fingerprint for s in ("grid", "random")]
+    assert prints == ["6ec23d09f0b4a8db", "f2eb98ae5b147db0"]
+
+
+def test_the_description_is_plain_and_complete(tmp_path):
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (9, 8, 3), dtype=np.uint8)).save(tmp_path / "a.png")
+    data = ImageDataModule(str(tmp_path), center_crop=[8, 6], sampling=RandomSampling(0.5))
+    described = data.describe()
+    assert json.loads(json.dumps(described)) == described
+    assert described == {
+        "paths": [str(tmp_path)], "center_crop": [8, 6], "resize": None, "color": "auto", "alpha": "composite",
+        "key": None, "value_range": None, "missing": "nan", "names": ["a"], "grid": [8, 6], "channels": 3,
+        "scaling": {"dtype": "uint8", "low": [0.0], "high": [255.0]}, "rate": None, "media": "image", "metric": "psnr",
+        "batch": "full", "streamed": False, "protocol": "rest", "fingerprint": data.fingerprint,
+        "sampling": {"name": "random", "fraction": 0.5, "seed": 0, "shared": False, "count": None},
+    }  # fmt: skip
+
+
+# -- devices and loaders ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", ["grid", "random"])
+def test_batches_move_to_a_device_once(sampling):
+    data = TensorDataModule(tensor(2, 8, 8, 1), sampling=sampling)
+    meta = torch.device("meta")
+    for batch in (data.train_batch(), data.evaluation_batch()):
+        assert data.transfer_batch_to_device(batch, CPU, 0) is batch
+        moved = data.transfer_batch_to_device(batch, meta, 0)
+        assert type(moved) is type(batch)
+        assert moved.values.device == moved.axes[0].device == meta
+        assert data.transfer_batch_to_device(batch, meta, 0) is moved
+    foreign = GridBatch(grid_axes((4,)), tensor(1, 4, 1))
+    assert data.transfer_batch_to_device(foreign, CPU, 0) is foreign
+    assert data.transfer_batch_to_device(foreign, meta, 0) is not data.transfer_batch_to_device(foreign, meta, 0)
+
+
+class Mean(LightningModule):
+    """Learns the mean of the values: the smallest module that trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = torch.nn.Parameter(torch.zeros(()))
+        self.seen, self.scored = [], []
+
+    def training_step(self, batch, batch_idx):
+        self.seen.append(batch)
+        return (batch.values - self.mean).square().mean()
+
+    def validation_step(self, batch, batch_idx):
+        self.scored.append(batch)
+
+    def test_step(self, batch, batch_idx):
+        self.scored.append(batch)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.25)
+
+
+@pytest.mark.parametrize("sampling", ["grid", "random"])
+def test_a_trainer_takes_it_as_it_is(make_trainer, sampling):
+    data = TensorDataModule(tensor(2, 8, 8, 3), sampling=sampling, batching=Batching(steps_per_epoch=5))
+    module, trainer = Mean(), make_trainer(max_epochs=2, num_sanity_val_steps=0)
+    trainer.fit(module, datamodule=data)
+    trainer.test(module, datamodule=data, verbose=False)
+    assert len(module.seen) == 10, "an iterable, not an iterator: each epoch starts again"
+    assert all(batch is data.train_batch() for batch in module.seen)
+    assert [batch is data.evaluation_batch() for batch in module.scored] == [True] * 3
+
+
+def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
+    values = tensor(3, 8, 8, 1)
+    data = TensorDataModule(values, sampling="random")
+    assert data.shard() == (data.dataset, Process())
+    state = SimpleNamespace(fn="fit")
+    strategy = SignalsStrategy()
+    strategy.shard = Process(1, 2).share  # what it does once its processes have started
+    data.trainer = SimpleNamespace(strategy=strategy, state=state, global_rank=1, world_size=2)
+    dataset, process = data.shard()
+    assert process == Process()
+    assert dataset.values.equal(values[1:])
+    assert dataset.train_batch.values.equal(data.train_batch().values[1:])
+    assert data.shard()[0] is dataset
+    state.fn = "test"
+    assert data.shard() == (data.dataset, Process(1, 2))
+
+
+def test_the_grid_of_a_prediction(monkeypatch):
+    assert [tuple(map(len, axes)) for axes in OutputGrid([6, 5]).predict_dataloader()] == [(6, 5)]
+    monkeypatch.setattr("pe_lightning.signals.output.BLOCK_BYTES", 4 * 5 * 2)
+    blocks = list(OutputGrid([6, 5]).predict_dataloader())
+    assert [len(rows) for rows, _ in blocks] == [2, 2, 2]
+    assert torch.cat([rows for rows, _ in blocks]).equal(grid_axes((6,))[0])
+    info = SignalInfo(("a",), (4, 4), 1)
+    assert OutputGrid().grid(info) == (4, 4)
+    with pytest.raises(InputError, match="one size per axis of the signals, 2"):
+        OutputGrid([1, 2, 3]).grid(info)
+    with pytest.raises(InputError, match="a size >= 1 per axis"):
+        OutputGrid([0])
+
+
+# -- the command line's view ------------------------------------------------------------------------------------------
+
+
+def test_options_are_built_from_the_signature():
+    parser = LightningArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(LightningDataModule, "data")
+    config = parser.parse_args([
+        "--data", "ImageDataModule", "--data.paths", "[a.png, b.png]", "--data.sampling", "RandomSampling",
+        "--data.sampling.fraction", "0.5", "--data.center_crop", "[3, 4]", "--data.batching.kind", "points",
+        "--data.batching.size", "7", "--data.storage.in_memory", "false",
+    ])  # fmt: skip
+    data = parser.instantiate(config).data
+    assert data.sampling == RandomSampling(0.5)
+    assert (data.source.paths, data.source.center_crop) == (["a.png", "b.png"], [3, 4])
+    assert (data.batching, data.storage) == (Batching("points", 7), Storage(in_memory=False))
+
+
+@pytest.mark.parametrize(
+    "cls", [SignalDataModule, TensorDataModule, Batching, Storage, *[samplings.get(name) for name in samplings.names()]]
+)
+def test_every_argument_is_typed_and_documented(cls):
+    for argument, parameter in inspect.signature(cls).parameters.items():
+        assert parameter.annotation is not parameter.empty
+        assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        assert f"    {argument}: " in cls.__doc__
+
+
+@pytest.mark.parametrize(
+    ("cls", "source"), [(ImageDataModule, "images"), (RowDataModule, "rows"), (VideoDataModule, "video")]
+)
+def test_a_data_module_has_the_options_of_its_source_with_type_default_and_help(cls, source):
+    parser = LightningArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(cls, "data")
+    of_source = sources.parameters(sources.get(source))
+    own = {"sampling", "protocol", "batching", "storage", "folds", "validation", "samples"}
+    assert {*argument_names(cls)} == {*of_source, *own}
+    config = parser.parse_args(["--data.paths", "a"]).data
+    for name, parameter in of_source.items():
+        assert name == "paths" or config[name] == parameter.default
+    entries = [" ".join(entry.split()) for entry in re.split(r"\n +(?=--data)", parser.format_help())]
+    helps = {entry.split()[0].rstrip(","): entry for entry in entries if "type: " in entry}
+    for name in [*of_source, "sampling", "protocol"]:
+        described, typed = helps[f"--data.{name}"].rsplit("type: ", 1)
+        assert len(described) > len(name) + 40, described
+        assert "Unvalidated" not in typed
+    for given, words in (("--data.colr=grey", "data.colr"), ("--data.color=gry", "grey"), ("--data.max_pixels=x", "int")):
+        with pytest.raises(ArgumentError) as error:
+            parser.parse_args(["--data.paths=a", given])
+        assert words in str(error.value)

@@ -1,0 +1,396 @@
+"""Files that are filled: known values, dtype, layout and metadata of the copy are those of the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import av
+import h5py
+import numpy as np
+import pytest
+import soundfile
+import tifffile
+from clip_files import pictures, write_video
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.files import replacing
+from pe_lightning.signals.originals import Original, read_original
+from pe_lightning.signals.sources.missing import Missing
+from pe_lightning.signals.sources.paths import SourceFile
+from pe_lightning.signals.sources.pictures import decode_image
+
+RNG = np.random.default_rng(0)
+
+
+def read(path: Path, missing: str = "nan", axes: int | None = None) -> Original:
+    return read_original(SourceFile(path, str(path)), Missing(missing), axes)
+
+
+def changed(original: Original, path: Path) -> np.ndarray:
+    """Writes other numbers at missing places, and returns what was written."""
+    values = np.where(original.missing, np.asarray(5, original.values.dtype), original.values)
+    original.write(path, values)
+    return values
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_png(tmp_path: Path, dtype: type, channels: int) -> None:
+    import png
+
+    pixels = RNG.integers(0, np.iinfo(dtype).max, (6, 7, channels)).astype(dtype)
+    mask = RNG.random((6, 7)) > 0.7
+    writer = png.Writer(7, 6, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=8 * pixels.itemsize, gamma=0.5)
+    with (tmp_path / "a.png").open("wb") as file:
+        writer.write(file, pixels.reshape(6, -1).tolist())
+    Image.fromarray(mask).save(tmp_path / "mask.png")
+    original = read(tmp_path / "a.png", str(tmp_path / "mask.png"))
+    colours = channels - (channels in (2, 4))
+    assert original.values.shape == (1, 6, 7, colours)
+    changed(original, tmp_path / "b.png")
+    found = decode_image(SourceFile(tmp_path / "b.png", "b"))
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found[~mask], pixels[~mask])
+    np.testing.assert_array_equal(found[mask][:, :colours], 5)
+    np.testing.assert_array_equal(found[..., colours:], pixels[..., colours:])
+    chunks = dict(png.Reader(bytes=(tmp_path / "b.png").read_bytes()).chunks())
+    assert int.from_bytes(chunks[b"gAMA"], "big") == 50000
+
+
+def test_metadata_of_pictures(tmp_path: Path) -> None:
+    image, info = Image.fromarray(RNG.integers(0, 255, (5, 8, 3), np.uint8)), PngInfo()
+    info.add_text("Author", "someone")
+    exif = Image.Exif()
+    exif[271], exif[274] = "camera", 6
+    image.save(tmp_path / "a.png", pnginfo=info, dpi=(300, 300), icc_profile=b"profile", exif=exif)
+    original = read(tmp_path / "a.png")
+    assert original.values.shape == (1, 8, 5, 3)  # upright
+    changed(original, tmp_path / "b.png")
+    with Image.open(tmp_path / "b.png") as found:
+        assert found.text["Author"] == "someone"
+        assert round(found.info["dpi"][0]) == 300
+        assert found.info["icc_profile"] == b"profile"
+        assert dict(found.getexif()) == {271: "camera"}  # upright
+    np.testing.assert_array_equal(decode_image(SourceFile(tmp_path / "b.png", "b")), original.values[0])
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "webp", "jpg"])
+def test_a_photograph_in_another_format_keeps_exif_and_profile(tmp_path: Path, suffix: str) -> None:
+    exif, gps = Image.Exif(), {1: "N", 2: (48.0, 8.0, 1.0)}
+    exif[271], exif[274], exif[0x8825] = "camera", 6, gps
+    picture = Image.fromarray(RNG.integers(0, 255, (16, 24, 3), np.uint8))
+    picture.save(tmp_path / "a.jpg", exif=exif, icc_profile=b"profile", dpi=(300, 300))
+    original = read(tmp_path / "a.jpg")
+    assert f".{suffix}" in original.suffixes
+    changed(original, tmp_path / f"b.{suffix}")
+    with Image.open(tmp_path / f"b.{suffix}") as found:
+        assert found.size == (16, 24)  # upright
+        assert (found.getexif()[271], found.getexif().get(274, 1)) == ("camera", 1)
+        assert found.getexif().get_ifd(0x8825)[1] == "N"
+        assert found.info["icc_profile"] == b"profile"
+        assert suffix == "webp" or round(found.info["dpi"][0]) == 300
+        same = np.array_equal(np.asarray(found), original.values[0])
+    assert same == (suffix != "jpg")
+    deep = RNG.integers(0, 2**16, (6, 7, 3)).astype(np.uint16)
+    tifffile.imwrite(tmp_path / "deep.tif", deep, photometric="rgb")
+    assert not {".jpg", ".webp"} & set(read(tmp_path / "deep.tif").suffixes)
+
+
+def test_masks_of_a_jpeg(tmp_path: Path) -> None:
+    """They are cut at half of the range, turned as the picture is, and grown by a disc of 3 pixels."""
+    exif, mask = Image.Exif(), np.zeros((16, 24), np.uint8)
+    exif[274] = 6
+    Image.fromarray(RNG.integers(0, 255, (16, 24, 3), np.uint8)).save(tmp_path / "a.jpg", exif=exif)
+    mask[8:, 8:16] = 255
+    Image.fromarray(mask).save(tmp_path / "mask.jpg")
+    turned = np.rot90(mask, -1) > 0
+    file, marks = SourceFile(tmp_path / "a.jpg", "a.jpg"), Missing(str(tmp_path / "mask.jpg"))
+    np.testing.assert_array_equal(read_original(file, marks, grow=0).missing[0, ..., 0], turned)
+    grown = read_original(file, marks)
+    y, x = np.nonzero(turned)
+    places = np.mgrid[:24, :16].reshape(2, -1).T
+    near = (np.hypot(*(places[:, None] - np.stack([y, x], 1)).transpose(2, 0, 1)) <= 3).any(1).reshape(24, 16)
+    assert grown.grown == 3
+    np.testing.assert_array_equal(grown.missing[0], np.broadcast_to(near[..., None], (24, 16, 3)))
+
+
+def test_opacity_that_marks_missing_pixels_is_full_afterwards(tmp_path: Path) -> None:
+    pixels = RNG.integers(1, 255, (6, 6, 4), np.uint8)
+    pixels[2, 1:4, 3] = 0
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    original = read(tmp_path / "a.png", "alpha")
+    np.testing.assert_array_equal(original.missing[0, ..., 0], pixels[..., 3] == 0)
+    changed(original, tmp_path / "b.png")
+    found = np.asarray(Image.open(tmp_path / "b.png"))
+    assert (found[2, 1:4] == [5, 5, 5, 255]).all()
+    np.testing.assert_array_equal(found[pixels[..., 3] > 0], pixels[pixels[..., 3] > 0])
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(6, 7), (6, 7, 3), (5, 6, 7)])
+def test_tiff(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    array = (RNG.random(shape) * 900).astype(dtype)
+    array[1, 2] = -3 if dtype != "uint16" else 7
+    if dtype.startswith("float"):
+        array[2, 2] = np.nan
+    nodata = str(int(array[1, 2].flat[0]))
+    tags = [("GDAL_NODATA", 2, len(nodata) + 1, nodata, True), ("Artist", 2, 3, "me", True)]
+    photometric = "rgb" if shape[-1] == 3 else "minisblack"
+    tifffile.imwrite(
+        tmp_path / "a.tif",
+        array,
+        photometric=photometric,
+        extratags=tags,
+        description="about",
+        compression="zlib",
+        software="s",
+        resolution=(300, 200),
+    )
+    original = read(tmp_path / "a.tif")
+    np.testing.assert_array_equal(original.missing.reshape(shape), np.isnan(array) | (array == float(nodata)))
+    values = changed(original, tmp_path / "b.tif")
+    with tifffile.TiffFile(tmp_path / "b.tif") as found:
+        result, tag = found.asarray(), found.pages[0].tags
+        assert (tag.valueof("Artist"), float(found.pages[0].nodata)) == ("me", float(nodata))
+        assert found.pages[0].resolution == (300, 200)
+        assert "about" in tag.valueof(270)
+        assert int(found.pages[0].compression) == 8
+    assert (result.dtype, result.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(result, values.reshape(shape))
+
+
+@pytest.mark.parametrize("bands", [1, 3, 6])
+def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) -> None:
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    values = RNG.integers(0, 900, (bands, 40, 50)).astype("int16")
+    values[:, 3, 4] = -99
+    options = {"height": 40, "width": 50, "count": bands, "dtype": "int16", "crs": "EPSG:32632", "nodata": -99}
+    options |= {"tiled": True, "blockxsize": 32, "blockysize": 16, "compress": "deflate"}
+    place = rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", transform=place, **options) as tiff:
+        tiff.write(values)
+        tiff.update_tags(1, who="me")
+        tiff.set_band_description(1, "height")
+    original = read(tmp_path / "a.tif")
+    assert original.missing.sum() == bands
+    changed(original, tmp_path / "b.tif")
+    assert original.write_std is not None
+    original.write_std(tmp_path / "b_std.tif", original.missing.astype("f4"))
+    with rasterio.open(tmp_path / "b.tif") as found, rasterio.open(tmp_path / "b_std.tif") as std:
+        np.testing.assert_array_equal(found.read(), np.where(values == -99, 5, values))
+        assert (found.crs, found.transform, found.nodata, found.block_shapes[0]) == ("EPSG:32632", place, -99, (16, 32))
+        assert (found.compression.value, found.tags(1)["who"], found.descriptions[0]) == ("DEFLATE", "me", "height")
+        np.testing.assert_array_equal(std.read(), (values == -99).astype("f4"))
+        assert (std.crs, std.transform, std.nodata) == ("EPSG:32632", place, None)
+
+
+def test_known_pixels_of_a_geotiff_with_lossy_compression_are_equal(tmp_path: Path) -> None:
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    options = {"height": 40, "width": 48, "count": 3, "dtype": "uint8", "crs": "EPSG:32632", "nodata": 0}
+    options |= {"compress": "jpeg", "photometric": "ycbcr", "transform": rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)}
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", **options) as tiff:
+        tiff.write(RNG.integers(1, 255, (3, 40, 48)).astype("u1"))
+    original = read(tmp_path / "a.tif", missing="200")
+    changed(original, tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as found:
+        expected = np.where(original.missing, 5, original.values)[0]
+        np.testing.assert_array_equal(np.moveaxis(found.read(), 0, -1), expected)
+        assert (found.compression.value, found.crs) == ("DEFLATE", "EPSG:32632")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((9,), None), ((1, 6, 7), None), ((6, 7, 1), None), ((4, 9, 8, 8), None), ((3, 9), 1)]
+)
+def test_arrays(tmp_path: Path, shape: tuple[int, ...], axes: int | None) -> None:
+    array = RNG.random(shape)
+    array.flat[3] = np.nan
+    np.save(tmp_path / "a.npy", array)
+    values = changed(read(tmp_path / "a.npy", axes=axes), tmp_path / "b.npy")
+    found = np.load(tmp_path / "b.npy")
+    assert found.shape == shape
+    np.testing.assert_array_equal(found.flatten(), values.flatten())
+    assert found.flat[3] == 5
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("g/v", data=array.astype("f4"), chunks=True, compression=3)
+        file["g"].attrs["who"] = "me"
+        file["g/v"].attrs["_FillValue"] = np.float32(array.astype("f4").flat[5])
+    original = read(tmp_path / "a.h5", axes=axes)
+    assert original.missing.sum() == 2
+    changed(original, tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert file["g"].attrs["who"] == "me"
+        assert file["g/v"].compression == "gzip"
+        assert file["g/v"][...].flat[5] == 5
+
+
+def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:
+    text = '\ufeff# from a station\r\nday; temp;"hum, rel";note\r\n1; 1,50;"7";x\r\n2;;NA;"y;z"\r\n'
+    text += "3;-2,25; 12;\r\n4;1e0;nan;w\r\n"
+    (tmp_path / "a.csv").write_bytes(text.encode())
+    original = read(tmp_path / "a.csv")
+    assert original.names == ("day", "temp", "hum, rel")
+    np.testing.assert_array_equal(original.missing[..., 0].sum(1), [0, 1, 2])
+    original.write(tmp_path / "b.csv", np.where(original.missing, 3.14159, original.values))
+    expected = text.replace("2;;NA", "2;3,14159;3").replace("1e0;nan", "1e0;3")
+    assert (tmp_path / "b.csv").read_bytes().decode() == expected
+    (tmp_path / "c.txt").write_text("0.25 1\n NA 2\n1.5  x\n")
+    with pytest.raises(InputError, match="line 3: 'x' is not a number"):
+        read(tmp_path / "c.txt")
+    (tmp_path / "c.txt").write_text("0.25 1\n NA 2\n1.5  3\n")
+    spaced = read(tmp_path / "c.txt")
+    spaced.write(tmp_path / "d.txt", np.where(spaced.missing, 0.777, spaced.values))
+    assert (tmp_path / "d.txt").read_text() == "0.25 1\n 0.78 2\n1.5  3\n"
+
+
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "DOUBLE"])
+def test_sound(tmp_path: Path, subtype: str) -> None:
+    samples = RNG.random((50, 2)) - 0.5
+    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype)
+    np.save(tmp_path / "m.npy", np.arange(50) // 5 == 3)
+    original = read(tmp_path / "a.wav", str(tmp_path / "m.npy"))
+    changed(original, tmp_path / "b.wav")
+    info = soundfile.info(tmp_path / "b.wav")
+    assert (info.subtype, info.samplerate, info.channels) == (subtype, 8000, 2)
+    before, after = (soundfile.read(tmp_path / name)[0] for name in ("a.wav", "b.wav"))
+    np.testing.assert_array_equal(after[:15], before[:15])
+    assert (after[15:20] != before[15:20]).all()
+
+
+def test_nifti_keeps_its_header(tmp_path: Path) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    volume = RNG.integers(-50, 50, (5, 6, 7)).astype(np.int16)
+    image = nibabel.Nifti1Image(volume, np.diag([2.0, 2, 3, 1]))
+    image.header.set_slope_inter(0.5, 10)
+    image.header["descrip"] = b"scan"
+    nibabel.save(image, tmp_path / "a.nii.gz")
+    original = read(tmp_path / "a.nii.gz", str(0.5 * int(volume[1, 2, 3]) + 10))
+    np.testing.assert_array_equal(original.missing.reshape(volume.shape), volume == volume[1, 2, 3])
+    values = changed(original, tmp_path / "b.nii.gz")
+    found = nibabel.load(tmp_path / "b.nii.gz")
+    np.testing.assert_array_equal(np.asanyarray(found.dataobj.get_unscaled()), values.reshape(volume.shape))
+    assert (found.dataobj.slope, found.dataobj.inter) == (0.5, 10)
+    assert found.header["descrip"].item() == b"scan"
+    np.testing.assert_array_equal(found.affine, image.affine)
+
+
+def test_frames_that_are_lost_and_frames_that_are_damaged(tmp_path: Path) -> None:
+    (tmp_path / "clip").mkdir()
+    for number in (8, 9, 11, 12):
+        Image.fromarray(RNG.integers(0, 255, (6, 7, 3), np.uint8)).save(tmp_path / f"clip/shot2_{number:03}.png")
+    mask = np.zeros((5, 6, 7), bool)
+    mask[0, 2, 3] = True
+    np.save(tmp_path / "m.npy", mask)
+    original = read(tmp_path / "clip", str(tmp_path / "m.npy"))
+    assert original.values.shape == (1, 5, 6, 7, 3)
+    assert original.missing[0, 2].all()
+    assert original.missing.sum() == 6 * 7 * 3 + 3
+    values = changed(original, tmp_path / "out")
+    names = [path.name for path in sorted((tmp_path / "out").iterdir())]
+    assert names == [f"shot2_{number:03}.png" for number in range(8, 13)]
+    for place, name in enumerate(names):
+        np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out" / name)), values[0, place])
+    assert (tmp_path / "out/shot2_009.png").read_bytes() == (tmp_path / "clip/shot2_009.png").read_bytes()
+    shutil.copy(tmp_path / "clip/shot2_009.png", tmp_path / "clip/last.png")
+    with pytest.raises(InputError, match=r"'last\.png' in .* has none"):
+        read(tmp_path / "clip")
+
+
+def test_a_video_whose_times_leave_out_frames(tmp_path: Path) -> None:
+    """Lost are places between its times, and frames that are listed; the copy has the other frames to the bit, and sound."""
+    frames, kept = pictures(9), [0, 1, 2, 5, 6, 7, 8]
+    write_video(tmp_path / "a.mp4", frames[kept], pts=[40 * place for place in kept], audio=True)
+    original = read(tmp_path / "a.mp4", "frames:0,6-7")
+    lost = original.missing.all((0, 2, 3, 4))
+    assert np.flatnonzero(lost).tolist() == [0, 3, 4, 6, 7]
+    assert original.suffixes == (".mp4", ".mkv")
+    for name in ("b.mp4", "b.mkv"):
+        values = changed(original, tmp_path / name)
+        np.testing.assert_array_equal(read(tmp_path / name).values, values)
+        np.testing.assert_array_equal(values[0, ~lost], frames[~lost])
+        with av.open(str(tmp_path / name)) as container:
+            assert len(container.streams.audio) == 1
+            assert float(container.streams.video[0].average_rate) == 25
+    write_video(tmp_path / "deep.mkv", pictures(dtype=np.uint16), "ffv1", "gbrp16le", "rgb48le")
+    assert read(tmp_path / "deep.mkv").suffixes == (".mkv",)  # MP4 holds 8 bits
+    values = changed(read(tmp_path / "deep.mkv", "frames:2"), tmp_path / "deep2.mkv")
+    np.testing.assert_array_equal(read(tmp_path / "deep2.mkv").values, values)
+    write_video(tmp_path / "v.mkv", frames, "ffv1", "bgr0", pts=[0, 30, 90, 110, 205, 240, 310, 330, 480])
+    with pytest.raises(InputError, match="variable frame rate"):
+        read(tmp_path / "v.mkv")
+
+
+def test_what_cannot_be_filled(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"0000")
+    with pytest.raises(InputError, match=r"it fills frames, hdf5, nifti, npy, picture, sound, table, tiff, video"):
+        read(tmp_path / "a.bin")
+    soundfile.write(tmp_path / "a.ogg", RNG.random(4000) - 0.5, 8000)
+    with pytest.raises(InputError, match="is OGG VORBIS"):
+        read(tmp_path / "a.ogg")
+    Image.fromarray(RNG.integers(0, 255, (6, 7), np.uint8)).save(tmp_path / "a.png")
+    np.save(tmp_path / "m.npy", np.zeros((6, 6), bool))
+    with pytest.raises(InputError, match="has 6x6 samples, but the signals have 6x7"):
+        read(tmp_path / "a.png", str(tmp_path / "m.npy"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+@pytest.mark.parametrize("kind", ["png", "jpg", "tif", "geo.tif", "npy", "h5", "wav", "mkv", "mp4", "nii", "frames"])
+def test_a_full_disk_leaves_the_old_file_and_an_error(tmp_path: Path, kind: str) -> None:
+    import resource
+
+    path, noise = tmp_path / f"a.{kind}", RNG.integers(0, 255, (96, 96, 3), np.uint8)
+    if kind == "geo.tif":
+        rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+        options = {"height": 96, "width": 96, "count": 3, "dtype": "uint8", "crs": "EPSG:4326"}
+        place = rasterio.Affine(1, 0, 0, 0, -1, 60)
+        with rasterio.open(path, "w", driver="GTiff", transform=place, **options) as tiff:
+            tiff.write(np.moveaxis(noise, -1, 0))
+    elif kind == "frames":
+        path.mkdir()
+        for number in range(2):
+            Image.fromarray(noise).save(path / f"{number}.png")
+    elif kind == "nii":
+        nibabel = pytest.importorskip("nibabel")
+        nibabel.save(nibabel.Nifti1Image(noise.repeat(2, -1), np.eye(4)), path)
+    elif kind == "h5":
+        with h5py.File(path, "w") as file:
+            file["a"] = noise[..., 0]
+    elif kind in ("mkv", "mp4"):
+        write_video(path, RNG.integers(0, 255, (4, 96, 96, 3), np.uint8))
+    elif kind == "wav":
+        soundfile.write(path, RNG.random(40_000) - 0.5, 8000)
+    else:
+        np.save(path, noise) if kind == "npy" else Image.fromarray(noise).save(path)
+    original, target = read(path), tmp_path / ("out" if kind == "frames" else f"out.{kind.split('.')[-1]}")
+    if kind != "frames":
+        target.write_text("old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+        with pytest.raises(InputError, match="cannot write"), replacing(target) as temporary:
+            original.write(temporary, original.values)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {entry.name for entry in tmp_path.iterdir()} == {path.name} | ({target.name} - {"out"})
+    assert kind == "frames" or target.read_text() == "old"
+
+
+def test_pages_of_another_size_and_byte_order_are_kept(tmp_path: Path) -> None:
+    pages = [RNG.integers(0, 999, shape, np.uint16) for shape in ((8, 9), (4, 5))]
+    with tifffile.TiffWriter(tmp_path / "a.tif", byteorder=">") as tiff:
+        for page in pages:
+            tiff.write(page, photometric="minisblack", compression="zlib", metadata=None)
+    values = changed(read(tmp_path / "a.tif", str(pages[0][2, 3])), tmp_path / "b.tif")
+    with tifffile.TiffFile(tmp_path / "b.tif") as found:
+        assert found.byteorder == ">"
+        np.testing.assert_array_equal(found.pages[0].asarray(), values[0, ..., 0])
+        np.testing.assert_array_equal(found.pages[1].asarray(), pages[1])
+    array = np.asfortranarray(RNG.random((6, 7)).astype(">f4"))
+    array[1, 2] = np.nan
+    np.save(tmp_path / "a.npy", array)
+    changed(read(tmp_path / "a.npy"), tmp_path / "b.npy")
+    found = np.load(tmp_path / "b.npy")
+    assert (found.dtype.str, found.flags.f_contiguous) == (">f4", True)

@@ -1,0 +1,197 @@
+"""``pe-lightning compare`` from its arguments to its exit status, output and files."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pe_lightning.__main__ import main
+from pe_lightning.studies.compare.command import _differences
+from pe_lightning.studies.compare.reading import find_runs
+
+ROOT = Path(__file__).parents[3]
+FILES = {"index.html", "table.csv", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
+
+
+def test_the_table(make_run, tmp_path, capsys):
+    make_run("a/1", (30.0, 31.0, 35.0))
+    make_run("b/1", (29.0, 31.0, 33.0), encoder={"name": "[red]tri\x1b"})
+    for options, names in (([], ("a/1", "b/1")), (["--by=encoder.name", "--baseline", "gau"], ("gau", "[red]tri�"))):
+        assert main(["compare", str(tmp_path), *options]) == 0
+        shown = capsys.readouterr()
+        assert shown.err == ""
+        assert "\x1b" not in shown.out
+        lines = [re.split(r"\s{2,}", line.strip()) for line in shown.out.splitlines()]
+        first = lines.index(next(line for line in lines if line[0] == names[0]))
+        runs = {"a/1": [], "gau": ["1"]}[names[0]]
+        assert lines[first : first + 3] == [
+            [names[0], *runs, "32.00 ± 2.16", "baseline", "1,000", "2.00"],
+            [names[1], *runs, "31.00 ± 1.63", "-1.00 [-3.48, +1.48]", "1,000", "2.00"],
+            ["bicubic interpolation", *(["–"] if runs else []), "21.00 ± 0.82", "-11.00 [-15.30, -6.70]", "–", "–"],
+        ]
+        assert f"against {names[0]}, paired by signal, with 95% t intervals over 3 signals" in shown.out
+
+
+def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp_path, capsys):
+    make_run("dense/1", (None,), checkpoint_bytes=123_456, baselines={})
+    make_run("sparse/1", (None,), checkpoint_bytes=7_890, baselines={})
+    assert main(["compare", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("40.00", "0.5000", "123,456", "7,890"))
+    assert "held-out" not in shown
+
+
+@pytest.mark.slow  # starts a process
+def test_nothing_heavy_is_imported(make_run, tmp_path):
+    make_run("a/1", noise=0.1)
+    code = f"""
+import sys
+from pe_lightning.__main__ import main
+assert main(["compare", {str(tmp_path)!r}, "--out", {str(tmp_path / "report")!r}]) == 0
+heavy = {{"torch", "lightning", "pytorch_lightning", "wandb", "skimage", "selenium"}}
+assert not heavy & {{name.split(".")[0] for name in sys.modules}}
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_files(make_run, tmp_path, capsys):
+    run = make_run("runs/a/1", (30.0, 31.0, 35.0), noise=0.1)
+    make_run("runs/b|_1", (29.0, 31.0, 33.0), noise=0.2, num_params=2000)
+    (run / "logs" / "version_0").mkdir(parents=True)
+    (run / "logs" / "version_0" / "metrics.csv").write_text("step,val/psnr\n49,10.0\n99,20.0\n")
+    out = tmp_path / "report"
+    out.mkdir()
+    theirs = {"notes.txt", "psnr_vs_time.png", "psnr_vs_step_2.png.bak"}
+    for name in {"index.html", "psnr_vs_seconds_2.png", *theirs}:
+        (out / name).write_text("old")
+    assert main(["compare", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert f"report: {out / 'index.html'}" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == FILES | theirs | {"psnr_vs_step.png"}
+    assert {path.name for path in out.iterdir() if path.read_bytes() == b"old"} == theirs
+    assert all(np.asarray(Image.open(out / name)).std() > 0 for name in FILES if name.endswith(".png"))
+    rows = list(csv.DictReader((out / "table.csv").read_text().splitlines()))
+    assert [row["name"] for row in rows] == ["a/1", "runs/b|_1", "bicubic interpolation"]
+    values = [float(rows[1][key]) for key in ("test_psnr", "difference", "difference_low", "fit_seconds")]
+    assert values == pytest.approx([31, -1, -3.484138, 2])
+    assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
+    markdown = (out / "table.md").read_text()
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
+
+
+def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, capsys):
+    log = make_run("a/1", fit_seconds=None) / "logs" / "version_0" / "metrics.csv"
+    log.parent.mkdir(parents=True)
+    log.write_text("step,val/psnr\n1,x\n")
+    (make_run("b/1") / "metrics.json").write_text("{")
+    out = tmp_path / "report"
+    assert main(["compare", str(tmp_path), str(tmp_path / "no such"), "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert "a/1" in shown.out
+    problems = shown.err.splitlines()
+    assert len(problems) == 3
+    assert "no such is not a directory" in problems[0]
+    assert f"warning: {tmp_path / 'b/1'}: metrics.json cannot be read" in problems[1]
+    assert "a/1: metrics.csv of version_0 cannot be read" in problems[2]
+    assert not (out / "psnr_vs_seconds.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "compare: give RUNS"),
+        (["empty"], "there is no run to compare"),
+        (["runs", "--by", "encoder.nam"], "did you mean 'encoder.name'"),
+        (["runs", "--pictures", "-1"], "--pictures is at least 0"),
+        (["runs", "--frames", "0"], "--frames at least 1"),
+        (["runs", "--megapixels", "-1"], "--megapixels a positive number"),
+        (["runs", "--out", "runs/a/1/metrics.json"], "cannot write"),
+    ],
+)
+def test_wrong_input(make_run, tmp_path, monkeypatch, capsys, arguments, message):
+    make_run("runs/a/1")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert "pe-lightning: error: " in error
+    assert message in error
+
+
+def test_several_tables_say_why(make_run, tmp_path, capsys):
+    make_run("a/1")
+    make_run("b/1", protocol="all")
+    out = tmp_path / "report"
+    assert main(["compare", str(tmp_path), "--out", str(out)]) == 0
+    reason = "2 tables: the runs differ in protocol. Across tables nothing is averaged, paired or ranked."
+    for text in (capsys.readouterr().out, (out / "index.html").read_text(), (out / "table.md").read_text()):
+        assert reason in text
+    assert {row["table"] for row in csv.DictReader((out / "table.csv").read_text().splitlines())} == {"1", "2"}
+    assert (out / "psnr_vs_seconds_2.png").exists()
+
+
+def test_names_that_are_not_unicode(make_run, tmp_path, capsys):
+    names = ["\ud800", "\x00", "$x_"]
+    make_run("_a$b$/1", signals=names, config={"\udcff": "\x07"}, encoder={"name": "\udfff"}, noise=0.1)
+    make_run("b/1", signals=names, config={"x": 1})
+    for options in ([], ["--by", "encoder.name"]):
+        assert main(["compare", str(tmp_path), "--out", str(tmp_path / "report"), *options]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_real_fit_of_two_pictures_is_shown(tmp_path, monkeypatch, capsys, signals):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    for name, values in zip("ab", signals(2, (16, 24), 3), strict=True):
+        Image.fromarray((255 * values).astype(np.uint8)).save(f"pictures/{name}.png")
+    fit = ["fit", "--config", str(ROOT / "configs/image/closed_form.yaml"), "--data.paths", "pictures"]
+    fit += ["--model.encoder.num_features", "16", "--model.encoder.sigma", "0.1"]
+    assert main([*fit, "--trainer.accelerator", "cpu", "--wandb.enabled", "false"]) == 0
+    capsys.readouterr()
+    assert main(["compare", "runs", "--by", "encoder.sigma", "--out", "report"]) == 0
+    assert capsys.readouterr().err == ""
+    rows = list(csv.DictReader(Path("report/table.csv").read_text().splitlines()))
+    assert [row["name"] for row in rows if row["interpolation"] == "False"] == ["0.1"]
+    page = Path("report/index.html").read_text()
+    assert '<div class="viewer pictures"' in page
+    (found,) = re.findall(r'id="signals">(.*?)</script>', page)
+    for _, (tile, interpolated) in json.loads(found)[0]:
+        assert interpolated["run"].endswith("interpolation")
+        assert interpolated["reconstruction"] != tile["reconstruction"]
+        assert "reason" not in tile
+        assert tile["size"] == [24, 16]
+        assert all(f'id="{key}">data:image/webp;base64,' in page for key in tile["truth"] + tile["reconstruction"])
+
+
+def test_settings_are_those_of_the_fit_where_the_configuration_leaves_them_open(make_run):
+    def config(**encoder):
+        arguments = {
+            "encoder": {"class_path": "pe_lightning.encoders.shifted.Gaussian", "init_args": encoder},
+            "ridge": "auto",
+        }
+        return {"seed_everything": 0, "model": {"class_path": "ComplexLinear", "init_args": arguments}}
+
+    widths = [{"name": "gau", "sigma": 0.005}, {"name": "gau", "sigma": 0.25}]
+    make_run("a/1", config=config(sigma="auto"), encoder=widths, ridge=0.0123)
+    make_run("b/1", config=config(sigma=None), encoder={"name": "gau", "sigma": 0.02}, ridge=0.5)
+    runs = find_runs([make_run("c/1", config=config(sigma=0.1), ridge=None).parents[1]]).runs
+    assert _differences(runs) == {
+        "model.encoder.sigma": ["0.005+0.25", "0.02", "0.1"],
+        "model.ridge": ["0.0123", "0.5", "auto"],
+    }
+
+
+def test_a_mean_over_exact_and_trained_fits_is_said(make_run, tmp_path, capsys):
+    make_run("a/1")
+    make_run("a/2", steps=0, solve_seconds=0.1)
+    make_run("b/1", encoder={"name": "tri"})
+    assert main(["compare", str(tmp_path), "--by", "encoder.name"]) == 0
+    shown = capsys.readouterr().out
+    assert "gau averages 1 exact and 1 trained fits" in shown
+    assert "tri averages" not in shown

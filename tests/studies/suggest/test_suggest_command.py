@@ -1,0 +1,237 @@
+"""``suggest`` from end to end, and the configuration that it writes."""
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from scipy.io import wavfile
+
+from pe_lightning.__main__ import main
+from pe_lightning.signals.sources.samples import image_samples
+from pe_lightning.studies.suggest import networks
+from pe_papers.tasks.drawing import draw_words
+
+FEW = ["--encoders", "gau,bspline,rff"]
+
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
+
+def picture(name: str, *size: int) -> str:
+    with Image.open(image_samples()["astronaut"]) as image:
+        image.resize((size[1], size[0])).save(name)
+    return name
+
+
+def best_of_table(shown: str) -> tuple[str, float]:
+    """Name and PSNR of the best encoder, as the table's last line says."""
+    (line,) = [line for line in shown.splitlines() if line.startswith("Best encoder: ")]
+    name, _, rest = line.removeprefix("Best encoder: ").rpartition(" dB.")[0].partition(" dB.")[0].rpartition(", ")
+    return name, float(rest)
+
+
+def fitted(config: str = "suggested.yaml", run: str = "*") -> dict:
+    quiet = ["--wandb.enabled", "false", "--trainer.accelerator", "cpu", "--trainer.log_every_n_steps", "1"]
+    assert main(["fit", "--config", config, *quiet]) == 0
+    (metrics,) = Path("runs").glob(f"{run}/*/metrics.json")
+    return json.loads(metrics.read_text())
+
+
+def test_a_picture(capsys, tmp_path):
+    """The first thing that a newcomer types, and the second."""
+    assert main(["suggest", picture("my picture.png", 48, 64), *FEW]) == 0
+    shown = capsys.readouterr()
+    name, psnr = best_of_table(shown.out)
+    assert "bicubic interpolation" in shown.out
+    assert "my picture: 48x64, 3 channel(s)" in shown.out
+    assert "Warning" not in shown.err
+    text = Path("suggested.yaml").read_text()
+    assert len(text.splitlines()) < 20
+    assert yaml.safe_load(text)["data"]["init_args"] == {"paths": str(tmp_path / "my picture.png")}, "from anywhere"
+    assert name in text.splitlines()[0]
+    found = fitted()
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
+    assert found["solution"]["choice"]["rule"] == "given", "the numbers are in the file"
+    assert name.startswith(found["encoder"]["name"] if isinstance(found["encoder"], dict) else found["encoder"][0]["name"])
+
+
+def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys):
+    def suggested(name, picture):
+        Image.fromarray(picture).save(f"{name}.png")
+        assert main(["suggest", f"{name}.png", "--encoders", "Adaptive,gau", "--out", f"{name}.yaml"]) == 0
+        shown = capsys.readouterr().out
+        assert "Adaptive, prior *" in shown
+        assert "other pictures" in shown
+        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "Adaptive"
+        found = fitted(f"{name}.yaml", f"{name}-*")
+        assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+        return found, shown
+
+    words, _ = suggested("words", draw_words(np.random.default_rng(0))[100:244, 100:244])
+    assert words["prior"]["name"] == "pictures"
+    assert words["prior"]["weight"][0] > 0.3
+    y, x = np.mgrid[:64, :64]
+    stripes, shown = suggested("stripes", (127.5 * (1 + np.sin(2 * np.pi * 0.18 * (0.8 * x + 0.6 * y)))).astype(np.uint8))
+    assert "prior" not in stripes
+    assert best_of_table(shown)[0] == "Adaptive"
+
+
+def test_random_samples(capsys):
+    sampling = ["--data.sampling", "random", "--data.sampling.fraction", "0.3", "--data.sampling.seed", "5"]
+    assert main(["suggest", picture("a.png", 40, 40), "--encoders", "gau,tri", "--num_features", "24", *sampling]) == 0
+    shown = capsys.readouterr().out
+    assert "delaunay interpolation" in shown
+    found = fitted()
+    assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
+    assert found["sampling"]["fraction"] == 0.3
+
+
+def test_sound_tables_and_volumes(capsys):
+    rate = 8000
+    t = np.arange(400) / rate
+    wavfile.write("tone.wav", rate, (np.sin(2 * np.pi * 440 * t) * 20000).astype(np.int16))
+    assert main(["suggest", "tone.wav", *FEW, "--out", "tone.yaml"]) == 0
+    assert yaml.safe_load(Path("tone.yaml").read_text())["data"]["class_path"] == "RowDataModule"
+    shown = capsys.readouterr().out
+    # so close to the truth, the rounding of float32 shows
+    assert fitted("tone.yaml")["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.1)
+    write("three.csv", "a\n1\n2\n3\n")
+    assert main(["suggest", "three.csv", *FEW, "--out", "table.yaml", "--data.value_range", "[0, 4]"]) == 0
+    x = np.linspace(0, 1, 16)
+    np.save("cube.npy", (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3)
+    assert main(["suggest", "--data", "VideoDataModule", "--data.paths", "cube.npy", *FEW, "--out", "cube.yaml"]) == 0
+    assert "16x16x16" in capsys.readouterr().out
+
+
+def test_the_data_of_a_configuration(capsys):
+    Path("c.yaml").write_text(
+        "model: {class_path: SimpleMLP, init_args: {encoder: rff}}\n"
+        "data: {class_path: ImageDataModule, init_args: {paths: 'samples://coffee', resize: 32, protocol: odd}}\n"
+        "seed_everything: 3\n"
+    )
+    assert main(["suggest", "--config", "c.yaml", *FEW]) == 0
+    written = yaml.safe_load(Path("suggested.yaml").read_text())
+    assert written["data"]["init_args"] == {"paths": "samples://coffee", "resize": 32, "protocol": "odd"}
+    assert written["seed_everything"] == 3
+    assert written["model"]["class_path"] == "ComplexLinear"
+
+
+def test_an_existing_configuration_is_replaced_only_with_force(capsys):
+    Path("suggested.yaml").write_text("mine")
+    command = ["suggest", picture("a.png", 24, 24), "--encoders", "noise"]
+    assert main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert Path("suggested.yaml").read_text() == "mine"
+    assert main([*command, "--force"]) == 0
+    written = Path("suggested.yaml").read_text()
+    assert "ComplexLinear" in written
+    assert "beats every encoder by" in written, "interpolation is better than noise"
+
+
+def write(name: str, content: str | bytes) -> str:
+    Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: [], ["suggest needs signals", "pe-lightning suggest my.jpg"]),
+        (lambda: ["nowhere.png"], ["nowhere.png"]),
+        (lambda: [write("letter.docx", "x")], ["letter.docx", "--data ImageDataModule"]),
+        (lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--networks"], ["nothing is held out"]),
+        (
+            lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--encoders", "rff"],
+            ["rff are no shifted encoders", "keys"],
+        ),
+        (lambda: [picture("a.png", 8, 8), "--encoders", "gua"], ["unknown encoder 'gua'", "'gau'"]),
+        (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features", "'many'"]),
+        (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
+        (lambda: [picture("a.png", 8, 8), "--model.encoder", "gau"], ["unknown option '--model.encoder'"]),
+        (
+            lambda: [picture("a.png", 8, 8), write("b.wav", "x")],
+            ["images", "rows", "give files of one kind", "--data ImageDataModule"],
+        ),
+    ],
+)
+def test_bad_input(capsys, make, words):
+    arguments = make()
+    before = set(Path().rglob("*"))
+    assert main(["suggest", *arguments]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("pe-lightning: error: ")
+    for word in words:
+        assert word in last
+    assert set(Path().rglob("*")) == before
+
+
+def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsys):
+    x = np.linspace(0, 1, 64, dtype=np.float32)
+    with h5py.File("v.h5", "w") as file:
+        file["v"] = (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3
+    source = [
+        "--data",
+        "VideoDataModule",
+        "--data.paths",
+        "v.h5",
+        "--data.storage.in_memory",
+        "false",
+        "--data.batching.kind",
+        "blocks",
+    ]
+    assert main(["suggest", *source, "--encoders", "gau", "--num_features", "16"]) == 0
+    text = Path("suggested.yaml").read_text()
+    written = yaml.safe_load(text)["model"]["init_args"]
+    assert written == {
+        "encoder": {"name": "gau", "num_features": 16, "sigma": "auto"}, "ridge": "auto", "warm_start": True
+    }  # fmt: skip
+    assert "scored on windows" in text
+    assert fitted()["encoder"]["num_features"] == 16
+
+
+@pytest.mark.slow
+def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monkeypatch):
+    """The interpolations and a hopeless encoder beside them, so that a network wins."""
+    small = {"name": "gau", "num_features": 16, "trainable": True}
+    some = (
+        networks.Network("learned", "image/varpro", small),
+        networks.Network("broken", "image/planes", {"name": "gau", "num_features": -1}),
+        networks.Network("trained", "image/planes"),
+    )
+    monkeypatch.setattr(networks, "NETWORKS", some)
+    name = picture("a.png", 40, 40)
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--all"]) == 0
+    shown = capsys.readouterr().out
+    assert "learned" in shown
+    assert " steps" in shown
+    assert "Not tried: broken" in shown
+    monkeypatch.setattr(networks, "NETWORKS", some[:1])
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
+    psnr = float(capsys.readouterr().out.partition("Best model: learned, ")[2].split(" dB")[0])
+    assert fitted()["test/psnr"] == pytest.approx(psnr, abs=0.01)
+    monkeypatch.setattr(networks, "NETWORKS", some[2:])
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
+    psnr = float(capsys.readouterr().out.partition("Best model: trained, ")[2].split(" dB")[0])
+    Path("runs").rename("before")
+    found = fitted()
+    assert found["model"] == "SimpleMLP"
+    assert found["test/psnr"] == pytest.approx(psnr, abs=0.1)
+
+
+def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1", "--encoders", "tri,gau"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("tri", "gau", "9/7", "5/3", "haar"))
+    written = yaml.safe_load(Path("suggested.yaml").read_text())
+    assert written["model"]["init_args"]["keep"] == 0.1
+    assert main(["fit", "--config", "suggested.yaml", "--wandb.enabled", "false"]) == 0
+    (found,) = tmp_path.rglob("metrics.json")
+    assert f"{json.loads(found.read_text())['train/psnr']:.2f} dB" in Path("suggested.yaml").read_text()
+    assert main(["suggest", "a.png", "--data.sampling.stride", "1", "--encoders", "impulse,tri,keys", "--force"]) == 0
+    encoder = yaml.safe_load(Path("suggested.yaml").read_text())["model"]["init_args"]["encoder"]
+    assert encoder == "keys"  # all three reproduce the samples alike

@@ -1,0 +1,347 @@
+"""What the recorder leaves of any module that describes itself, and the seconds of a fit in its logs."""
+
+import csv
+import io
+import json
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from commands import DEMO, NO_WANDB, metrics
+from commands import fit as fit_by_command
+from lightning.pytorch import Callback, LightningModule
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from rich.console import Console
+from small_fits import signals
+from torch import nn
+from torch.utils.data import DataLoader
+
+from pe_lightning.__main__ import main
+from pe_lightning.encoders import Encoder
+from pe_lightning.errors import InputError
+from pe_lightning.evaluation.baselines import interpolate
+from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.results.runs import frames_of
+from pe_lightning.signals.options import Batching, Storage
+from pe_lightning.signals.sampling import RandomSampling
+from pe_lightning.studies.compare.curves import read_curve
+from pe_lightning.studies.compare.reading import find_runs
+from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
+from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
+from pe_lightning.training.callbacks.scores import advice, score_baselines
+
+
+class Silent(LightningModule):
+    """A module that does not describe itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        return nn.functional.cross_entropy(self.layer(x), y)
+
+
+class Classifier(Silent):
+    """A task without coordinates, signals or PSNR."""
+
+    monitor = "val/accuracy"
+    monitor_mode = "max"
+
+    def describe(self):
+        return {"model": "Classifier", "num_params": 6, "encoder": {"name": "rope"}}
+
+    def validation_step(self, batch, batch_idx):
+        self.log("val/accuracy", self._accuracy(batch).mean())
+
+    def test_step(self, batch, batch_idx):
+        self.scores = {"test/accuracy": self._accuracy(batch), "test/loss": torch.tensor([0.5])}
+
+    def _accuracy(self, batch):
+        x, y = batch
+        return (self.layer(x).argmax(-1) == y).double().mean().reshape(1)
+
+
+def loader():
+    x = torch.randn(16, 2, generator=torch.Generator().manual_seed(0))
+    return DataLoader([(point, int(point.sum() > 0)) for point in x], batch_size=16)
+
+
+def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, capsys, monkeypatch):
+    terminal = io.StringIO()
+    monkeypatch.setattr(
+        "pe_lightning.training.callbacks.terminal.Console", lambda **_: Console(file=terminal, force_terminal=True)
+    )
+    recorder, module = RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False)), Classifier()
+    callbacks = [recorder, PSNRProgressBar(refresh_every=1)]
+    more = {"callbacks": callbacks, "max_steps": 4, "enable_checkpointing": True, "enable_progress_bar": True}
+    trainer = make_trainer(**more, log_every_n_steps=1)
+    trainer.fit(module, loader(), loader())
+    trainer.test(module, loader(), verbose=False)
+    assert recorder.run_dir == tmp_path / "data-Classifier-rope" / "1"
+    found = json.loads((recorder.run_dir / "metrics.json").read_text())
+    accuracy = module.scores["test/accuracy"].item()
+    assert (found["metric"], found["test/accuracy"], found["test/accuracy_per_signal"]) == ("accuracy", accuracy, [accuracy])
+    assert found["test/loss"] == 0.5
+    assert (found["signals"], found["num_signals"], found["steps"], found["baselines"]) == (["data"], 1, 4, {})
+    assert found["fit_seconds"] > 0
+    assert not any("psnr" in key or "ssim" in key for key in found)
+    assert sorted(path.name for path in recorder.run_dir.iterdir()) == ["checkpoints", "logs", "metrics.json"]
+    assert "held-out accuracy" in capsys.readouterr().out
+    assert "held out" in terminal.getvalue()
+
+
+def test_a_module_without_a_description_is_refused(make_trainer, tmp_path):
+    trainer = make_trainer(max_steps=1, callbacks=[RunRecorder(root=tmp_path / "runs")])
+    with pytest.raises(InputError, match=r"Silent needs describe\(\).*'num_params'.*monitor_mode.*scores"):
+        trainer.fit(Silent(), loader())
+    assert not (tmp_path / "runs").exists()
+
+    class Unscored(Classifier):
+        def test_step(self, batch, batch_idx):
+            self.scores = {"test/accuracy": torch.zeros(3)}
+
+    trainer = make_trainer(callbacks=[RunRecorder(root=tmp_path, wandb=WandbSettings(enabled=False))])
+    with pytest.raises(InputError, match=r"describe\(\)\['signals'\] names 1; got .*\(3,\)"):
+        trainer.test(Unscored(), loader(), verbose=False)
+
+
+LOGGED = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
+
+
+@pytest.mark.parametrize(
+    ("callback", "held_out", "refused"),
+    [
+        (EarlyStopping("val/psnr"), True, True),
+        (EarlyStopping("val/psrn", mode="max"), True, True),
+        (EarlyStopping("val/psnr", mode="max"), False, True),
+        (ModelCheckpoint(monitor="val/psnr"), True, True),
+        (EarlyStopping("train/loss"), False, False),
+        (ModelCheckpoint(), True, False),
+    ],
+)
+def test_monitors_that_would_never_stop_a_fit_are_refused(callback, held_out, refused):
+    if not refused:
+        check_monitors([callback], LOGGED, held_out)
+        return
+    with pytest.raises(InputError, match=r"cannot monitor .* There are: .*train/psnr \(mode: max\)"):
+        check_monitors([callback], LOGGED, held_out)
+
+
+class Sharp(ComplexLinear):
+    """A user's model that logs another value."""
+
+    @property
+    def logged_values(self):
+        return {**super().logged_values, "train/sharpness": "max"}
+
+
+@pytest.mark.parametrize(("cls", "refused"), [(ComplexLinear, True), (Sharp, False)])
+def test_a_module_declares_the_values_it_logs(cls, refused, make_trainer, tmp_path):
+    stop = EarlyStopping("train/sharpness", mode="max", strict=False)
+    recorder = RunRecorder(root=tmp_path / "runs", wandb=WandbSettings(enabled=False), log=False, table=False)
+    trainer = make_trainer(callbacks=[stop, recorder], max_steps=1, limit_val_batches=0)
+    with pytest.raises(InputError, match="cannot monitor train/sharpness") if refused else nullcontext():
+        trainer.fit(cls("gau"), TensorDataModule(signals(1, 8, 6)))
+
+
+def test_baselines_have_the_metric_of_the_module():
+    data = TensorDataModule(signals(2, 16, 12))
+    in_db, ratio = score_baselines(data)[0], score_baselines(data, "snr")[0]
+    assert list(in_db) == list(ratio) == ["bicubic", "linear", "nearest", "spline"]
+    held_out = data.evaluation_batch()
+    energy = (held_out.values.square().sum(-1) * held_out.mask).flatten(1).sum(1)
+    shift = psnr(energy, 3.0 * held_out.mask.sum()).tolist()
+    for name, row in ratio.items():
+        expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
+        assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
+    assert score_baselines(data, "mine") == ({}, None)
+
+
+def test_a_score_below_interpolation_is_reported_with_advice(tmp_path):
+    baselines = {name: {"test/psnr": score} for name, score in (("nearest", 20.0), ("linear", 25.0), ("bicubic", 27.0))}
+    report = {"metric": "psnr", "baselines": baselines, "solve_seconds": None}
+    assert advice(report | {"test/psnr": 26.96}, tmp_path) == ""
+    assert advice(report | {"test/psnr": None}, tmp_path) == ""
+    text = advice(report | {"test/psnr": 24.0}, tmp_path, can_solve_exactly=True)
+    assert text.startswith("3.00 dB below bicubic interpolation. Try the exact fit")
+    assert "exact fit" not in advice(report | {"test/psnr": 24.0}, tmp_path)
+    (tmp_path / "config.yaml").touch()
+    text = advice(report | {"test/psnr": 12.5, "solve_seconds": 0.1}, tmp_path)
+    assert text == f"14.50 dB below bicubic interpolation. Try pe-lightning suggest --config {tmp_path / 'config.yaml'}."
+
+
+def test_the_best_interpolation_is_kept_for_the_pictures():
+    data = TensorDataModule(signals(2, 16, 12))
+    scores, best = score_baselines(data)
+    name = max(scores, key=lambda method: scores[method]["test/psnr"])
+    assert best is not None
+    assert best[0] == name
+    batch = data.evaluation_batch()
+    np.testing.assert_array_equal(best[1], interpolate(name, data.train_batch(), batch.axes).numpy())
+
+
+def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):
+    values = signals(1, 40, 6, 5, channels=1)[0, ..., 0].numpy()
+    with h5py.File(tmp_path / "volume.h5", "w") as file:
+        file["values"] = values
+    batching, storage = Batching("blocks", steps_per_epoch=2), Storage(in_memory=False)
+    data = VideoDataModule(str(tmp_path / "volume.h5"), batching=batching, storage=storage)
+    run = fit("complex", data, [], steps=2, log_every_n_steps=1)
+    run.trainer.test(run.module, data, verbose=False)
+    made = np.load(run.folder / "reconstructions/volume.npy")
+    with h5py.File(run.folder / "reconstructions/volume_comparison.h5") as file:
+        frames = file.attrs["frames"]
+        assert list(frames) == frames_of(40, 32)
+        for name, expected in (("truth", values[..., None]), ("reconstruction", made)):
+            assert np.abs(file[name][...] - 255 * np.clip(expected[frames], 0, 1)).max() <= 0.51, name
+
+
+# -- seconds ------------------------------------------------------------------------------------------------------------
+
+
+class Pass(Callback):
+    """Lets a step take a second and a validation a thousand."""
+
+    def __init__(self, now):
+        self.now = now
+
+    def on_train_batch_end(self, *_):
+        self.now[0] += 1
+
+    def on_validation_end(self, *_):
+        self.now[0] += 1000
+
+
+def rows(run: Path, version: int = 0) -> list[dict[str, str]]:
+    with (run / f"logs/version_{version}/metrics.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
+    run = fit("simple", signals(2, 16, 12), [Pass(now)], steps=12)  # validated every 6 steps
+    found = rows(run.folder)
+    assert any(row["train/loss"] for row in found)
+    assert [float(row["seconds"]) for row in found if row["val/psnr"]] == [6, 12]
+    assert {row["seconds"] for row in found} <= {str(float(row["step"])) for row in found} | {"12.0"}
+    checkpoint = run.folder / "checkpoints/last.ckpt"
+    run.trainer.save_checkpoint(checkpoint)
+    fit("simple", signals(2, 16, 12), [Pass(now)], steps=24, ckpt_path=checkpoint)
+    assert [float(row["seconds"]) for row in rows(run.folder, 1) if row["val/psnr"]][-2:] == [18, 24]
+
+
+def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = fit_by_command(*DEMO, *NO_WANDB)
+    first = metrics(run)["fit_seconds"]
+    assert float(rows(run)[-1]["seconds"]) == first, "the scores of the end"
+    more = ["--trainer.max_steps", "40", "--ckpt_path", str(run / "checkpoints/last.ckpt")]
+    assert main(["fit", *DEMO, *NO_WANDB, *more]) == 0
+    total = metrics(run)["fit_seconds"]
+    for version, low, high in ((0, 0, first), (1, first, total)):
+        seconds = [float(row["seconds"]) for row in rows(run, version)]
+        assert seconds == sorted(seconds)
+        assert low < seconds[0] <= seconds[-1] == high
+    curve = read_curve(find_runs([run]).runs[0])
+    assert curve.measured
+    assert list(curve.seconds) == sorted(set(curve.seconds))
+    assert curve.seconds[1] <= first < curve.seconds[2] < total
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (InputError("bicubic needs evenly spaced training samples"), "evenly spaced"),
+        (TypeError("a bug"), "left out: unexpected TypeError: a bug. This is a fault of the program"),
+    ],
+)
+def test_a_baseline_that_fails_costs_nothing_but_itself(error, reason, monkeypatch):
+    def broken(name, batch, axes):
+        if name == "bicubic":
+            raise error
+        return interpolate(name, batch, axes)
+
+    monkeypatch.setattr("pe_lightning.training.callbacks.scores.interpolate", broken)
+    found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
+    assert found["bicubic"]["test/psnr"] is None
+    said = found["bicubic"]["test/psnr_reason"]
+    assert reason in said
+    if isinstance(error, TypeError):
+        assert "a bug" in Path(said.split("traceback is in ")[1]).read_text()
+    assert found["linear"]["test/psnr"] > 0
+
+
+# -- what a run is called, and what it says it did ----------------------------------------------------------------------
+
+
+class Decay(Encoder):
+    """An encoder of a plug-in, with a learned parameter that is no argument."""
+
+    def __init__(self, num_features: int = 4) -> None:
+        super().__init__(num_features)
+        self.rate = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x):
+        return torch.exp(-self.rate * torch.arange(self.num_features, device=x.device) * x[..., None])
+
+
+@pytest.mark.parametrize(
+    ("module", "steps", "name", "optimizer"),
+    [
+        (lambda: ComplexLinear("gau", warm_start=True), 0, "8x8-ComplexLinear-gau", None),
+        (lambda: SimpleMLP("identity", depth=1, width=4, activation="sine"), 1, "8x8-SimpleMLP-sine-identity", "Adam"),
+        (lambda: SimpleMLP("identity", depth=1, width=4, activation="gabor"), 1, "8x8-SimpleMLP-gabor-identity", "Adam"),
+        (lambda: SimpleMLP(Decay(), depth=0), 1, "8x8-SimpleMLP-Decay", "Adam"),
+        (lambda: Adaptive("gau"), 0, "8x8-Adaptive-gau", None),
+    ],
+)
+def test_a_run_is_named_by_its_network_and_records_what_it_used(
+    module, steps, name, optimizer, make_trainer, tmp_path, capsys
+):
+    data = TensorDataModule(signals(1, 8, 8), names=["8x8"])
+    recorder = RunRecorder(tmp_path, log=False)
+    trainer = make_trainer(max_steps=steps, callbacks=[recorder])
+    trainer.fit(fitted := module(), data)
+    trainer.test(fitted, data, verbose=False)
+    assert recorder.run_dir == tmp_path / name / "1"
+    report = json.loads((recorder.run_dir / "metrics.json").read_text())
+    assert (report["optimizer"] or {}).get("name") == optimizer
+    rate = pytest.approx(2.0, abs=0.1)
+    learned = {"0.rate": rate, "1.rate": rate} if "Decay" in name else {}
+    assert report["learned"] == learned
+    assert ("num_features" in report["encoder"]) == (("gau" in name and "Adaptive" not in name) or "Decay" in name)
+    printed = capsys.readouterr().out
+    solved = "1 steps" if steps else "solved directly" if "Adaptive" in name else "solved exactly"
+    assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
+
+
+def test_an_iterative_solution_says_which_residual_it_reached(make_trainer, tmp_path, capsys):
+    data = TensorDataModule(signals(1, 16, 16), sampling=RandomSampling(fraction=0.5))
+    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
+    trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, ridge=1e-2), data)
+    trainer.test(fitted, data, verbose=False)
+    printed = capsys.readouterr().out
+    assert re.search(r"solved to a relative residual of \de-0\d, optimality [\de.-]+ in ", printed)
+    assert "exactly" not in printed
+
+
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("sigma", "said"), [(0.05, "solved exactly"), (0.4, r"solved to [\d.e+]+ times the least squared error")]
+)
+def test_a_direct_solution_is_called_exact_only_if_it_is(sigma, said, make_trainer, tmp_path, capsys):
+    """In float32, weights of features that depend on each other cannot be exact."""
+    data = TensorDataModule(signals(1, 24, 24), sampling=RandomSampling(fraction=0.5))
+    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
+    encoder = {"name": "gau", "num_features": 10, "sigma": sigma}
+    trainer.fit(fitted := ComplexLinear(encoder, warm_start=True, ridge=0.0), data)
+    trainer.test(fitted, data, verbose=False)
+    assert re.search(rf"{said}.* in [\d.]+ s", capsys.readouterr().out)

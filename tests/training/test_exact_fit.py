@@ -1,0 +1,161 @@
+"""A ComplexLinear that starts from, or is, the exact fit."""
+
+import numpy as np
+import pytest
+import torch
+
+from pe_lightning import encoders
+from pe_lightning.errors import InputError
+from pe_lightning.signals import Batching, RandomSampling
+from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
+
+
+def smooth(signals: int = 2, size: tuple[int, ...] = (24, 20), channels: int = 3) -> torch.Tensor:
+    """Signals with something to learn at every scale."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(signals, channels, *size, generator=generator)
+    spectrum = torch.fft.fftn(noise, dim=tuple(range(2, 2 + len(size))))
+    radius = sum(torch.fft.fftfreq(n).square().reshape(-1, *[1] * (len(size) - 1 - a)) for a, n in enumerate(size)).sqrt()
+    values = torch.fft.ifftn(spectrum / (1 + (12 * radius) ** 2), dim=tuple(range(2, 2 + len(size)))).real
+    low, high = values.amin(), values.amax()
+    return ((values - low) / (high - low)).movedim(1, -1).contiguous()
+
+
+GAU = {"name": "gau", "num_features": 12}
+
+
+def fitted(make_trainer, model: ComplexLinear, data: TensorDataModule, steps: int = 0) -> ComplexLinear:
+    make_trainer(max_steps=steps, num_sanity_val_steps=0).fit(model, datamodule=data)
+    return model
+
+
+def test_it_is_the_ridge_regression_of_numpy(make_trainer):
+    """The Kronecker product formed, one augmented least-squares problem, float64."""
+    data = TensorDataModule(smooth(1, (12, 10), 1))
+    model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=0.01, normalize=False), data)
+    batch = data.train_batch()
+    psi = [encoder(x.double()).numpy() for encoder, x in zip(model.encoding.encoders, batch.axes, strict=True)]
+    joint = np.kron(*psi)
+    y = batch.values[0, ..., 0].double().numpy().reshape(-1)
+    rho = 0.01 * np.square(joint).sum(1).mean()
+    augmented = np.concatenate([joint, np.sqrt(rho) * np.eye(joint.shape[1])])
+    w = np.linalg.lstsq(augmented, np.concatenate([y - y.mean(), np.zeros(joint.shape[1])]), rcond=None)[0]
+    torch.testing.assert_close(model.weight[0, 0].double().flatten(), torch.from_numpy(w), atol=1e-5, rtol=1e-4)
+    assert (model.solution.ridge, model.solution.solver) == (0.01, "grid")
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("center", [True, False])
+def test_scales_and_means_are_those_of_the_module(make_trainer, normalize, center):
+    data = TensorDataModule(smooth())
+    model = ComplexLinear(GAU, warm_start=True, ridge=1e-6, normalize=normalize, center=center)
+    fitted(make_trainer, model, data)
+    batch = data.train_batch()
+    # 12 features on 12 and 10 samples: the training samples are reproduced
+    torch.testing.assert_close(model.predict_grid(batch.axes), batch.values, atol=1e-3, rtol=0)
+    assert bool(model.mean.any()) == center
+
+
+@pytest.mark.parametrize(("depth", "activation"), [(1, "relu"), (3, "gelu")])
+def test_a_head_starts_from_the_solution(make_trainer, depth, activation):
+    data = TensorDataModule(smooth())
+    linear = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
+    deep = ComplexLinear(GAU, depth=depth, width=16, activation=activation, warm_start=True, ridge=1e-3)
+    fitted(make_trainer, deep, data)
+    axes = data.evaluation_batch().axes
+    torch.testing.assert_close(deep.predict_grid(axes), linear.predict_grid(axes), atol=1e-5, rtol=0)
+
+
+def test_a_head_can_still_learn(make_trainer):
+    """No unit is dead: the loss falls below the solution's, and every layer moves."""
+    data = TensorDataModule(smooth())
+    optimizer = lambda parameters: torch.optim.Adam(parameters, lr=1e-3)  # noqa: E731
+    start = ComplexLinear(GAU, depth=2, width=16, warm_start=True, ridge=0.1)
+    trained = ComplexLinear(GAU, depth=2, width=16, warm_start=True, ridge=0.1, optimizer=optimizer)
+    torch.manual_seed(0)
+    fitted(make_trainer, start, data)
+    torch.manual_seed(0)
+    fitted(make_trainer, trained, data, steps=50)
+    batch = data.train_batch()
+    assert trained.errors(batch).square().sum() < 0.9 * start.errors(batch).square().sum()
+    for before, after in zip(start.parameters(), trained.parameters(), strict=True):
+        assert not torch.equal(before, after)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_points(make_trainer, shared):
+    values = smooth(2, (24, 24), 1)
+    data = TensorDataModule(values, sampling=RandomSampling(fraction=0.5, shared=shared))
+    model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
+    batch = data.train_batch()
+    assert model.solution.converged
+    at_mean = (batch.values - batch.values.mean(1, keepdim=True)).square().sum()
+    assert model.errors(batch).square().sum() < 0.1 * at_mean
+
+
+@pytest.mark.parametrize("sampling", ["grid", "random"])
+def test_sigma_and_ridge_are_chosen_and_come_back_from_the_checkpoint(make_trainer, tmp_path, sampling):
+    data = TensorDataModule(smooth(1, (40, 40)), sampling=sampling if sampling == "grid" else RandomSampling(0.5))
+    model = ComplexLinear({"name": "gau", "num_features": 20, "sigma": "auto"}, warm_start=True)
+    trainer = make_trainer(max_steps=0, num_sanity_val_steps=0)
+    trainer.fit(model, datamodule=data)
+    chosen = model.encoding.encoders[0].sigma
+    choice = model.solution.choice
+    assert model.solution.ridge == choice.ridge > 0
+    assert len(choice.curve) > 3
+    trainer.save_checkpoint(tmp_path / "model.ckpt", weights_only=False)
+    torch.load(tmp_path / "model.ckpt", weights_only=True)
+    again = ComplexLinear.load_from_checkpoint(tmp_path / "model.ckpt")
+    assert again.encoding.encoders[0].sigma == chosen
+    axes = data.evaluation_batch().axes
+    assert torch.equal(again.predict_grid(axes), model.predict_grid(axes))
+    assert again.solution == model.solution
+
+
+def test_sigma_is_chosen_without_a_warm_start_too(make_trainer):
+    data = TensorDataModule(smooth(1, (40, 40)))
+    model = fitted(make_trainer, ComplexLinear({"name": "gau", "num_features": 20, "sigma": "auto"}), data)
+    assert model.solution is not None
+    assert not model.weight.any(), "gradient descent starts from zero"
+
+
+def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch):
+    data = TensorDataModule(smooth(), batching=Batching(steps_per_epoch=2))
+    model = ComplexLinear(GAU, warm_start=True, ridge=1e-3)
+    trainer = make_trainer(max_steps=4, num_sanity_val_steps=0)
+    trainer.fit(model, datamodule=data)
+    trainer.save_checkpoint(tmp_path / "model.ckpt", weights_only=False)
+    monkeypatch.setattr("pe_lightning.training.complex_linear.solve_data", lambda *_: pytest.fail("solved again"))
+    resumed = ComplexLinear(GAU, warm_start=True, ridge=1e-3)
+    make_trainer(max_steps=6, num_sanity_val_steps=0).fit(resumed, datamodule=data, ckpt_path=str(tmp_path / "model.ckpt"))
+    assert not torch.equal(resumed.weight, model.weight)
+    assert resumed.solution == model.solution
+
+
+@pytest.mark.slow  # fits by variable projection
+@pytest.mark.parametrize("name", encoders.names())
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")  # it is meant for sine and its like
+def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
+    data = TensorDataModule(smooth(1, (16, 16), 1))
+    takes = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
+    encoder = {"name": name, **({"num_features": 8} if takes else {})}
+    model = fitted(make_trainer, ComplexLinear(encoder, warm_start=True), data)
+    assert model.predict_grid(data.evaluation_batch().axes).isfinite().all()
+
+
+@pytest.mark.parametrize("ridge", [-1.0, float("nan"), float("inf"), "large", True])
+def test_bad_ridges(ridge):
+    with pytest.raises(InputError, match=r"ridge must be a number >= 0 or 'auto'"):
+        ComplexLinear(GAU, warm_start=True, ridge=ridge)
+
+
+def test_other_refusals(make_trainer):
+    with pytest.raises(InputError, match="gelu, relu, silu"):
+        ComplexLinear(GAU, depth=1, activation="tanh", warm_start=True)
+    with pytest.raises(InputError, match="one width is chosen for all encoders"):
+        SimpleMLP([{"name": "gau", "num_features": 16, "sigma": "auto"}, "gau"])
+    with pytest.raises(InputError, match="width >= 6"):
+        fitted(make_trainer, ComplexLinear(GAU, depth=1, width=4, warm_start=True), TensorDataModule(smooth()))
+    mixed = [{"name": "gau", "num_features": 8, "sigma": "auto"}, "gau"]
+    with pytest.raises(InputError, match="all axes together"):
+        fitted(make_trainer, ComplexLinear(mixed, warm_start=True), TensorDataModule(smooth()))

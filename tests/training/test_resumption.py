@@ -1,0 +1,217 @@
+"""Resumed fits equal uninterrupted ones, whatever monitors or averages; fits that cannot be monitored are refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch.callbacks as callbacks_of_lightning
+import pytest
+import torch
+from fits import MODULES, MakeTrainer, signals
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import (
+    EarlyStopping,
+    GradientAccumulationScheduler,
+    LearningRateMonitor,
+    ModelCheckpoint,
+    StochasticWeightAveraging,
+)
+from lightning.pytorch.callbacks.weight_averaging import EMAWeightAveraging
+from lightning.pytorch.loggers.logger import DummyLogger
+from torch.optim import Adam
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.options import Batching
+from pe_lightning.training import CoordinateModule, TensorDataModule
+from pe_lightning.training.callbacks import RunRecorder, WandbSettings
+from pe_lightning.training.checkpoints import BestAndLast
+
+STEPS_PER_EPOCH = 6
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:You're using the WeightAveraging callback with a model"),
+    pytest.mark.filterwarnings("ignore:SWA is currently only supported every epoch"),
+]
+
+
+class Killed(Exception):
+    """Ends a fit without any further hook."""
+
+
+class EndAt(Callback):
+    """Kills or stops a fit after a step."""
+
+    def __init__(self, step: int, kill: bool) -> None:
+        self.step, self.kill = step, kill
+
+    def on_train_batch_end(self, trainer: Trainer, *args: Any) -> None:
+        if trainer.global_step == self.step:
+            if self.kill:
+                raise Killed
+            trainer.should_stop = True
+
+
+class Validations(Callback):
+    """Keeps the score of every validation, by step."""
+
+    def __init__(self) -> None:
+        self.scores: dict[int, float] = {}
+
+    def on_validation_end(self, trainer: Trainer, *args: Any) -> None:
+        self.scores[trainer.global_step] = float(trainer.callback_metrics["val/psnr"])
+
+
+def plateau() -> CoordinateModule:
+    def scheduler(optimizer: Adam) -> ReduceLROnPlateau:
+        return ReduceLROnPlateau(optimizer, mode="max", patience=0, threshold=0.5, threshold_mode="abs")
+
+    return MODULES["simple"](optimizer=lambda parameters: Adam(parameters, lr=0.05), lr_scheduler=scheduler)
+
+
+def swa() -> list[Callback]:
+    return [StochasticWeightAveraging(swa_lrs=0.02, swa_epoch_start=2, annealing_epochs=3)]
+
+
+def early(**more: Any) -> EarlyStopping:
+    return EarlyStopping(**{"monitor": "val/psnr", "mode": "max", "patience": 50, **more})
+
+
+Case = tuple[Callable[[], list[Callback]], dict[str, Any]]
+CASES: dict[str, Case] = {
+    "EarlyStopping": (lambda: [early(patience=2, min_delta=0.3)], {"max_steps": 200}),
+    "EarlyStopping of train/loss": (lambda: [early(monitor="train/loss", mode="min")], {}),
+    "EarlyStopping, every second epoch": (lambda: [early()], {"check_val_every_n_epoch": 2}),
+    "EarlyStopping, twice an epoch": (lambda: [early()], {"val_check_interval": 3}),
+    "EarlyStopping, epochs": (lambda: [early()], {"max_epochs": 5, "max_steps": -1}),
+    "ModelCheckpoint": (lambda: [ModelCheckpoint(monitor="train/loss", filename="other")], {}),
+    "LearningRateMonitor": (lambda: [LearningRateMonitor("epoch"), early()], {"logger": DummyLogger()}),
+    "ReduceLROnPlateau": (list, {"make": plateau}),
+    "accumulated gradients": (lambda: [early()], {"accumulate_grad_batches": 4, "max_steps": 23}),
+    "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1}),
+    "SWA, steps": (swa, {}),
+    "float64": (list, {"precision": "64-true"}),
+    "GradientAccumulationScheduler": (lambda: [GradientAccumulationScheduler({0: 1, 2: 4})], {"max_steps": 23}),
+    "EMA": (lambda: [EMAWeightAveraging(decay=0.9)], {}),
+}
+
+
+def test_the_table_has_every_callback_of_lightning_that_monitors() -> None:
+    classes = {name: value for name, value in vars(callbacks_of_lightning).items() if inspect.isclass(value)}
+    monitoring = {name for name, cls in classes.items() if "monitor" in inspect.signature(cls).parameters}
+    assert monitoring
+    assert {name for name in monitoring if not any(case.startswith(name) for case in CASES)} == set()
+
+
+def run(
+    folder: Path,
+    callbacks: list[Callback],
+    checkpoint: Path | None = None,
+    make: Callable[[], CoordinateModule] = MODULES["simple"],
+    **options: Any,
+) -> tuple[Trainer, CoordinateModule]:
+    seed_everything(0)
+    data, module = TensorDataModule(signals(1, 12, 12), batching=Batching(steps_per_epoch=STEPS_PER_EPOCH)), make()
+    module.build_from(data)
+    recorder = RunRecorder(folder=folder, ckpt_path=checkpoint, wandb=WandbSettings(enabled=False), table=False, log=False)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
+    options = {"max_steps": 33, "log_every_n_steps": 5, "accelerator": "cpu", **quiet, **options}
+    trainer = Trainer(callbacks=[*callbacks, recorder, BestAndLast("val/psnr", "max")], default_root_dir=folder, **options)
+    with suppress(Killed):
+        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
+    return trainer, module
+
+
+def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
+    """What a resumed fit has in common with an uninterrupted one."""
+    stopping = [(c.wait_count, float(c.best_score), c.stopped_epoch) for c in trainer.early_stopping_callbacks]
+    rates = [group["lr"] for optimizer in trainer.optimizers for group in optimizer.param_groups]
+    return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
+
+
+QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])
+def test_a_resumed_fit_equals_the_uninterrupted_one(tmp_path: Path, name: str) -> None:
+    make, options = CASES[name]
+    validations = Validations()
+    trainer, module = run(tmp_path / "whole", [*make(), validations], **options)
+    expected = state_of(trainer, module), module.state_dict(), validations.scores
+    # within an epoch and at its end, killed and stopped
+    for step, kill in ((14, True), (12, True), (15, False), (18, False)):
+        folder, validations = tmp_path / f"{step}{kill}", Validations()
+        ended, _ = run(folder, [*make(), EndAt(step, kill)], **options)
+        checkpoint = folder / "checkpoints/last.ckpt"
+        averaged = not kill and (name == "SWA, steps" or (name == "EMA" and step % STEPS_PER_EPOCH == 0))
+        if averaged:
+            with pytest.raises(InputError, match="holds the average of the weights of a fit that has ended"):
+                run(folder, make(), checkpoint, **options)
+            continue
+        trainer, module = run(folder, [*make(), validations], checkpoint, **options)
+        assert state_of(trainer, module) == expected[0], (step, kill)
+        for key, value in module.state_dict().items():
+            assert value.equal(expected[1][key]), (step, kill, key)
+        assert validations.scores.items() <= expected[2].items(), (step, kill)
+        assert {step for step in expected[2] if step > ended.global_step} <= validations.scores.keys()
+
+
+class KillAtEnd(Callback):
+    """Kills a fit after its last epoch, before the final checkpoint."""
+
+    def on_train_end(self, *args: Any) -> None:
+        raise Killed
+
+
+@pytest.mark.parametrize("options", [{"max_steps": 12}, {"max_steps": 14}, {"max_steps": -1, "max_epochs": 2}])
+def test_a_fit_killed_at_its_very_end_resumes_to_the_checkpoint_of_the_uninterrupted_one(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    def progress(name: str) -> tuple[int, int, Any]:
+        found = torch.load(tmp_path / name / "checkpoints/last.ckpt", weights_only=True)
+        return found["epoch"], found["global_step"], found["loops"]["fit_loop"]["epoch_progress"]["current"]
+
+    run(tmp_path / "whole", [], **options)
+    run(tmp_path / "killed", [KillAtEnd()], **options)
+    run(tmp_path / "killed", [], tmp_path / "killed/checkpoints/last.ckpt", **options)
+    assert progress("killed") == progress("whole")
+
+
+def test_a_fit_that_early_stopping_ended_is_not_trained_further(tmp_path: Path) -> None:
+    options = {"max_steps": 200}
+    ended, module = run(tmp_path, [early(patience=1, min_delta=100)], **options)
+    assert ended.global_step == 2 * STEPS_PER_EPOCH
+    checkpoint = tmp_path / "checkpoints/last.ckpt"
+    again, found = run(tmp_path, [early(patience=1, min_delta=100)], checkpoint, **options)
+    assert again.global_step == ended.global_step
+    assert all(value.equal(module.state_dict()[key]) for key, value in found.state_dict().items())
+    longer, _ = run(tmp_path, [], checkpoint, max_steps=20)
+    assert longer.global_step == 20
+
+
+@pytest.mark.parametrize(
+    ("monitor", "options", "message"),
+    [
+        ("val/psnr", {"max_steps": 5}, "the fit ends after 5 steps and the first validation is after 6"),
+        ("val/psnr", {"max_steps": 17, "check_val_every_n_epoch": 3}, "after 17 steps and the first validation is after 18"),
+        ("train/psnr", {"max_steps": 50, "log_every_n_steps": 20}, "train/psnr from step 6 on, but it is logged every 20"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:The number of training batches")
+def test_early_stopping_before_the_first_value_is_refused(
+    make_trainer: MakeTrainer, monitor: str, options: dict[str, Any], message: str
+) -> None:
+    data = TensorDataModule(signals(1, 12, 12), batching=Batching(steps_per_epoch=STEPS_PER_EPOCH))
+    trainer = make_trainer(callbacks=[early(monitor=monitor)], num_sanity_val_steps=0, **{"log_every_n_steps": 5, **options})
+    with pytest.raises(InputError, match=message):
+        trainer.fit(MODULES["simple"](), data)
+    assert trainer.global_step == 0
+
+
+def test_weights_of_an_unbuilt_module_are_not_averaged(make_trainer: MakeTrainer) -> None:
+    with pytest.raises(InputError, match=r"call SimpleMLP.build_from\(data\) before Trainer.fit"):
+        make_trainer(callbacks=swa(), max_steps=5).fit(MODULES["simple"](), TensorDataModule(signals(1, 12, 12)))
