@@ -22,11 +22,7 @@ VERSION_KEY = "pe_lightning/version"
 
 
 def locate(path: str | Path) -> Path:
-    """The absolute path of a checkpoint file.
-
-    Raises:
-        InputError: If the path is not a file: a URL, a folder, or one of Lightning's words ``best``, ``last`` and ``hpc``.
-    """
+    """The absolute path of a checkpoint file."""
     found = Path(path).expanduser()
     if not os.path.isfile(found):
         raise InputError(
@@ -37,12 +33,7 @@ def locate(path: str | Path) -> Path:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Reads a checkpoint to the CPU without running code of it.
-
-    Raises:
-        InputError: If the file is missing, damaged or not a checkpoint of Lightning, or was written by a version with
-            different parameters.
-    """
+    """Reads a checkpoint to the CPU without running code of it."""
     found = locate(path)
     try:
         with zipfile.ZipFile(found) as archive:
@@ -82,11 +73,7 @@ def _check_counters(tree: Any, path: str) -> None:
 
 
 def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:
-    """Checks that a checkpoint was written by a compatible version: ``a.b.c`` with equal ``a.b``.
-
-    Raises:
-        InputError: If it was written by another version.
-    """
+    """Checks that a checkpoint was written by a compatible version: ``a.b.c`` with equal ``a.b``."""
     written = str(checkpoint.get(VERSION_KEY, "0.1.0"))  # the first version did not write its number
     if written.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(

@@ -10,8 +10,6 @@ import yaml
 
 from pe_lightning.errors import InputError, paragraph
 
-__all__ = ["load_limited", "read_config"]
-
 MAX_VALUES = 100_000
 """Most values of a configuration, those that aliases repeat included."""
 MAX_DEPTH = 100
@@ -24,11 +22,6 @@ def load_limited(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
     Args:
         text: The text.
         load: Parses it.
-
-    Raises:
-        InputError: If it is too large or too deep, as aliases that refer to themselves make it, or holds an integer of too
-            many digits.
-        yaml.YAMLError: If it is not YAML.
     """
     refusal = InputError(
         f"a configuration has more than {MAX_VALUES} values or {MAX_DEPTH} levels, or refers to itself (YAML's & and *)"
@@ -52,11 +45,7 @@ def load_limited(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The content of a configuration file.
-
-    Raises:
-        InputError: If the file cannot be read, is not text or not YAML, or does not hold a mapping.
-    """
+    """The content of a configuration file."""
     try:
         content = load_limited(path.read_text(encoding="utf-8"))
     except InputError as error:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["Durations"]
-
 
 class Durations:
     """Seconds by name, and in all since the command began or this object was made.

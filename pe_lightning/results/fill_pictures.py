@@ -14,8 +14,6 @@ from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
 from pe_lightning.signals.originals import Original
 from pe_lightning.signals.raw import AnyArray
 
-__all__ = ["draw_before_after"]
-
 MAX_SIGNALS = 8
 """Most signals of a file in a picture."""
 SHOWN_FRAMES = 4

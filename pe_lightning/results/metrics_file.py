@@ -12,8 +12,6 @@ from typing import Any
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.files import write_atomically
 
-__all__ = ["FIELDS", "SCHEMA", "Kind", "check_metrics", "read_metrics", "write_metrics"]
-
 SCHEMA = 1
 """The value of ``schema``. Increment when the meaning of a field changes."""
 MAX_DEPTH = 32
@@ -169,12 +167,7 @@ def read_metrics(path: Path) -> dict[str, Any]:
 
 
 def write_metrics(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a ``metrics.json`` atomically.
-
-    Raises:
-        InputError: If a value, such as one that a callback or a module of the user adds, does not fit the schema, or the
-            file cannot be written.
-    """
+    """Writes a ``metrics.json`` atomically."""
     try:
         text = json.dumps(content, indent=2)
         check_metrics(json.loads(text))

@@ -16,22 +16,6 @@ from pe_lightning.signals.files import replacing, save_figure
 if TYPE_CHECKING:  # Matplotlib is imported where something is plotted: it takes as long as SciPy
     from matplotlib.axes import Axes
 
-__all__ = [
-    "COMPARED_FRAMES",
-    "before_after",
-    "comparison",
-    "comparison_frames",
-    "error_map",
-    "plot_choice",
-    "plot_curves",
-    "row_plot",
-    "side_by_side",
-    "stacked",
-    "to_image",
-    "to_levels",
-    "write_png",
-]
-
 Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 

@@ -18,8 +18,6 @@ from pe_lightning.signals.batches import PointBatch, SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
 from pe_lightning.signals.raw import AnyArray
 
-__all__ = ["plot_points", "text_of", "write_points", "write_table"]
-
 MAX_PLOTTED_POINTS = 20_000
 """Points that a picture shows; of more, every n-th."""
 

@@ -25,8 +25,6 @@ from pe_lightning.signals.output import Output
 from pe_lightning.signals.raw import Scaling
 from pe_lightning.signals.values import FileValues
 
-__all__ = ["FileAssembly", "PredictionWriter", "std_writer", "write_comparison", "write_reconstructions"]
-
 Array = npt.NDArray[np.float32]
 Write = Callable[[Path, Array, SignalInfo, int], Path | None]
 
@@ -248,11 +246,7 @@ class PredictionWriter:
         self._rows = 0
 
     def add(self, values: Tensor) -> list[Path]:
-        """Adds values ``(S, n_1, ..., n_D, C)``. Returns the paths of the files once they are complete.
-
-        Raises:
-            InputError: If the format cannot hold signals of this size.
-        """
+        """Adds values ``(S, n_1, ..., n_D, C)``. Returns the paths of the files once they are complete."""
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
         # choose_format refuses those of maps
         formats = cast(Formats, self.output.output_format if self.output is not None else "auto")

@@ -19,20 +19,6 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "CHECKPOINTS",
-    "CONFIG",
-    "METRICS",
-    "RECONSTRUCTIONS",
-    "Lock",
-    "claim",
-    "file_names",
-    "flatten",
-    "frames_of",
-    "of_checkpoint",
-    "slug",
-]
-
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoints"
@@ -79,11 +65,7 @@ def frames_of(count: int, most: int) -> list[int]:
 
 
 def claim(root: str | Path, name: str) -> Path:
-    """Creates the next free directory ``<root>/<name>/<n>``, counting from 1, and returns its absolute path.
-
-    Raises:
-        InputError: If the directory cannot be created.
-    """
+    """Creates the next free directory ``<root>/<name>/<n>``, counting from 1, and returns its absolute path."""
     parent = Path(root) / slug(name)
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +90,6 @@ class Lock:
 
     Args:
         run_dir: The directory.
-
-    Raises:
-        InputError: If another fit holds it.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -38,8 +38,6 @@ from pe_lightning.signals.files import replacing
 from pe_lightning.signals.hdf5 import PatientFile
 from pe_lightning.signals.raw import Scaling
 
-__all__ = ["Formats", "choose_format", "new_array", "write_signal"]
-
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """File formats; ``auto``: that of the medium, else NPY."""
 
@@ -64,9 +62,6 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
         shape: ``(*grid, C)`` of the signal.
         info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
         formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
-
-    Raises:
-        InputError: If the format is unknown or cannot hold the signal, or MP4 is chosen and PyAV cannot encode it.
     """
     if formats not in (known := get_args(Formats)):
         raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; formats: {', '.join(known)}")
@@ -103,9 +98,6 @@ def write_signal(
 
     Returns:
         The path with its suffix.
-
-    Raises:
-        InputError: As :func:`choose_format`.
     """
     chosen = choose_format(values.shape, info, formats)
     target = path.with_name(f"{path.name}.{chosen}")

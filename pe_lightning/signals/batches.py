@@ -14,8 +14,6 @@ from pe_lightning.signals.axes import Axis, Samples
 from pe_lightning.signals.blocks import Block, point_coordinates
 from pe_lightning.signals.raw import Media, Scaling
 
-__all__ = ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"]
-
 
 @dataclass(frozen=True)
 class SignalInfo:

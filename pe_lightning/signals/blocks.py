@@ -12,8 +12,6 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Block", "grid_axes", "grid_blocks", "point_coordinates", "row_blocks", "shape_of", "whole"]
-
 Block: TypeAlias = tuple[slice, ...]
 """One slice of step 1 per axis."""
 ROW_BLOCK_VALUES = 1 << 20
@@ -40,9 +38,6 @@ def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
     Args:
         grid: Samples per axis, ``(N_1, ..., N_D)``.
         size: Largest number of samples of a block per axis.
-
-    Raises:
-        InputError: Unless there is one size >= 1 per axis.
 
     >>> [[(along.start, along.stop) for along in block] for block in grid_blocks((3, 2), (2, 2))]
     [[(0, 2), (0, 2)], [(2, 3), (0, 2)]]

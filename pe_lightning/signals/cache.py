@@ -29,8 +29,6 @@ from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.values import decoded_blocks
 
-__all__ = ["CacheError", "CacheNotice", "DamagedEntry", "SignalCache", "open_signals"]
-
 ENTRY_FORMAT = 4
 """Increment when the meaning of an entry changes; those of another format are not found."""
 LOCK_NOTICE_SECONDS = 5.0
@@ -53,12 +51,7 @@ class DamagedEntry(CacheError):
 
 
 def open_signals(source: Source, storage: Storage) -> RawSignals:
-    """The signals of a source, from the cache if its files and arguments are unchanged.
-
-    Raises:
-        InputError: If the source cannot be read, or a given cache folder cannot be used. If the default folder cannot be
-            used, only a notice is printed.
-    """
+    """The signals of a source, from the cache if its files and arguments are unchanged."""
     files = source.files()
     if storage.cache == "off" or not files:
         return source.read()
@@ -83,9 +76,6 @@ class SignalCache(CacheFolder):
         Args:
             parameters: Everything else that changes the result, as plain JSON values.
             files: The files in order. Names and contents count, folders and times do not.
-
-        Raises:
-            InputError: If a file cannot be read.
         """
         contents = [[path.name, _sha256(path)] for path in map(Path, files)]
         text = json.dumps({"format": ENTRY_FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
@@ -102,12 +92,7 @@ class SignalCache(CacheFolder):
             return None
 
     def store(self, key: str, source: Source) -> RawSignals:
-        """The signals of a key from the cache; if there are none, they are decoded into it block by block.
-
-        Raises:
-            CacheError: If the folder cannot be written to, or the limit or the disk is too small.
-            InputError: If the source cannot be read, or its blocks do not match its description.
-        """
+        """The signals of a key from the cache; if there are none, they are decoded into it block by block."""
         with self.errors():
             self.path.mkdir(parents=True, exist_ok=True)
             lock = self.lock(key)

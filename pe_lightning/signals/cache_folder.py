@@ -16,8 +16,6 @@ from filelock import FileLock
 
 from pe_lightning.errors import InputError, show_bytes
 
-__all__ = ["CacheError", "CacheFolder", "Cleared", "Entry"]
-
 FOLDER_VARIABLE, LIMIT_VARIABLE = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
 DEFAULT_LIMIT_GB = 20.0
 REMEDY = (
@@ -69,9 +67,6 @@ class CacheFolder:
         folder: Path; ``None``: ``$PE_LIGHTNING_CACHE``, else the user's cache folder (``~/.cache/pe_lightning`` on Linux).
             It need not exist.
         limit_bytes: Largest total size of the entries; ``None``: ``$PE_LIGHTNING_CACHE_GB``, else 20 GB.
-
-    Raises:
-        InputError: If the limit is not a positive number.
     """
 
     def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
@@ -123,11 +118,7 @@ class CacheFolder:
         return Cleared(len(removed), size + sum(entry.bytes for entry in removed), len(entries) - len(removed))
 
     def make_room(self, needed: int) -> None:
-        """Removes abandoned temporary files, and least recently used entries until ``needed`` bytes fit.
-
-        Raises:
-            CacheError: If the limit or the disk is too small; no entry is removed then.
-        """
+        """Removes abandoned temporary files, and least recently used entries until ``needed`` bytes fit."""
         for part in self.unfinished():
             self.remove(part)
         entries = self.entries()

@@ -21,8 +21,6 @@ from pe_lightning.signals.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH
 from pe_lightning.signals.splits import GridSplit, PointSplit, Protocol, Split
 from pe_lightning.signals.values import FileValues, file_blocks
 
-__all__ = ["PointDataset", "SignalDataset", "to_device"]
-
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
 MAX_FLOAT32_SAMPLES = 1 << 14
@@ -74,11 +72,7 @@ class SignalDataset:
         return SignalDataset(self.in_memory(), split, protocol, self.uneven, self.cells)
 
     def in_memory(self) -> Tensor:
-        """The values.
-
-        Raises:
-            InputError: If they are read from their file.
-        """
+        """The values."""
         if isinstance(self.values, FileValues):
             raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
         return self.values

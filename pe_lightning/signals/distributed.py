@@ -12,8 +12,6 @@ import torch.distributed as dist
 
 from pe_lightning.signals.blocks import Block
 
-__all__ = ["NOTICES", "SIGNALS_STRATEGY", "Process", "rank_zero_info", "without_notices"]
-
 SIGNALS_STRATEGY = "signals"
 """Name of the strategy in which each process fits its own signals."""
 NOTICES = logging.getLogger("pe_lightning")

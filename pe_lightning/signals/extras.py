@@ -7,8 +7,6 @@ from types import ModuleType
 
 from pe_lightning.errors import InputError
 
-__all__ = ["require"]
-
 EXTRA_OF_PACKAGE = {
     "h5netcdf": "geo",
     "pyarrow": "geo",
@@ -25,9 +23,6 @@ def require(module: str, purpose: str) -> ModuleType:
     Args:
         module: Name of the module, such as ``pyarrow.parquet``.
         purpose: What needs it, for the message.
-
-    Raises:
-        InputError: If the package is not installed; the message has the command that installs it.
     """
     package = module.partition(".")[0]
     try:

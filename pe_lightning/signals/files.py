@@ -20,23 +20,6 @@ from pe_lightning.errors import InputError, did_you_mean, show_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ARRAYS",
-    "PICTURES",
-    "Format",
-    "append_lines",
-    "check_outputs",
-    "check_readable",
-    "figure_bytes",
-    "format_of_suffix",
-    "no_such_file",
-    "replacing",
-    "save_figure",
-    "stem_of",
-    "suffixes_of",
-    "write_atomically",
-]
-
 Format: TypeAlias = Literal["picture", "tiff", "npy", "npz", "hdf5", "sound", "table", "parquet", "video", "nifti"]
 
 PICTURES: frozenset[Format] = frozenset({"picture", "tiff"})
@@ -83,9 +66,6 @@ def check_readable(given: str, samples: Iterable[str] = ()) -> None:
     Args:
         given: The path.
         samples: Names of samples that may have been meant.
-
-    Raises:
-        InputError: If it is an address, does not exist, or is an empty file, a pipe or a device.
     """
     path = Path(given).expanduser()
     if "://" in given:
@@ -120,9 +100,6 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
         outputs: Every file that will be written.
         inputs: Every file that is read; none of them is replaced, with ``force`` either.
         force: Whether files that exist may be replaced.
-
-    Raises:
-        InputError: If one of these is so.
     """
     read, written = {path.expanduser().resolve() for path in inputs}, set()
     for path in outputs:
@@ -146,9 +123,6 @@ def write_atomically(path: str | Path, content: str | bytes | memoryview, force:
         path: The file.
         content: Its content.
         force: Whether a file of this name is replaced.
-
-    Raises:
-        InputError: If it cannot be written; the old content stays.
     """
     data = content.encode() if isinstance(content, str) else content
     with replacing(Path(path), len(data), force) as temporary:
@@ -165,9 +139,6 @@ def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterat
         path: The file or folder.
         size: Number of bytes that will be written, if known; named in the error.
         force: Whether a file of this name is replaced. If not, of several processes that write it one succeeds.
-
-    Raises:
-        InputError: If it cannot be written: it exists, the disk is full, the folder has no write permission.
     """
     temporary = path.with_name(f".{uuid4().hex}.part{path.suffix}")
     try:
@@ -201,9 +172,6 @@ def append_lines(path: Path, lines: str) -> None:
     Args:
         path: The file, which exists.
         lines: One or more lines, each with its line end.
-
-    Raises:
-        InputError: If they cannot be written; the lines before are kept.
     """
     data = lines.encode()
     try:
@@ -236,10 +204,6 @@ def figure_bytes(figure: Figure, form: str = "png", dpi: int = 110) -> bytes:
 
 
 def save_figure(path: Path, figure: Figure, dpi: int = 110) -> Path:
-    """Writes a figure of matplotlib atomically, in the format of the path's suffix, and returns the path.
-
-    Raises:
-        InputError: If it cannot be written.
-    """
+    """Writes a figure of matplotlib atomically, in the format of the path's suffix, and returns the path."""
     write_atomically(path, figure_bytes(figure, path.suffix[1:], dpi))
     return path

@@ -11,8 +11,6 @@ from typing import Any
 from pe_lightning.errors import InputError
 from pe_lightning.signals.validation import check_claim, check_memory
 
-__all__ = ["PatientFile", "check_dataset", "check_file"]
-
 _SHUFFLE, _FLETCHER32 = 2, 3  # HDF5's numbers of these filters
 _OPTIONAL = 1  # HDF5's flag of a filter that may be skipped where it fails
 
@@ -61,9 +59,6 @@ def check_file(path: Path, given: str) -> None:
     Args:
         path: The file.
         given: What messages call it.
-
-    Raises:
-        InputError: If it does.
     """
     import h5py
 
@@ -86,11 +81,6 @@ def check_dataset(dataset: Any, path: Path, given: str) -> None:
         dataset: An ``h5py.Dataset``.
         path: The file it was opened from.
         given: What messages call the file.
-
-    Raises:
-        InputError: If the dataset is external, virtual or linked from another file; if it claims more than the file can
-            hold; if one of its chunks does not fit in the free memory; if the index says of a chunk that a checksum, a
-            shuffle, or a compression that changed its size was skipped, which damage does and no writer.
     """
     label = f"{dataset.name!r} of {given!r}"
     if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():

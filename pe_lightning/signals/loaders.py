@@ -23,8 +23,6 @@ from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.values import FileValues
 
-__all__ = ["BlockLoader", "FilePointLoader", "FullLoader", "GridLoader", "PointLoader", "TrainLoader", "permutation"]
-
 B = TypeVar("B")
 
 BUFFER_BYTES = 1 << 27

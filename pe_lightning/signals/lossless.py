@@ -12,8 +12,6 @@ from av.video.frame import VideoFrame
 
 from pe_lightning.signals.raw import AnyArray
 
-__all__ = ["lossless_suffixes", "write_lossless"]
-
 MP4_LIKE = ("mp4", "mov", "m4v")
 """Formats whose sound MP4 can hold."""
 

@@ -9,8 +9,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.validation import choice, free_memory, integer, integers
 
-__all__ = ["Batching", "Storage", "ValidationShare"]
-
 BatchKind: TypeAlias = Literal["full", "points", "blocks"]
 ValidationShare: TypeAlias = float | Literal["auto"]
 """Share of the trained samples that is held out for the ``val/`` scores."""
@@ -36,9 +34,6 @@ class Batching:
         shuffle: Whether blocks come in random order.
         steps_per_epoch: Optimiser steps per epoch; by default 100 for ``full`` batches, otherwise one pass over the trained
             samples.
-
-    Raises:
-        InputError: If an option is out of range, or two contradict each other.
     """
 
     kind: BatchKind = "full"
@@ -63,11 +58,7 @@ class Batching:
         return self.size if isinstance(self.size, int) else DEFAULT_POINTS
 
     def block(self, num_axes: int) -> tuple[int, ...]:
-        """Number of trained samples of a block per axis.
-
-        Raises:
-            InputError: If ``size`` is for another number of axes.
-        """
+        """Number of trained samples of a block per axis."""
         size = self.size or DEFAULT_BLOCK_SAMPLES.get(num_axes, 16)
         sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
         if len(sizes) != num_axes:
@@ -84,9 +75,6 @@ class Storage:
             if they fit in a quarter of the free memory.
         cache: ``auto`` stores decoded signals for the next run, ``off`` does not.
         cache_dir: Folder of the cache; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
-
-    Raises:
-        InputError: If an option has another value.
     """
 
     in_memory: bool | Literal["auto"] = "auto"

@@ -14,8 +14,6 @@ import numpy as np
 
 from pe_lightning.signals.blocks import Block, shape_of
 
-__all__ = ["chosen_in", "chosen_positions", "largest_chosen_key"]
-
 KEYS_AT_ONCE = 1 << 22
 """Keys generated at a time (32 MB)."""
 

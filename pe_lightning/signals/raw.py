@@ -13,8 +13,6 @@ import numpy.typing as npt
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 
-__all__ = ["ArrayLike", "Media", "RawSignals", "Scaling"]
-
 Media: TypeAlias = Literal["image", "video", "audio", "array"]
 """Medium of a signal. It decides the format of reconstructions: PNG, MP4, WAV or an array file."""
 
@@ -43,9 +41,6 @@ class Scaling:
         dtype: NumPy name of the source's dtype, such as ``uint8``.
         low: The value that becomes 0, one per signal or one for all.
         high: The value that becomes 1, same length.
-
-    Raises:
-        InputError: If a range is empty or not finite.
 
     >>> scaling = Scaling("uint8", (0.0,), (255.0,))
     >>> scaling.to_unit(np.array([[51]], dtype=np.uint8), 0)

@@ -24,8 +24,6 @@ from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
 from pe_lightning.signals.values import FileValues, check_known, known_samples, load, unit_blocks
 
-__all__ = ["Signals", "Splitting"]
-
 DEFAULT_VALIDATION = 0.1
 """Share of the trained samples that ``validation: auto`` holds out."""
 
@@ -73,11 +71,7 @@ class Signals:
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
-        """Reads, checks and splits signals.
-
-        Raises:
-            InputError: If the source cannot be read, or the sampling, protocol or batching does not suit the signals.
-        """
+        """Reads, checks and splits signals."""
         sampling, protocol = splitting.sampling, splitting.protocol
         raw = open_signals(source, splitting.storage)
         info = replace(_info_of(raw, source.metric), samples=splitting.samples)
@@ -141,11 +135,7 @@ class Signals:
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples.
-
-        Raises:
-            InputError: If the signals are read from their file.
-        """
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
         return self.dataset.in_memory()
 
     @property

@@ -16,16 +16,6 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, ArrayLike, RawSignals
 from pe_lightning.signals.validation import check_memory
 
-__all__ = [
-    "FileValues",
-    "check_known",
-    "decoded_blocks",
-    "file_blocks",
-    "known_samples",
-    "load",
-    "unit_blocks",
-]
-
 BLOCK_BYTES = 1 << 24
 """Float32 bytes per block when all values are read. Larger blocks need more memory and are not faster."""
 
@@ -55,11 +45,7 @@ class FileValues:
         return self._array
 
     def read(self, block: Block, stride: Sequence[int] | None = None) -> Tensor:
-        """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1].
-
-        Raises:
-            InputError: If a value is missing (NaN or infinite).
-        """
+        """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1]."""
         index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
         part = self._opened[index]
         if stride is not None:  # after reading: strided reads of chunked files are slow
@@ -123,9 +109,6 @@ def check_known(known: Tensor, names: Sequence[str]) -> None:
     Args:
         known: Samples that are not missing, ``(S, N_1, ..., N_D)`` booleans.
         names: Names of the signals.
-
-    Raises:
-        InputError: If all samples of a signal are missing.
     """
     missing, size = (~known).flatten(1).sum(1).tolist(), known[0].numel()
     some = [(name, count) for name, count in zip(names, missing, strict=True) if count]
@@ -147,11 +130,7 @@ def unit_blocks(raw: RawSignals) -> Iterator[npt.NDArray[np.float32]]:
 
 
 def decoded_blocks(raw: RawSignals) -> Iterator[tuple[int, int, AnyArray]]:
-    """Decodes all values in order. Yields signal, first row and stored values ``(n, N_2, ..., N_D, C)``.
-
-    Raises:
-        InputError: If decoding fails, or shape or dtype differ from the description because a file has changed.
-    """
+    """Decodes all values in order. Yields signal, first row and stored values ``(n, N_2, ..., N_D, C)``."""
     signals, rows, *rest = raw.shape
     found = 0
     for block in raw.blocks():

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 from scipy.special import stdtrit  # scipy.stats has the same quantile, and takes longer to import
 
-__all__ = ["CONFIDENCE", "t_interval"]
-
 CONFIDENCE = 0.95
 """Coverage of all confidence intervals."""
 

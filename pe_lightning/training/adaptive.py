@@ -24,8 +24,6 @@ from pe_lightning.training.base import models
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.sampled import SampledModule
 
-__all__ = ["Adaptive"]
-
 
 @models.register("Adaptive")
 class Adaptive(SampledModule):
@@ -59,9 +57,6 @@ class Adaptive(SampledModule):
             times the spacing; the weight is zero where they do not support it. Of signals of three axes of which one is
             sampled completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
             two axes, on scattered samples, and where ``noise: auto`` smooths.
-
-    Raises:
-        InputError: If an argument is out of range; on a fit, if ``max_steps`` is not 0 or the signals stay in their file.
 
     Reference: Li and Orchard, *New Edge-Directed Interpolation*, IEEE Trans. Image Processing 10, 2001, for statistics at
     twice the spacing; docs/adaptive.md has the derivation.
@@ -104,11 +99,7 @@ class Adaptive(SampledModule):
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Reads the prior, if there is one.
-
-        Raises:
-            InputError: If there is no such prior, or signals are not in memory.
-        """
+        """Reads the prior, if there is one."""
         super().choose(data, device)
         self.local_prior = self.estimator.read_prior(data.split)
 
@@ -170,9 +161,6 @@ class Adaptive(SampledModule):
 
         They are those of the fit without a prior. The unit is that of the values. Of values that were not seen, about 90 %
         are within 1.645 standard deviations.
-
-        Raises:
-            InputError: If there are several signals.
         """
         info = self.require_info()
         if not self.has_std:

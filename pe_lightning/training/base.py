@@ -30,8 +30,6 @@ from pe_lightning.training.optimization import (
 )
 from pe_lightning.training.resumption import Resumption
 
-__all__ = ["Scorer", "TrainedModule", "datamodule_of", "models", "refuse_other_model", "signals_of", "trainer_of"]
-
 models: Registry[LightningModule] = Registry(
     "model",
     LightningModule,
@@ -114,11 +112,7 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def psnr(self) -> float:
-        """Mean over signals of the PSNR of the held-out samples in dB, after a test.
-
-        Raises:
-            InputError: If there was no test, nothing is held out, or the score of the signals is another metric.
-        """
+        """Mean over signals of the PSNR of the held-out samples in dB, after a test."""
         scores = getattr(self, "scores", {})
         if "test/psnr" not in scores:
             there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
@@ -159,12 +153,7 @@ class TrainedModule(LightningModule, ABC):
         """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words."""
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser and its scheduler, which steps after every optimiser step.
-
-        Raises:
-            InputError: If the optimiser leaves out a parameter, cannot be clipped as the Trainer asks for, or
-                ``ReduceLROnPlateau`` has the wrong mode.
-        """
+        """The optimiser and its scheduler, which steps after every optimiser step."""
         optimizer, scheduler, schedule = self.make_optimizer()
         refuse_clipping_of_fused(optimizer, self.trainer)
         check_optimizer_covers(optimizer, self.named_parameters())
@@ -233,11 +222,7 @@ class TrainedModule(LightningModule, ABC):
         checkpoint[VERSION_KEY] = __version__
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Checks that the checkpoint is of this model.
-
-        Raises:
-            InputError: If it is of another kind of model, encoder or architecture, or of another version.
-        """
+        """Checks that the checkpoint is of this model."""
         if self.content_key not in checkpoint:
             raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
         refuse_other_version(checkpoint)
@@ -263,11 +248,7 @@ def datamodule_of(trainer: Trainer | None, kind: type[D]) -> D | None:
 
 
 def signals_of(module: LightningModule) -> SignalDataModule:
-    """The DataModule of a module's Trainer.
-
-    Raises:
-        InputError: If it is not one of signals.
-    """
+    """The DataModule of a module's Trainer."""
     data = datamodule_of(trainer_of(module), SignalDataModule)
     if data is None:
         raise InputError(
@@ -284,9 +265,6 @@ def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_d
         saved: Hyper-parameters of the checkpoint.
         given: Hyper-parameters of the model.
         may_differ: Names of those that may differ.
-
-    Raises:
-        InputError: If another one differs.
     """
 
     def in_words(key: str, value: Any) -> str:

@@ -36,11 +36,7 @@ class CheckpointFiles(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes a checkpoint.
-
-        Raises:
-            InputError: If it cannot be written, to a full disk for example; the old file stays.
-        """
+        """Writes a checkpoint."""
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         write_atomically(path, buffer.getbuffer())
@@ -107,11 +103,7 @@ class BestAndLast(ModelCheckpoint):
 
 
 def check_optimizer(optimizer: Optimizer) -> None:
-    """Checks the loaded state of optimisers with fused kernels, which do not check shapes before they write.
-
-    Raises:
-        InputError: If a tensor differs from its parameter in shape, dtype or layout, or a step is not a scalar.
-    """
+    """Checks the loaded state of optimisers with fused kernels, which do not check shapes before they write."""
     fused = isinstance(optimizer, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD))
     for parameter, state in optimizer.state.items() if fused else ():
         for name, value in state.items():
@@ -147,9 +139,6 @@ def model_class(name: str) -> type[LightningModule]:
 
     Its module is imported only if it is part of an installed package or lies in a folder of ``PYTHONPATH``: a checkpoint is
     no reason to run a file of the current folder.
-
-    Raises:
-        InputError: If the module is not to be imported, or has no such LightningModule.
     """
     top = name.partition(".")[0]
     if top not in sys.modules and top not in packages_distributions():
@@ -167,11 +156,7 @@ def model_class(name: str) -> type[LightningModule]:
 
 
 def read_model(path: str | Path) -> dict[str, Any] | None:
-    """The model of a checkpoint as ``{"class_path": ..., "init_args": {...}}``; ``None`` if the checkpoint does not name it.
-
-    Raises:
-        InputError: If the checkpoint cannot be read.
-    """
+    """The model of a checkpoint as ``{"class_path": ..., "init_args": {...}}``; ``None`` if it does not name one."""
     arguments = dict(read_checkpoint(path)["hyper_parameters"])
     name = arguments.pop("_class_path", None)
     if name is not None:
@@ -186,9 +171,6 @@ def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, A
         path: The checkpoint.
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         configured: Whether a configuration is given in place of the one of the run.
-
-    Raises:
-        InputError: If the checkpoint cannot be read.
     """
     settings: dict[str, Any] = {}
     config = runs.of_checkpoint(path) / runs.CONFIG

@@ -48,8 +48,6 @@ from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
 
-__all__ = ["ComplexLinear"]
-
 DEFAULT_ENCODER_LR = 0.01
 """Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
 SPARSE_KEY = "pe_lightning/sparse"
@@ -94,9 +92,6 @@ class ComplexLinear(CoordinateModule):
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
             ``1 / (1 + t / 500)``, else a constant rate.
-
-    Raises:
-        InputError: If an argument is out of range.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
@@ -174,11 +169,7 @@ class ComplexLinear(CoordinateModule):
         return cls(encoder, warm_start=True, choose_bandwidth=True)  # type: ignore[arg-type]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that a subclass with errors of its own declares whether its loss is quadratic.
-
-        Raises:
-            InputError: If it does not.
-        """
+        """Checks that a subclass with errors of its own declares whether its loss is quadratic."""
         super().__init_subclass__(**kwargs)
         if "errors" in vars(cls) and "loss_is_quadratic" not in vars(cls):
             raise InputError(
@@ -221,9 +212,6 @@ class ComplexLinear(CoordinateModule):
         """Resolves the arguments that the encoders leave to the data; chooses widths given as ``auto``.
 
         Widths are chosen by the prediction of held-out training samples.
-
-        Raises:
-            InputError: If the module was built before its width was chosen, so that its parameters would be replaced.
         """
         encoders = per_axis(self.encoder, data.info.num_axes)
         if self.sparse is not None:
@@ -308,9 +296,6 @@ class ComplexLinear(CoordinateModule):
 
         The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. The
         samples are taken from the DataModule that the model was fitted to; a fit without some of them is made once.
-
-        Raises:
-            InputError: If there are several signals, the fit is not exact, or the model was loaded from a checkpoint.
         """
         info, data = self.require_info(), self._samples
         if info.num_signals != 1:
@@ -332,11 +317,7 @@ class ComplexLinear(CoordinateModule):
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule.
-
-        Raises:
-            InputError: If there are steps to train a sparse layer.
-        """
+        """Builds from the Trainer's DataModule."""
         trainer = trainer_of(self)
         if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")

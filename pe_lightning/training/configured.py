@@ -8,8 +8,6 @@ from typing import Any
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 
-__all__ = ["ConfiguredEncoders"]
-
 
 class ConfiguredEncoders:
     """One encoder for all axes, or one per axis or direction; networks are made from copies of them.

@@ -39,8 +39,6 @@ from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.scoring import BatchErrors, SignalScores, held_out_score, score_in_words
 from pe_lightning.training.sharding import SignalShard
 
-__all__ = ["CoordinateModule", "EncoderChoice"]
-
 EncoderChoice: TypeAlias = Encoder | str | Description | list[Encoder | str | Description]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
 
@@ -158,11 +156,7 @@ class CoordinateModule(TrainedModule):
         return False
 
     def std(self, coords: Tensor) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
-
-        Raises:
-            InputError: If the model has none.
-        """
+        """Standard deviations about the predictions of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``."""
         raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or an exact ComplexLinear")
 
     # -- parts and description ----------------------------------------------------------------------------------------
@@ -183,11 +177,7 @@ class CoordinateModule(TrainedModule):
         return self.networks.num_params if self.info is not None else 0
 
     def require_info(self) -> SignalInfo:
-        """The shape of the signals.
-
-        Raises:
-            InputError: If the module has not been built.
-        """
+        """The shape of the signals."""
         if self.info is None:
             raise InputError(
                 f"{type(self).__name__} has no parameters yet: fit it with a Trainer, load a checkpoint, or call "
@@ -220,12 +210,7 @@ class CoordinateModule(TrainedModule):
     # -- building -----------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint.
-
-        Raises:
-            InputError: If there is no shape to build for, the module was built for another, or the Trainer's precision
-                would round the coordinates.
-        """
+        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint."""
         trainer = trainer_of(self)
         if trainer is None:
             return
@@ -248,9 +233,6 @@ class CoordinateModule(TrainedModule):
         Args:
             data: The DataModule that the module is going to be fitted to.
             device: Where to compute; the CPU by default.
-
-        Raises:
-            InputError: If the module cannot represent these signals, or was built for others.
         """
         wrapping = [axis.name for axis in data.info.axes if axis.periodic]
         if wrapping and not self.takes_periodic:
@@ -272,9 +254,6 @@ class CoordinateModule(TrainedModule):
         Args:
             info: The shape.
             source: Where it comes from, for the message of the error.
-
-        Raises:
-            InputError: If the module was built for signals of another shape.
         """
         if self.info is not None:
             mine, theirs = _shape_in_words(self.info), _shape_in_words(info)
@@ -312,11 +291,7 @@ class CoordinateModule(TrainedModule):
             checkpoint[SOLUTION_KEY] = None if self.solution is None else self.solution.to_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint's shape of the signals, or checks that it is the module's.
-
-        Raises:
-            InputError: If the checkpoint is of another kind of model, encoder or shape, or of an earlier version.
-        """
+        """Builds from the checkpoint's shape of the signals, or checks that it is the module's."""
         super().on_load_checkpoint(checkpoint)
         found = ConfiguredEncoders.from_checkpoint(checkpoint[ENCODERS_KEY], checkpoint.get(FIRST_AXES_KEY))
         mine = self.configured

@@ -26,8 +26,6 @@ from pe_lightning.signals.splits import Protocol, Split
 from pe_lightning.signals.validation import choice, number
 from pe_lightning.training.output import OutputGrid
 
-__all__ = ["SignalDataModule", "datamodules"]
-
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
 """Attributes of a dataset that hold all samples, and are copied to a device once."""
 
@@ -105,11 +103,7 @@ class SignalDataModule(LightningDataModule):
         self.prepare()
 
     def prepare(self) -> None:
-        """Loads, checks and splits the signals, once.
-
-        Raises:
-            InputError: If the source cannot be read, or the sampling, protocol or batching does not suit the signals.
-        """
+        """Loads, checks and splits the signals, once."""
         if self._signals is None:
             options = (self.protocol, self.storage, self.batching, self.folds, self.validation, self.samples)
             self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
@@ -163,11 +157,7 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples.
-
-        Raises:
-            InputError: If the signals are read from their file.
-        """
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
         return self.dataset.in_memory()
 
     @property

@@ -290,9 +290,6 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image
             or an array or a picture of Pillow, for :class:`TensorDataModule`.
         **arguments: Arguments of that DataModule.
 
-    Raises:
-        InputError: If the kind is not clear.
-
     Example:
         >>> make_datamodule("samples://astronaut", center_crop=64).info.grid
         (64, 64)

@@ -55,9 +55,6 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
         format: safetensors, onnx, torch_export, or checkpoint (for predict and test, without the state of the optimiser).
         out: The file (default: exported/model.safetensors, .onnx, .pt2 or .ckpt in the run directory).
         force: Replace the file if it exists; the file of the model is never replaced.
-
-    Raises:
-        InputError: If there is no model, the file exists, a package is missing, or the model has no such program.
     """
     source = _file_of(run)
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
@@ -82,9 +79,6 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
 
 def load(path: str | Path) -> LightningModule:
     """The model of a run directory, a checkpoint or a safetensors file, on the CPU, ready for prediction.
-
-    Raises:
-        InputError: If there is no model, or the file cannot be read.
 
     Example:
         >>> load("runs/astronaut-ComplexLinear-gau/1")(coords)  # doctest: +SKIP
@@ -181,9 +175,6 @@ class PointwiseModel(nn.Module):
 
     Shape:
         ``(P, D)`` in [0, 1) -> ``(S, P, C)``.
-
-    Raises:
-        InputError: If the model is not a network of one point at a time.
     """
 
     def __init__(self, module: CoordinateModule) -> None:

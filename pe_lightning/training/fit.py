@@ -41,9 +41,6 @@ def fit(
         The fitted model: ``model.psnr`` is the PSNR of the held-out samples, ``model.scores`` has the scores of each signal,
         ``model(coords)`` answers at any coordinates.
 
-    Raises:
-        InputError: If signals or arguments are not valid, or a model that needs steps gets none.
-
     Example:
         >>> import torch
         >>> model = fit(torch.rand(1, 16, 16, 3), "gau")

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupted", "StopSignals", "exit_status", "raise_interrupted"]
-
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 

@@ -21,8 +21,6 @@ from pe_lightning.training.base import models
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.sampled import SampledModule
 
-__all__ = ["Local"]
-
 
 @models.register("Local")
 class Local(SampledModule):
@@ -42,10 +40,6 @@ class Local(SampledModule):
         prior: The trained network: ``pictures``, which is part of the package, or a checkpoint of
             ``pe-lightning fit --config prior/pictures``.
 
-    Raises:
-        InputError: On a fit, if ``max_steps`` is not 0, the signals do not have two axes, or three of which one is sampled
-            completely, or stay in their file, samples are scattered, or there is no such prior.
-
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
     2021; docs/prior.md says what is different.
     """
@@ -57,11 +51,7 @@ class Local(SampledModule):
         self.save_arguments(prior=prior)
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Reads the prior.
-
-        Raises:
-            InputError: If it cannot be applied to the signals.
-        """
+        """Reads the prior."""
         super().choose(data, device)
         self._read = (PretrainedInterpolator(self.prior).read_prior(data.signals),)
 
@@ -72,11 +62,7 @@ class Local(SampledModule):
         return SampleNetwork(self._read[0].for_axes(info.num_axes))
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Stores the trained samples.
-
-        Raises:
-            InputError: If they are not on a grid of even distances.
-        """
+        """Stores the trained samples."""
         check_even(batch, self.require_info())
         super().calibrate(batch)
 

@@ -16,20 +16,6 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from pe_lightning.errors import InputError
 
-__all__ = [
-    "LR_HALF_LIFE_STEPS",
-    "check_optimizer_covers",
-    "clip_by_norm",
-    "describe_optimizer",
-    "flush_subnormal",
-    "harmonic_decay",
-    "parameter_groups",
-    "refuse_clipping_of_fused",
-    "step_plateau",
-    "warm_up_and_cosine",
-    "with_scheduler",
-]
-
 LR_HALF_LIFE_STEPS = 500
 """Steps after which the learning rate of the default schedule has halved."""
 SUBNORMAL_MARGIN = 128
@@ -52,11 +38,7 @@ def parameter_groups(
 
 
 def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:
-    """Checks that every trained parameter is in the optimiser.
-
-    Raises:
-        InputError: If one is missing.
-    """
+    """Checks that every trained parameter is in the optimiser."""
     stepped = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
     missing = [name for name, p in parameters if p.requires_grad and id(p) not in stepped]
     if missing:
@@ -64,11 +46,7 @@ def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str,
 
 
 def refuse_clipping_of_fused(optimizer: Optimizer, trainer: Trainer) -> None:
-    """Refuses gradient clipping in mixed precision with a fused optimiser, which Lightning cannot do.
-
-    Raises:
-        InputError: With the options that work.
-    """
+    """Refuses gradient clipping in mixed precision with a fused optimiser, which Lightning cannot do."""
     fused = any(group.get("fused") for group in optimizer.param_groups)
     if fused and trainer.gradient_clip_val and str(trainer.precision).endswith("mixed"):
         name = f"{type(optimizer).__module__.rpartition('.')[0]}.{type(optimizer).__name__}"
@@ -116,9 +94,6 @@ def with_scheduler(
         monitor: The value of the model's validation.
         mode: Whether that value grows (``max``) or falls (``min``) as the fit improves.
         validation_period: Epochs between two validations.
-
-    Raises:
-        InputError: If ``ReduceLROnPlateau`` waits for the value to change in the other direction.
     """
     if scheduler is None:
         return optimizer
@@ -139,9 +114,6 @@ def step_plateau(trainer: Trainer, monitor: str, score: Tensor) -> None:
         trainer: The Trainer.
         monitor: Name of the score of the validation.
         score: That score, ``()``.
-
-    Raises:
-        InputError: If the scheduler monitors a value that is not logged.
     """
     if trainer.should_stop and not trainer.is_last_batch:
         return

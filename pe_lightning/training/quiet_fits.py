@@ -14,8 +14,6 @@ from pe_lightning.signals.distributed import without_notices
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["HIDDEN_WARNINGS", "fit_quietly", "quiet"]
-
 HIDDEN_WARNINGS = [
     # Lightning 2.6 calls a deprecated function of torch >= 2.13
     r".*LeafSpec",

@@ -21,8 +21,6 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.errors import InputError
 
-__all__ = ["Resumption", "close_epoch", "swa_ends_with"]
-
 METRICS_KEY = "pe_lightning/logged_metrics"
 """Where a checkpoint holds the metrics that were logged last."""
 AVERAGED_KEY = "pe_lightning/weights_are_averages"
@@ -78,11 +76,7 @@ class Resumption(Callback):
                 )
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the metrics, starts a new epoch after a finished one, and restores weight averaging.
-
-        Raises:
-            InputError: If the weights are averages, or ``EarlyStopping`` would monitor a value before it is logged.
-        """
+        """Restores the metrics, starts a new epoch after a finished one, and restores weight averaging."""
         trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in self._metrics.items()})
         _check_early_stopping(trainer)
         if not trainer.fit_loop.is_resuming:

@@ -18,8 +18,6 @@ from pe_lightning.training.base import trainer_of
 from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["SampledModule"]
-
 
 class SampledModule(CoordinateModule):
     """Signals as functions of their trained samples, which are the parameters: fitted with ``max_steps: 0``.
@@ -52,11 +50,7 @@ class SampledModule(CoordinateModule):
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule.
-
-        Raises:
-            InputError: If there are steps to train.
-        """
+        """Builds from the Trainer's DataModule."""
         trainer = trainer_of(self)
         if trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError(f"{type(self).__name__} is solved for, not trained: set --trainer.max_steps 0")

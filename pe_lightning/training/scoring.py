@@ -14,8 +14,6 @@ from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.sharding import SignalShard
 
-__all__ = ["BatchErrors", "SignalScores", "held_out_score"]
-
 
 @dataclass(frozen=True)
 class BatchErrors:

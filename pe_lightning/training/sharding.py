@@ -22,8 +22,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.networks import Stack
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 
-__all__ = ["SignalShard", "SignalsStrategy"]
-
 
 class SignalsStrategy(DDPStrategy):
     """Like DDP without exchange of gradients: each process holds the parameters of its own signals only.
@@ -111,9 +109,6 @@ class SignalShard:
     Args:
         strategy: The strategy of the Trainer.
         num_signals: Number of signals of all processes.
-
-    Raises:
-        InputError: If there are fewer signals than processes.
     """
 
     def __init__(self, strategy: SignalsStrategy, num_signals: int) -> None:
@@ -133,9 +128,6 @@ class SignalShard:
 
         Returns:
             The share of this process; ``None`` under another strategy.
-
-        Raises:
-            InputError: If all signals train one encoder, or there are fewer signals than processes.
         """
         if not isinstance(trainer.strategy, SignalsStrategy):
             return None

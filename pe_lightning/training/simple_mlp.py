@@ -29,8 +29,6 @@ from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["SimpleMLP"]
-
 MAX_CACHED_BYTES = 1 << 30
 """Most bytes of training features that are cached between steps; more are computed anew in each step."""
 
@@ -66,9 +64,6 @@ class SimpleMLP(CoordinateModule):
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
     A width of the encoder that is given as ``auto`` is chosen by spectra in the same way, instead of ``omega``.
-
-    Raises:
-        InputError: If an argument is out of range, or the activation has no such option.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
@@ -152,11 +147,7 @@ class SimpleMLP(CoordinateModule):
         return {**super().describe(), "network": layers if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Resolves the arguments that the encoders leave to the data; chooses a width or ``omega`` given as ``auto``.
-
-        Raises:
-            InputError: If there is something to choose and the samples are scattered, or the module is built already.
-        """
+        """Resolves the arguments that the encoders leave to the data; chooses a width or ``omega`` given as ``auto``."""
         automatic = self.omega == "auto" or self.configured.entries[0].automatic() is not None
         if self.info is not None:
             if automatic:

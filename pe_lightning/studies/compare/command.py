@@ -25,8 +25,6 @@ from pe_lightning.studies.compare.scores import (
     why_several,
 )
 
-__all__ = ["compare_runs"]
-
 
 def compare_runs(
     runs: list[str],
@@ -54,9 +52,6 @@ def compare_runs(
 
     Returns:
         The exit status, 0.
-
-    Raises:
-        InputError: If an option is wrong, no run can be compared, or the files cannot be written.
     """
     if pictures < 0 or frames < 1 or not 0 < megapixels < math.inf:
         raise InputError(

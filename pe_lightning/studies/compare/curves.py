@@ -14,8 +14,6 @@ from pe_lightning.signals.files import figure_bytes
 from pe_lightning.studies.compare.reading import Run, mean
 from pe_lightning.studies.compare.scores import ScoreTable
 
-__all__ = ["Curve", "plot", "read_curve"]
-
 MAX_LEGEND_ENTRIES = 20
 """Longest legend that is drawn; a longer one would be larger than the plot."""
 STYLES = ("-", "--", ":", "-.")

@@ -18,8 +18,6 @@ from markupsafe import Markup
 
 from pe_lightning import __version__
 
-__all__ = ["draw_page"]
-
 
 def draw_page(
     title: str,

@@ -18,8 +18,6 @@ from pe_lightning.results import runs
 from pe_lightning.results.config_files import read_config
 from pe_lightning.results.metrics_file import read_metrics
 
-__all__ = ["MISSING", "Found", "Metric", "Run", "as_text", "find_runs", "look_up", "mean"]
-
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that cannot contain runs."""
 MISSING = "–"

@@ -21,8 +21,6 @@ from pe_lightning.signals.hdf5 import check_dataset
 from pe_lightning.studies.compare.reading import Run
 from pe_lightning.studies.compare.scores import ScoreTable
 
-__all__ = ["Contents", "Viewer", "collect"]
-
 MAX_CHANNELS = 8
 """Channels of a row that are shown."""
 

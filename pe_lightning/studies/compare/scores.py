@@ -24,8 +24,6 @@ from pe_lightning.results.runs import flatten
 from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
 from pe_lightning.studies.statistics import CONFIDENCE, t_interval
 
-__all__ = ["Difference", "Row", "ScoreTable", "as_csv", "as_markdown", "cells", "compare", "print_scores", "why_several"]
-
 TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
 """Keys of ``metrics.json`` that agree for all runs of a table; otherwise scores are not comparable."""
 
@@ -178,9 +176,6 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
         by: Dotted key of ``metrics.json``; runs with the same value are one row.
         baseline: Name of a row or path of a run. Tables without it, and all tables if it is ``None``, use their best run or
             group.
-
-    Raises:
-        InputError: If no run has the key, or no table has the baseline.
     """
     if by is not None and all(look_up(run.metrics, by) is MISSING for run in runs):
         flat = (entry for run in runs for entry in flatten(run.metrics))

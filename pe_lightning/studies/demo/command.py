@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pe_lightning.studies.compare.reconstructions import Contents, Viewer
     from pe_lightning.studies.demo.examples import Example, Result
 
-__all__ = ["demo", "write_demo"]
-
 SIZES = (32, 256)
 """Smallest and largest number of pixels per side."""
 GAP_COLOURS = {"photograph": (255, 0, 200), "map": (228, 228, 228)}
@@ -34,9 +32,6 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
     Args:
         folder: Folder for index.html, the inputs of the commands and a picture of each example; new, or empty.
         size: Pixels per side, 32 to 256.
-
-    Raises:
-        InputError: If the folder holds something, or cannot be written.
     """
     if not SIZES[0] <= size <= SIZES[1]:
         raise InputError(f"--size is {SIZES[0]} to {SIZES[1]} pixels; got {size}")

@@ -26,8 +26,6 @@ from skimage.restoration import denoise_nl_means
 import pe_lightning
 from pe_lightning.signals import GridSampling
 
-__all__ = ["EXAMPLES", "Example", "Result"]
-
 Array = NDArray[Any]
 
 NOISE = 20

@@ -16,8 +16,6 @@ from pe_lightning.errors import InputError, did_you_mean
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["suggest"]
-
 
 def suggest(
     paths: list[str] | None = None,
@@ -52,9 +50,6 @@ def suggest(
         all: Show all rows and columns of the table (default: the best eight).
         networks: Also train networks, and learn encoders by variable projection, for additional --seconds.
         seconds: Time limit for all networks together, divided equally.
-
-    Raises:
-        InputError: If an option or the data cannot be used, or no encoder can be tried.
     """
     began = time.perf_counter()  # the budget includes the imports
     from pe_lightning import encoders as known

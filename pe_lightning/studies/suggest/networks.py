@@ -22,8 +22,6 @@ from pe_lightning.studies.suggest.search import Candidate, SearchResult, Trial, 
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["NETWORKS", "train_networks"]
-
 
 @dataclass(frozen=True)
 class Network:

@@ -22,8 +22,6 @@ from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["configuration", "data_lines", "print_result", "verdict"]
-
 SHOWN_ROWS = 8
 """Rows of the short table."""
 TIE_DB = 0.05

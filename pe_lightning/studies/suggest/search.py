@@ -26,8 +26,6 @@ from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.studies.suggest.windows import ScoredSignals
 
-__all__ = ["Candidate", "SearchResult", "Trial", "TrialScore", "encoder_candidates", "measure", "reason", "score", "search"]
-
 FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
 """Numbers of features that are tried, relative to ``num_features: auto``."""
 MAX_DENSE = 1024

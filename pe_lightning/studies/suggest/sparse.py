@@ -20,8 +20,6 @@ from pe_lightning.solvers import LowRankWarning
 from pe_lightning.studies.suggest.report import data_lines
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["suggest_sparse"]
-
 JUDGED = 0.1
 """The share of kept numbers by whose PSNR encoders and transforms are compared."""
 MAX_SIGNALS = 4
@@ -44,9 +42,6 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
 
     Returns:
         The configuration of the best.
-
-    Raises:
-        InputError: If no encoder is shifted.
     """
     made = {name: known.create(name) for name in names or known.names()}
     shifted = {name: encoder for name, encoder in made.items() if _applies(encoder)}

@@ -16,8 +16,6 @@ from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.signals.values import FileValues, known_samples
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["ScoredSignals", "all_signals", "make_windows"]
-
 WINDOW_SIZES = {1: 512, 2: 64, 3: 24}
 """Trained samples per axis of a window, by number of axes; 16 for more axes."""
 MAX_WINDOWS = 4
@@ -72,11 +70,7 @@ def all_signals(data: SignalDataModule) -> ScoredSignals | None:
 
 
 def make_windows(data: SignalDataModule) -> ScoredSignals | None:
-    """Windows of some signals, whose corners are trained samples; ``None`` if they would contain most of the data.
-
-    Raises:
-        InputError: If the signals are streamed from their file and the trained samples are scattered.
-    """
+    """Windows of some signals, whose corners are trained samples; ``None`` if they would contain most of the data."""
     split, info, num_axes = data.split, data.info, data.info.num_axes
     size: float = WINDOW_SIZES.get(num_axes, 16)
     if isinstance(split, GridSplit):

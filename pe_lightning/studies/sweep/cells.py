@@ -18,18 +18,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.runs import flatten
 
-__all__ = [
-    "Cell",
-    "cell_name",
-    "checked",
-    "compose",
-    "differences",
-    "make_cells",
-    "parse_varied",
-    "reseeded",
-    "split_values",
-]
-
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """Values that attention tasks take in place of an encoder."""
 MAX_NAME_BYTES = 120
@@ -76,9 +64,6 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
     Args:
         texts: ``KEY=V1,V2,...`` each.
         fixed: Options of ``fit`` for all cells.
-
-    Raises:
-        InputError: If a text cannot be read, or a setting is given twice or cannot be varied.
     """
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
@@ -128,9 +113,6 @@ def make_cells(
         repeats: Number of seeds per combination.
         name: Name of the sweep: the W&B group of its runs.
         resolve: Returns the complete configuration for options of ``fit``, or raises InputError.
-
-    Raises:
-        InputError: If every cell is refused, or a seed is varied together with ``repeats``.
     """
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):

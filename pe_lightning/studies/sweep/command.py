@@ -28,8 +28,6 @@ from pe_lightning.training.interrupts import exit_status
 if TYPE_CHECKING:
     from pe_lightning.studies.sweep.fits import Fits
 
-__all__ = ["sweep"]
-
 
 def sweep(
     paths: list[str] | None = None,
@@ -63,9 +61,6 @@ def sweep(
         gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
         scheduler: With ray, asha stops the worse two thirds of the cells after a ninth and after a third of the steps.
         retries: With ray, number of times a cell is resumed after its process died (default: 0).
-
-    Raises:
-        InputError: If an option is wrong, no cell can be run, or the folder belongs to something else.
     """
     options = (*(paths or ()), *options)
     varied = parse_varied(vary, options)

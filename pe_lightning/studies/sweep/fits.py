@@ -25,8 +25,6 @@ from pe_lightning.studies.sweep.record import Outcome, read_config
 from pe_lightning.training.checkpoints import read_model
 from pe_lightning.training.interrupts import Interrupted
 
-__all__ = ["Fits"]
-
 
 class Fits:
     """Runs fits, one after the other.
@@ -46,21 +44,13 @@ class Fits:
         self._job: CommandLine | None = None
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
-        """The complete configuration for options of ``fit``, as plain values.
-
-        Raises:
-            InputError: If an option is wrong, or a constructor refuses its arguments.
-        """
+        """The complete configuration for options of ``fit``, as plain values."""
         config = parse("fit", rewrite("fit", arguments))
         instantiate("fit", config)
         return plain_values("fit", config)
 
     def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
-        """The DataModule of a complete configuration, with its data loaded. The following fits can share it.
-
-        Raises:
-            InputError: If the data cannot be read.
-        """
+        """The DataModule of a complete configuration, with its data loaded. The following fits can share it."""
         data = self._data_of(tree, parse("fit", tree))
         data.prepare_data()
         return data

@@ -21,8 +21,6 @@ from pe_lightning.studies.sweep.cells import Cell
 from pe_lightning.studies.sweep.fits import Fits
 from pe_lightning.studies.sweep.record import Outcome, SweepProgress
 
-__all__ = ["cluster", "run_on_ray"]
-
 FOLDER = ".ray"
 """Folder for the state of Tune during a sweep, in the folder of the sweep."""
 ENVIRONMENT = {
@@ -38,11 +36,7 @@ ENVIRONMENT = {
 
 @contextmanager
 def cluster(cpus: int, gpus: float) -> Iterator[None]:
-    """Connects to the cluster that ``RAY_ADDRESS`` names, or starts one on this machine for the duration of the block.
-
-    Raises:
-        InputError: If the cluster cannot be reached, or no machine of it has the CPUs and GPUs of a cell.
-    """
+    """Connects to the cluster that ``RAY_ADDRESS`` names, or starts one on this machine for the duration of the block."""
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     try:

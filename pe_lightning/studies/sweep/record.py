@@ -23,8 +23,6 @@ from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.sweep.cells import Cell, differences
 from pe_lightning.training.interrupts import StopSignals, raise_interrupted
 
-__all__ = ["RECORD", "Outcome", "Status", "SweepProgress", "SweepRecord", "read_config"]
-
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
 
@@ -61,9 +59,6 @@ class SweepRecord:
 
     Args:
         folder: The folder of the sweep.
-
-    Raises:
-        InputError: If the folder exists and is not that of a sweep, or its record cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -100,11 +95,7 @@ class SweepRecord:
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that has finished before, else ``None``.
-
-        Raises:
-            InputError: If it was run with another configuration, or its folder does not belong to the sweep.
-        """
+        """The metrics of a cell that has finished before, else ``None``."""
         run = self.folder / cell.name
         if run.exists() and cell.name not in self.entries:
             raise InputError(f"{str(run)!r} exists and is not a run of this sweep. Remove it, or choose another --out")

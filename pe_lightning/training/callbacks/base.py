@@ -19,19 +19,6 @@ from pe_lightning.training import CoordinateModule
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = [
-    "PeriodicCallback",
-    "TimedCallback",
-    "TrainingClock",
-    "callbacks",
-    "check_monitors",
-    "check_steps",
-    "data_of",
-    "log_values",
-    "require_coordinates",
-    "require_signals",
-]
-
 callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
 """The names that ``--trainer.callbacks+`` accepts, besides those of Lightning's callbacks."""
 
@@ -68,9 +55,6 @@ def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_
         callbacks: The callbacks of a Trainer.
         logged: What the module logs, and in which direction it improves.
         held_out: Whether samples are held out, so that there is a validation.
-
-    Raises:
-        InputError: If a callback monitors something else, or in the other direction.
     """
     known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
     for callback in callbacks:

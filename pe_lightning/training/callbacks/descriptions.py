@@ -9,8 +9,6 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["Describes", "data_name", "describe", "encoder_names", "metric_of", "run_name"]
-
 
 @runtime_checkable
 class Describes(Protocol):

@@ -24,17 +24,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 
-__all__ = [
-    "CSVLog",
-    "TolerantWandbLogger",
-    "WandbSettings",
-    "log_scores",
-    "make_loggers",
-    "mark_preempting",
-    "wandb_is_offline",
-    "wandb_may_fail",
-]
-
 RUN_ID_FILE = "wandb/run-id.txt"
 """File of a run directory with the id of its W&B run."""
 MAX_LOGGED_PICTURES = 16
@@ -54,9 +43,6 @@ class WandbSettings:
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
         enabled: Whether to log to W&B at all; the CSV log is written either way.
-
-    Raises:
-        InputError: If W&B does not take one of them, or the ``WANDB_MODE`` of the environment.
     """
 
     project: str = "pe-lightning"
@@ -293,22 +279,14 @@ class CSVLog(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Writes ``hparams.yaml``, with what was logged before.
-
-        Raises:
-            InputError: If it cannot be written.
-        """
+        """Writes ``hparams.yaml``, with what was logged before."""
         self._hparams |= vars(params) if isinstance(params, Namespace) else params
         with replacing(Path(self.log_dir) / "hparams.yaml") as temporary:
             save_hparams_to_yaml(temporary, self._hparams)
 
     @rank_zero_only
     def save(self) -> None:
-        """Writes the rows since the last time: whole lines behind the others, or with a new column the whole file.
-
-        Raises:
-            InputError: If they cannot be written.
-        """
+        """Writes the rows since the last time: whole lines behind the others, or with a new column the whole file."""
         path, rows = Path(self.log_dir) / "metrics.csv", self._rows
         if not rows:
             return

@@ -12,8 +12,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from pe_lightning.training.callbacks.base import callbacks, log_values
 
-__all__ = ["PeakMemory", "peak_resident_bytes"]
-
 
 def peak_resident_bytes() -> int:
     """Peak resident memory of this process since it started, in bytes.

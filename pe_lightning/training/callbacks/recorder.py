@@ -41,8 +41,6 @@ from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.resumption import close_epoch
 
-__all__ = ["RunRecorder", "reports"]
-
 Array = npt.NDArray[np.float32]
 
 

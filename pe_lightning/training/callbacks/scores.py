@@ -31,8 +31,6 @@ from pe_lightning.signals.sampling import FoldSampling
 from pe_lightning.training.callbacks.descriptions import Describes, encoder_names, metric_of
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["advice", "picture_ssim", "print_scores", "rmse_in_units", "score", "score_baselines"]
-
 Array = npt.NDArray[np.float32]
 
 MIN_SSIM_SIDE = 7
@@ -46,9 +44,6 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
         module: A module whose test has ended.
         described: What :func:`describe` returned.
         tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
-
-    Raises:
-        InputError: If the module has no scores, or not one per signal.
     """
     metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
     shapes = {key: tuple(values.shape) for key, values in scores.items()}

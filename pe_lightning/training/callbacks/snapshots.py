@@ -25,8 +25,6 @@ from pe_lightning.training.callbacks.base import (
 from pe_lightning.training.callbacks.recorder import RunRecorder
 from pe_lightning.training.datamodule import SignalDataModule
 
-__all__ = ["Snapshots"]
-
 MAX_SHOWN_SIDE = 2048
 """Longer axes of a picture, or of a frame, are subsampled."""
 

@@ -25,8 +25,6 @@ from pe_lightning.training.callbacks.base import (
 )
 from pe_lightning.training.callbacks.recorder import RunRecorder
 
-__all__ = ["StableRank", "encoding_rank", "layer_ranks"]
-
 
 def encoding_rank(module: CoordinateModule, batch: GridBatch | PointBatch, coords: Tensor) -> float:
     """Stable rank of the features of samples at ``coords`` ``(S or 1, P, D)`` of a batch, mean over signals."""

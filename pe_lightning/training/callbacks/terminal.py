@@ -19,8 +19,6 @@ from pe_lightning.training import CoordinateModule
 from pe_lightning.training.callbacks.loggers import mark_preempting
 from pe_lightning.training.interrupts import StopSignals
 
-__all__ = ["GracefulStop", "PSNRProgressBar"]
-
 AGREEMENT_INTERVAL_STEPS = 50
 """Steps after which several processes agree on whether to stop; one process checks after every step."""
 

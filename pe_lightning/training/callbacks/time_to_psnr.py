@@ -15,8 +15,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_steps, log_values, require_coordinates
 
-__all__ = ["TimeToPSNR"]
-
 
 @callbacks.register("TimeToPSNR")
 class TimeToPSNR(TimedCallback):
