@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, registry
+from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, resolve
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
@@ -154,10 +154,15 @@ class LinearRidge(Estimator):
 
 
 def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
-    """The encoder; one given by name with its width chosen by held-out samples, where it has one."""
-    if isinstance(encoder, str) and registry.get(encoder).width is not None:
-        return {"name": encoder, "width": "auto"}
-    return encoder
+    """The encoder, or one per axis, with the width ``auto`` where all of them have a width and none is given."""
+    many = isinstance(encoder, Sequence) and not isinstance(encoder, str)
+    entries = [resolve(entry) for entry in (encoder if many else [encoder])]  # type: ignore[arg-type, union-attr]
+    widths = [entry.width.argument for entry in entries if entry.width is not None]
+    if len(widths) == len(entries) and all(
+        entry.spec()["init_args"][width] is None for entry, width in zip(entries, widths, strict=True)
+    ):
+        entries = [entry.copy(**{width: "auto"}) for entry, width in zip(entries, widths, strict=True)]
+    return entries if many else entries[0]
 
 
 def choose_encoders(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.registry import Description
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.cache import CacheNotice, DamagedEntry, open_signals
@@ -19,9 +22,10 @@ from pe_lightning.signals.dataset import PointDataset, SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
 from pe_lightning.signals.raw import RawSignals, Scaling
-from pe_lightning.signals.sampling import FoldSampling, Sampling
+from pe_lightning.signals.sampling import FoldSampling, FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
+from pe_lightning.signals.validation import choice, number
 from pe_lightning.signals.values import FileValues, check_known, known_samples, load, unit_blocks
 
 DEFAULT_VALIDATION = 0.1
@@ -49,6 +53,36 @@ class Splitting:
     folds: FoldSampling | None = None
     validation: ValidationShare | None = None
     samples: Samples = "points"
+
+    @classmethod
+    def of(
+        cls,
+        sampling: Sampling | str | Description = "grid",
+        protocol: Protocol = "rest",
+        batching: Batching | Mapping[str, Any] = Batching(),
+        storage: Storage | Mapping[str, Any] = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: Samples = "points",
+    ) -> Splitting:
+        """The splitting by the arguments of :class:`~pe_lightning.training.datamodule.SignalDataModule`, checked."""
+        choice("protocol", protocol, Protocol)
+        choice("samples", samples, Samples)
+        if validation is not None and validation not in (0, "auto"):
+            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
+        chosen = samplings.resolve(sampling, default="grid")
+        made_folds = None if folds is None else make_folds(folds)
+        if made_folds is not None and chosen == GridSampling():
+            chosen = GridSampling(1)  # folds are of everything that is known
+        return cls(
+            chosen,
+            protocol,
+            Storage(**storage) if isinstance(storage, Mapping) else storage,
+            Batching(**batching) if isinstance(batching, Mapping) else batching,
+            made_folds,
+            validation,
+            samples,
+        )
 
 
 class Signals:

@@ -3,7 +3,7 @@ r"""Gaps of rows filled by autoregression: the missing samples that leave the le
 With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors,
 :math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`, and
 their variances the diagonal of :math:`\sigma^2 (A_m^T A_m)^{-1}`, with the columns :math:`A_m` of the missing samples.
-Coefficients and missing samples are computed in turn. The order is the one with the least corrected Akaike information criterion.
+Coefficients and missing samples are computed in turn. The order has the least corrected Akaike information criterion.
 
 Reference: Janssen, Veldhuis and Vries, *Adaptive interpolation of discrete-time signals that can be modeled as
 autoregressive processes*, IEEE Trans. ASSP 34, 1986.

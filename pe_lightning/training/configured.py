@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.estimators.linear import automatic_width
 
 
 class ConfiguredEncoders:
@@ -41,13 +42,7 @@ class ConfiguredEncoders:
 
     def with_automatic_widths(self) -> ConfiguredEncoders:
         """The encoders with the width ``auto`` where all of those that have a width are given none."""
-        widths = [encoder.width.argument for encoder in self.entries if encoder.width is not None]
-        if len(widths) < len(self.entries) or any(
-            encoder.spec()["init_args"][width] is not None for encoder, width in zip(self.entries, widths, strict=True)
-        ):
-            return self
-        made = [encoder.copy(**{width: "auto"}) for encoder, width in zip(self.entries, widths, strict=True)]
-        return ConfiguredEncoders(made[0] if self.one_for_all else made)
+        return ConfiguredEncoders(automatic_width(self.entries[0] if self.one_for_all else self.entries))
 
     def copy(self) -> Encoder | list[Encoder]:
         """An independent copy: the encoder for all axes, or the list."""

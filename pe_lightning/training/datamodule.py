@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -19,11 +18,10 @@ from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 from pe_lightning.signals.loaders import GridLoader, TrainLoader
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
-from pe_lightning.signals.sampling import FoldsLike, GridSampling, Sampling, make_folds, samplings
+from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.splits import Protocol, Split
-from pe_lightning.signals.validation import choice, number
 from pe_lightning.training.output import OutputGrid
 
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
@@ -70,19 +68,15 @@ class SignalDataModule(LightningDataModule):
         samples: Samples = "points",
     ) -> None:
         super().__init__()
-        choice("protocol", protocol, Protocol)
-        self.samples: Samples = choice("samples", samples, Samples)
-        if validation is not None and validation not in (0, "auto"):
-            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
-        self.validation = validation
         self.source = sources.resolve(source)
-        self.sampling = samplings.resolve(sampling, default="grid")
-        self.protocol = protocol
-        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
-        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
-        self.folds = None if folds is None else make_folds(folds)
-        if self.folds is not None and self.sampling == GridSampling():
-            self.sampling = GridSampling(1)  # folds are of everything that is known
+        options = Splitting.of(sampling, protocol, batching, storage, folds, validation, samples)
+        self.sampling, self.protocol, self.samples, self.folds = (
+            options.sampling,
+            options.protocol,
+            options.samples,
+            options.folds,
+        )
+        self.batching, self.storage, self.validation = options.batching or Batching(), options.storage, options.validation
         self._signals: Signals | None = None
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from jsonargparse.typing import register_type
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.read import pixels_of
 from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import Kind, UnclearKind, kind_of
@@ -295,10 +296,7 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image
         (64, 64)
     """
     if isinstance(signals, Image.Image):
-        upright = ImageOps.exif_transpose(signals)
-        simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
-        pixels = np.asarray(upright if simple is None else upright.convert(simple))
-        signals = pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
+        signals = pixels_of(signals)
     if isinstance(signals, (Tensor, np.ndarray)):
         return TensorDataModule(signals, **arguments)
     paths = as_list(signals)

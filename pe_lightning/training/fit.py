@@ -1,63 +1,91 @@
-"""The function :func:`pe_lightning.fit`."""
+"""The function :func:`pe_lightning.fit`. Exact fits are those of estimators and import no Lightning."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
+from pe_lightning.estimators import AdaptiveFit, LinearRidge
+from pe_lightning.estimators.fitted import Fitted
 from pe_lightning.estimators.folds import score_folds
+from pe_lightning.estimators.linear import automatic_width
+from pe_lightning.signals.read import read_signals
 from pe_lightning.signals.sources.paths import Paths
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SignalDataModule, make_datamodule
-from pe_lightning.training.quiet_fits import fit_quietly
+
+if TYPE_CHECKING:
+    from pe_lightning.training import CoordinateModule, SignalDataModule
 
 
+@overload
 def fit(
-    signals: Paths | Tensor | np.ndarray[Any, Any] | SignalDataModule,
+    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
+    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
+    model: None = None,
+    max_steps: int = 0,
+    **data: Any,
+) -> Fitted: ...
+@overload
+def fit(
+    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
+    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
+    *,
+    model: CoordinateModule,
+    max_steps: int = 0,
+    **data: Any,
+) -> CoordinateModule: ...
+def fit(
+    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
     encoder: EncoderLike | Sequence[EncoderLike] | None = None,
     model: CoordinateModule | None = None,
     max_steps: int = 0,
     **data: Any,
-) -> CoordinateModule:
+) -> Fitted | CoordinateModule:
     """Fits signals, and scores the samples that are held out.
 
-    By default this is :class:`~pe_lightning.training.Adaptive`, as of ``pe-lightning fit FILE``; with an encoder it is the
-    exact fit of a :class:`~pe_lightning.training.ComplexLinear`. Nothing is written to disk.
+    By default this is the adaptive fit, as of ``pe-lightning fit FILE``; with an encoder it is the exact fit of a linear
+    layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk.
 
     Args:
-        signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; or a DataModule.
+        signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; a picture of
+            Pillow; or a DataModule.
         encoder: The encoder, or one per axis, of a linear layer that is solved exactly.
-        model: Another model, such as ``SimpleMLP("hash")``.
+        model: A LightningModule of this package, such as ``SimpleMLP("hash")``.
         max_steps: Optimiser steps; a model that is trained needs some.
-        **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.signals.make_datamodule`).
+        **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`).
 
     Returns:
-        The fitted model: ``model.psnr`` is the PSNR of the held-out samples, ``model.scores`` has the scores of each signal,
-        ``model(coords)`` answers at any coordinates.
+        The fitted signals, or the fitted model: ``fitted.psnr`` is the PSNR of the held-out samples, ``fitted.scores`` has
+        the scores of each signal, ``fitted(coords)`` answers at any coordinates.
 
     Example:
         >>> import torch
-        >>> model = fit(torch.rand(1, 16, 16, 3), "gau")
-        >>> model(torch.rand(5, 2)).shape
+        >>> fitted = fit(torch.rand(1, 16, 16, 3), "gau")
+        >>> fitted(torch.rand(5, 2)).shape
         torch.Size([1, 5, 3])
     """
-    module = model or (Adaptive() if encoder is None else ComplexLinear.exact(encoder))
-    if max_steps < 1 and not module.solves:
-        raise InputError(f"{type(module).__name__} is trained: give max_steps, such as max_steps=2000")
-    if isinstance(signals, SignalDataModule):
-        if data:
-            raise InputError(f"{', '.join(data)}: give them to the DataModule")
-        module_data = signals
-    else:
-        module_data = make_datamodule(signals, **data)
-    module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
-    return fit_quietly(module, module_data, max_steps, score=True)
+    is_datamodule = hasattr(signals, "train_dataloader")
+    if is_datamodule and data:
+        raise InputError(f"{', '.join(data)}: give them to the DataModule")
+    if model is None:
+        estimator = AdaptiveFit() if encoder is None else LinearRidge(automatic_width(encoder))
+        read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
+        return Fitted.fit(estimator, read, folds)
+    from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
+    from pe_lightning.training.quiet_fits import fit_quietly
+
+    if max_steps < 1 and not model.solves:
+        raise InputError(f"{type(model).__name__} is trained: give max_steps, such as max_steps=2000")
+    module_data: SignalDataModule = signals if is_datamodule else make_datamodule(signals, **data)  # type: ignore
+    model.fold_scores = fold_scores(model, module_data, lambda made, part: fit_quietly(made, part, max_steps))
+    return fit_quietly(model, module_data, max_steps, score=True)
 
 
 def fold_scores(

@@ -292,7 +292,7 @@ def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
 
 def test_the_grid_of_a_prediction(monkeypatch):
     assert [tuple(map(len, axes)) for axes in OutputGrid([6, 5]).predict_dataloader()] == [(6, 5)]
-    monkeypatch.setattr("pe_lightning.signals.output.BLOCK_BYTES", 4 * 5 * 2)
+    monkeypatch.setattr("pe_lightning.training.output.BLOCK_BYTES", 4 * 5 * 2)
     blocks = list(OutputGrid([6, 5]).predict_dataloader())
     assert [len(rows) for rows, _ in blocks] == [2, 2, 2]
     assert torch.cat([rows for rows, _ in blocks]).equal(grid_axes((6,))[0])

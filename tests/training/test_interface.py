@@ -17,6 +17,18 @@ from pe_lightning.errors import InputError
 
 
 @pytest.mark.slow  # starts a process
+def test_exact_fits_do_not_import_lightning():
+    program = (
+        "import sys, pe_lightning, torch\n"
+        "values = torch.rand(1, 12, 12, 1)\n"
+        "pe_lightning.fit(values, 'gau'), pe_lightning.fit(values)\n"
+        "pe_lightning.fill(torch.where(values[0] < 0.7, values[0], torch.nan).numpy(), axes=2, folds='none')\n"
+        "assert 'lightning' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+@pytest.mark.slow  # starts a process
 def test_torch_is_imported_when_a_name_is_used():
     program = (
         "import sys, pe_lightning\n"
@@ -30,8 +42,7 @@ def test_torch_is_imported_when_a_name_is_used():
 
 def test_every_name_is_there_and_others_are_not():
     assert {name for name in pe_lightning.__all__ if getattr(pe_lightning, name) is not None} == set(pe_lightning.__all__)
-    assert set(pe_lightning.__all__) == {*pe_lightning.MODULE_OF_NAME, "__version__"}
-    with pytest.raises(AttributeError, match="has no attribute 'fits'"):
+    with pytest.raises(AttributeError, match="fits"):
         pe_lightning.fits  # noqa: B018
 
 
@@ -52,6 +63,9 @@ def test_values_are_fitted_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert trained.psnr > 0
     data = pe_lightning.TensorDataModule(values)
     assert pe_lightning.fit(data, "gau").psnr == model.psnr
+    module = pe_lightning.fit(values, model=pe_lightning.ComplexLinear.exact("gau"))
+    assert module.psnr == pytest.approx(model.psnr, abs=1e-3)
+    assert module.train_psnr == pytest.approx(model.train_psnr, abs=0.01)  # weights in float32
     assert not list(tmp_path.iterdir())
 
 
