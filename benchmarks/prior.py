@@ -4,6 +4,7 @@
     python benchmarks/prior.py --paths natural16        # your own folder of pictures
     python benchmarks/prior.py --only strides,time
     python benchmarks/prior.py --ship runs/patches-PatchRegression-gau/1/checkpoints/last.ckpt --name pictures
+    python benchmarks/prior.py --ship runs/patches-CellRegression-cells/1/checkpoints/last.ckpt --name cells
 
 Known are every second sample of each axis (or every third, every fourth); PSNR in dB of the others, ``rest``, and of those
 between four known ones, ``odd``. Predictions are not clamped. No picture of the tables was trained on.
@@ -24,6 +25,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import enlarging
 import matplotlib
 import numpy as np
 import skimage.data
@@ -31,13 +33,11 @@ import torch
 from lightning.pytorch import Trainer
 from matplotlib import pyplot as plt
 from PIL import Image
-from PIL.Image import Resampling
 from scipy.ndimage import gaussian_filter
 from sparse import plucked_strings, sound
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
-from pe_lightning.estimators.filling import fill
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
@@ -53,7 +53,7 @@ from pe_lightning.training import Adaptive, ImageDataModule, TensorDataModule, V
 from pe_papers.tasks.drawing import HELD_OUT_FONTS, draw_words
 from pe_papers.tasks.patches import PHOTOGRAPHS, PatchDataModule, PatchRegression
 
-SECTIONS = ("pictures", "others", "strides", "enlarged", "clip", "rows", "missing", "time", "encoders", "weights", "figure")
+SECTIONS = ("pictures", "others", "strides", "clip", "rows", "missing", "time", "encoders", "weights", "figure")
 ENCODERS: dict[str, dict[str, Any]] = {
     "gau, 3": {"encoder": {"name": "gau", "num_features": 3, "sigma": 0.27}},
     "gau, 5": {},
@@ -256,34 +256,6 @@ def weights(steps: int) -> None:
         print(f"{min(row[2] for row in each):+.3f}, with the best weights {gain_of_best:+.3f}", flush=True)
 
 
-def enlarged(own: Sequence[Tensor]) -> None:
-    """Enlargement by 2 of pictures that were halved by means, in 8 bits, as points and as cells, beside Pillow."""
-    shipped = {name: unit(getattr(skimage.data, name)()) for name in ("astronaut", "camera", "page")}
-    pictures = {f"{number:02d}": picture for number, picture in enumerate(own)} or shipped
-    rows: list[dict[str, float]] = []
-    for name, truth in pictures.items():
-        truth = truth[: len(truth) // 2 * 2, : truth.shape[1] // 2 * 2]
-        means = truth.unflatten(0, (-1, 2)).unflatten(2, (-1, 2)).mean((1, 3))
-        small = (255 * means).round().byte().numpy()
-        size, picture = (truth.shape[1], truth.shape[0]), Image.fromarray(small.squeeze())
-        found = {f"Pillow {by.name}": np.array(picture.resize(size, by)) for by in (Resampling.BICUBIC, Resampling.LANCZOS)}
-        axes = [((torch.arange(2 * n) + 0.5) / 2 - 0.5) / n for n in small.shape[:2]]
-        centres = Methods("pictures").adaptive(torch.from_numpy(small).float() / 255, (1, 1), small.shape[:2]).predict(axes)
-        found["Adaptive at centres"] = (255 * centres).round().clamp(0, 255).numpy()
-        cells: dict[str, dict[str, Any]] = {
-            "cells, gau": {"encoder": "gau", "model": "exact"},
-            "cells, Adaptive": {"prior": "none"},
-            "cells, Adaptive, prior *": {"prior": "pictures"},
-        }
-        for label, options in cells.items():
-            found[label] = fill(small, upscale=2, samples="cells", folds="none", axes=2, **options).values
-        inner = (slice(4, -4), slice(4, -4))  # methods differ in what they take the picture to be beyond its border
-        errors = {key: torch.from_numpy(v.reshape(truth.shape) / 255.0) - truth for key, v in found.items()}
-        rows.append({key: psnr(error[inner]) for key, error in errors.items()})
-        print(f"{name} enlarged by 2: " + ", ".join(f"{key} {value:.2f}" for key, value in rows[-1].items()), flush=True)
-    print("mean: " + ", ".join(f"{key} {np.mean([row[key] for row in rows]):.2f}" for key in rows[0]), flush=True)
-
-
 class _FramesBetween:
     """A field of every second frame, as one of all: frames are interpolated by Keys' cubic convolution."""
 
@@ -473,6 +445,7 @@ def ship(checkpoint: str, name: str) -> None:
     """Writes the prior of a checkpoint of a run as a file of the package, with its card."""
     path = locate(checkpoint)
     content = read_checkpoint(path)
+    recipe = "cells" if "factors" in content[PRIOR_KEY] else "pictures"
     state = {key: value for key, value in content["state_dict"].items() if key.startswith("prior.")}
     target = shipped_file(name)
     target.parent.mkdir(exist_ok=True)
@@ -480,7 +453,7 @@ def ship(checkpoint: str, name: str) -> None:
     run = json.loads((path.parents[1] / "metrics.json").read_text())
     described = {
         "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
-        "command": "pe-lightning fit --config prior/pictures",
+        "command": f"pe-lightning fit --config prior/{recipe}",
         "seed": 0,
         "steps": run["steps"],
         "num_params": run["num_params"],
@@ -493,7 +466,10 @@ def ship(checkpoint: str, name: str) -> None:
     }  # fmt: skip
     target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
     card.cache_clear()
-    described["held_out_pictures_rest_psnr"] = table(Methods(name), held_out_pictures(4))
+    if recipe == "cells":
+        described["held_out_pictures_enlarged_by_2_psnr"] = enlarging.table(enlarging.shipped(), 2, ["Adaptive", "fill *"])
+    else:
+        described["held_out_pictures_rest_psnr"] = table(Methods(name), held_out_pictures(4))
     target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
 
 
@@ -523,7 +499,6 @@ def main(arguments: list[str] | None = None) -> None:
     run["others"] = lambda: table(methods, other_pictures())
     run["strides"] = lambda: [table(methods, own or held_out_pictures(options.count), stride) for stride in (3, 4)]
     run["time"] = large
-    run["enlarged"] = lambda: enlarged([picture for pictures in (own or {}).values() for picture in pictures])
     run["encoders"] = lambda: encoders(options.steps, options.figure)
     run["weights"] = lambda: weights(options.steps)
     run |= {"clip": clip, "rows": rows, "missing": missing}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +12,7 @@ from PIL import Image
 
 from pe_lightning.cli.fill_points import fill_points
 from pe_lightning.cli.score_table import print_scores
+from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import (
     PICTURES,
@@ -57,8 +59,8 @@ def fill_files(
     duplicates: Literal["average", "keep", "error"] = "average",
     missing: list[str] | None = None,
     smooth: bool = False,
-    upscale: Literal[1, 2, 3, 4] = 1,
-    samples: Literal["points", "cells"] = "points",
+    upscale: Literal[1, 2, 3, 4, 6, 8] = 1,
+    samples: Literal["auto", "points", "cells"] = "auto",
     prior: str = "pictures",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
@@ -106,11 +108,12 @@ def fill_files(
             frames:10-14,30 (from 0), or a mask file that is not zero at missing samples; one mask for all files, one for
             each, or a folder of masks that are named as the files.
         smooth: Denoise known samples too.
-        upscale: Samples per axis relative to the file, 1 to 4; all known samples are trained on.
+        upscale: Samples per axis relative to the file: 1, 2, 3, 4, 6 or 8; of clips, pixels of their frames.
         samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
-            result over each of them are then the known values. Known points are unchanged.
-        prior: With --upscale: pictures, a network that saw other pictures, or a checkpoint of fit --config prior/pictures;
-            mixed in as far as known samples that are held out support it.
+            result over each of them are then the known values. Known points are unchanged. auto: points on one axis and in
+            rasters that declare them, else cells.
+        prior: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of fit --config prior/cells
+            (of prior/pictures for points). Mixed with a fit of the file as held-out samples support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
             members where it applies.
         encoder: Encoder of the exact fit (default: laplace).
@@ -170,7 +173,7 @@ def fill_files(
             print(f"{path}: missing samples were grown by {original.grown} pixels{why}")
         if target.suffix.lower() in (".jpg", ".jpeg"):
             print(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
-        filled = fill(
+        filled = _with_bar(fill, f"{target.name}: enlarging" if upscale > 1 else None)(
             original,
             model=model,
             encoder=encoder,
@@ -199,6 +202,25 @@ def fill_files(
         if drawn is not None:
             print(f"before and after: {picture}")
     return 0
+
+
+def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., Filled]:
+    """The function, with a progress bar where an enlargement is computed at a terminal."""
+    output = console()
+    if title is None or not output.is_terminal:
+        return fill
+
+    def with_bar(*args: object, **options: object) -> Filled:
+        from rich.progress import Progress
+
+        from pe_lightning.estimators.enlarging import reporting
+
+        with Progress(console=output, transient=True) as bar:
+            task = bar.add_task(title, total=1.0)
+            with reporting(lambda share: bar.update(task, completed=share)):
+                return fill(*args, **options)
+
+    return with_bar
 
 
 def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> Original:
@@ -302,6 +324,7 @@ def _result_name(path: str) -> str:
 
 def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
+    from pe_lightning.estimators.enlarging import Enlargement
     from pe_lightning.solvers.gap_mixture import GapMixture
 
     for signal in filled.signals[:MAX_TABLES]:
@@ -310,7 +333,7 @@ def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
         if isinstance(signal.model, GapMixture):
             weights = signal.model.weights.items()
             print("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
-        elif "trained on other" in signal.model.label:
+        elif isinstance(signal.model, Enlargement) or "trained on other" in signal.model.label:
             print(signal.model.label)
         if signal.score is None:
             print(f"no score: {signal.protocol}")

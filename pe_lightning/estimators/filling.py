@@ -18,10 +18,20 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge, SparseLinear, SparseOptions
+from pe_lightning.estimators.enlarging import (
+    MIN_REDUCED_SAMPLES,
+    Enlargement,
+    Enlarger,
+    by_fit,
+    by_network,
+    by_pillow,
+    check_enlarging_memory,
+    enlarge_cells,
+    too_small,
+)
 from pe_lightning.estimators.folds import (
     FoldScore,
     interpolated_folds,
@@ -30,7 +40,7 @@ from pe_lightning.estimators.folds import (
     score_folds,
 )
 from pe_lightning.estimators.linear import automatic_width
-from pe_lightning.estimators.priors import SHIPPED
+from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.signals import validation
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.batches import GridBatch
@@ -70,16 +80,14 @@ Mask = NDArray[np.bool_]
 
 MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
-MIN_REDUCED_SAMPLES = 16
-"""Fewest samples per axis of a reduced picture from which an enlargement is scored."""
 POINTS_AT_ONCE = 1 << 16
 """Samples whose standard deviations are computed at a time."""
 DENOISING_ENCODER, MIN_DENOISED = "keys", 256
 """Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
-SMOOTH_BACK_PROJECTIONS = 3
-"""Times that interpolated errors of the means over known cells are subtracted from an enlargement."""
 LANCZOS_MARGIN = 2
-"""Samples at the edges that the score of an enlargement leaves out."""
+"""Samples at the edges that the score of an enlargement of points leaves out."""
+PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
+"""Filters that enlargements are compared with."""
 
 
 @dataclass
@@ -101,7 +109,7 @@ class FilledSignal:
     name: str
     num_missing: int
     num_samples: int
-    model: Field | GapMixture
+    model: Field | GapMixture | Enlargement
     unit: float
     protocol: str = "no folds"
     score: FoldScore | None = None
@@ -130,6 +138,8 @@ class Filled:
     """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
     known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it. ``None``
     without ``std``."""
+    points: bool = False
+    """Whether the samples of an enlargement are values at points."""
 
     @property
     def score(self) -> float:
@@ -155,6 +165,8 @@ class Filled:
         assert self.original is not None
         if self.original.holds_std and self.std is not None:
             self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
+        elif self.points and self.original.write_points is not None:
+            self.original.write_points(path, self.stack)
         else:
             self.original.write(path, self.stack)
 
@@ -166,8 +178,8 @@ def fill(
     model: ModelName | Callable[[], Fits] = "auto",
     encoder: str | None = None,
     smooth: bool = False,
-    upscale: Literal[1, 2, 3, 4] = 1,
-    samples: Samples = "points",
+    upscale: int | Sequence[int] = 1,
+    samples: Samples | Literal["auto"] = "auto",
     prior: str = SHIPPED[0],
     folds: FoldsLike = "auto",
     block: int | None = None,
@@ -197,11 +209,14 @@ def fill(
             solved for. Models other than the mixture are scored by fits of four fifths of the known samples.
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
-        upscale: Samples per axis of the result relative to the source, 1 to 4.
+        upscale: Samples per axis of the result relative to the source: 1, 2, 3, 4, 6 or 8; of clips in a file, per axis of
+            their frames. Or one number for each axis, such as ``(1, 2, 2)`` for the frames of an array.
         samples: With ``upscale``: ``cells`` if the samples are means, as the pixels of a camera. The result then has means
-            over smaller cells, whose means are the known samples, and centres coincide; ``points`` are unchanged.
-        prior: The ``prior`` of :class:`~pe_lightning.training.Adaptive`, which has an effect where pictures are enlarged: a
-            network that was trained on other pictures, ``none``, or a checkpoint.
+            over smaller cells, whose means are the known samples, and centres coincide. ``points`` are values at points:
+            they are unchanged, and the result has predictions between them. ``auto``: points on one axis and in rasters
+            that declare them, else cells.
+        prior: With ``upscale``, a network that was trained on other pictures: ``pictures``, the one of the package;
+            ``none``; or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
             mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
         block: Samples per axis of a block.
@@ -228,15 +243,17 @@ def fill(
         >>> bool(np.isfinite(fill(picture).values).all())
         True
     """
+    enlarges = upscale != 1
     check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
-    if validation.choice("samples", samples, Samples) == "cells" and upscale == 1:
-        raise InputError("samples: cells is for enlarging: add upscale (2, 3 or 4), or leave it out")
+    if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
+        raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
     for name in members or ():
         validation.choice("members", name, tuple(MEMBERS))
-    if members is not None and (model != "auto" or encoder is not None or smooth or upscale > 1 or not members):
+    if members is not None and (model != "auto" or encoder is not None or smooth or enlarges or not members):
         raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
     original, stack, marked, shape = _read(values, missing, axes, grow)
-    if not marked.any() and not smooth and upscale == 1:
+    factors = _factors(upscale, stack.ndim - 2, original) if enlarges else ()
+    if not marked.any() and not smooth and not enlarges:
         raise InputError(
             "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
             "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
@@ -247,8 +264,8 @@ def fill(
         "model": model,
         "encoder": encoder,
         "smooth": smooth,
-        "upscale": upscale,
-        "samples": samples,
+        "factors": factors,
+        "samples": _samples(samples, original, stack.ndim - 2),
         "prior": prior,
         "folds": folds,
         "block": block,
@@ -258,7 +275,7 @@ def fill(
     }
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
     for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
-        if not where.any() and not smooth and upscale == 1:
+        if not where.any() and not smooth and not enlarges:
             changed.append(signal)
             continue
         result, about, deviations = _fill_signal(name, signal, where, seed, **options)
@@ -267,14 +284,36 @@ def fill(
             spread[place] = deviations
         signals.append(about)
     whole = np.stack(changed)
-    if upscale > 1:
+    if enlarges:
         shape = _upscaled_shape(shape, stack.shape, whole.shape)
         marked = np.zeros(whole.shape, bool)
     results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
     if original is None and axes is None and channels_first(shape):
         results = [np.moveaxis(each, -1, -3) for each in results]
     values, marked, *spreads = (each.reshape(shape) for each in results)
-    return Filled(values, marked, signals, original, whole, spreads[0] if std else None)
+    points = enlarges and options["samples"] == "points"
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
+
+
+def _factors(upscale: int | Sequence[int], num_axes: int, original: Original | None) -> tuple[int, ...]:
+    """Samples of the result per axis, relative to those of the source."""
+    if original is not None and not original.resizes:
+        raise InputError(
+            f"{original.names[0]!r} is in a format that keeps its number of samples: pictures, TIFF, .npy, videos and "
+            "folders of frames are enlarged; save the samples as .npy"
+        )
+    if isinstance(upscale, int):
+        frames = original is not None and original.media == "video"
+        return tuple(1 if frames and axis == 0 else upscale for axis in range(num_axes))
+    if len(upscale) != num_axes or max(upscale) == 1:
+        raise InputError(f"upscale is one number, or one for each of {num_axes} axes, not all 1; got {list(upscale)}")
+    return tuple(upscale)
+
+
+def _samples(samples: Samples | Literal["auto"], original: Original | None, num_axes: int) -> Samples:
+    if samples == "auto":
+        return "points" if num_axes not in (2, 3) or (original is not None and original.points) else "cells"
+    return samples
 
 
 def _read(
@@ -349,7 +388,7 @@ def _file(given: str) -> SourceFile:
 
 
 def _fill_signal(
-    name: str, values: AnyArray, missing: Mask, seed: int, *, upscale: int, smooth: bool, **options: Any
+    name: str, values: AnyArray, missing: Mask, seed: int, *, factors: tuple[int, ...], smooth: bool, **options: Any
 ) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
     """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted, and their standard deviations."""
     unknown: Mask = np.asarray(missing.any(-1))
@@ -370,11 +409,13 @@ def _fill_signal(
     unit[unknown] = np.nan
     even = all(axis.samples is None for axis in options["axes"])
     automatic = options["model"] == "auto" and options["encoder"] is None
-    if automatic and even and not smooth and upscale == 1 and _adapts(grid, unknown.size - num_missing):
+    if factors and options["samples"] == "cells":
+        return (*_divide_cells(name, values, missing, torch.from_numpy(unit), scaling, seed, factors, options), None)
+    if automatic and even and not smooth and not factors and _adapts(grid, unknown.size - num_missing):
         check_fit_memory(unknown.size - num_missing)
         return _fill_by_members(name, values, missing, torch.from_numpy(unit), scaling, seed, options)
     source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
-    data = _read_quietly(source, options["samples"])
+    data = _read_quietly(source)
     make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
     denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
 
@@ -382,8 +423,8 @@ def _fill_signal(
         return _denoised(part) if denoises else make().fit(part)
 
     held_out: dict[str, Any] = {}
-    if options["folds"] != "none" and upscale > 1:
-        held_out = _upscale_scores(data, fitted, upscale)
+    if options["folds"] != "none" and factors:
+        held_out = _upscale_scores(data, fitted, factors)
     elif options["folds"] != "none":
         sampling = _folds(options["folds"], options["block"], unknown, seed)
         count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // (unknown.size - num_missing)))
@@ -393,11 +434,12 @@ def _fill_signal(
         held_out["protocol"] = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
     model = fitted(data)
     result = values.copy()
-    if upscale > 1:
-        result = scaling.restore(_enlarged(model, data, upscale).numpy(), 0)
-        if not data.info.cells:
-            at_known = (slice(None, None, upscale),) * len(grid)
-            result[at_known] = np.where(missing, result[at_known], values)
+    if factors:
+        with torch.no_grad():
+            field = model.grid(grid_axes([f * n for f, n in zip(factors, grid, strict=True)]))[0].cpu()
+        result = scaling.restore(field.numpy(), 0)
+        at_known = tuple(slice(None, None, factor) for factor in factors)
+        result[at_known] = np.where(missing, result[at_known], values)
     else:
         index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
         predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
@@ -419,32 +461,54 @@ def _read_quietly(source: TensorSource, samples: Samples = "points") -> Signals:
         return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True), samples=samples))
 
 
-def _enlarged(model: Field, data: Signals, factor: int) -> Tensor:
-    """Predictions of one signal at ``factor`` times as many samples per axis, ``(M_1, ..., M_D, C)``."""
-    cells = data.info.cells
-    axes = grid_axes([factor * n for n in data.info.grid], cells=cells)
-    field = model.of_cells([size / factor for size in cells]) if cells else model
-    with torch.no_grad():
-        found = field.grid(axes)[0].cpu()
-    return _back_projected(found, data.values[0], factor) if cells else found
+def _divide_cells(
+    name: str,
+    values: AnyArray,
+    missing: Mask,
+    unit: Tensor,
+    scaling: Scaling,
+    seed: int,
+    factors: tuple[int, ...],
+    options: Mapping[str, Any],
+) -> tuple[AnyArray, FilledSignal]:
+    """One signal of means over cells, from values in [0, 1], as means over their parts; missing cells are filled first."""
+    about: dict[str, Any] = {"num_missing": int(missing.any(-1).sum()), "num_samples": missing[..., 0].size}
+    check_enlarging_memory(name, values.shape, factors)
+    if missing.any():
+        filling = {**options, "factors": (), "smooth": False, "folds": "none", "std": False, "samples": "points"}
+        whole, _, _ = _fill_signal(name, values, missing, seed, **filling)
+        unit = torch.from_numpy(scaling.to_unit(whole, 0)).clamp(0, 1)
+    members = _members_of_cells(unit, factors, options)
+    scored = len([factor for factor in factors if factor > 1]) > 1
+    alternatives = {key: by_pillow(method, factors) for key, method in PILLOW.items()} if scored else {}
+    limited = values.dtype.kind in "iu"
+    found = enlarge_cells(unit, factors, members, alternatives if options["folds"] != "none" else {}, limited)
+    signal = FilledSignal(name, model=found, unit=scaling.high[0] - scaling.low[0], **about)
+    if found.truth is None:
+        signal.protocol = f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"
+    elif options["folds"] != "none":
+        by = "x".join(map(str, factors)) if len(set(factors)) > 1 else str(factors[0])
+        signal.protocol = f"the signal reduced to means over cells, 1/{by}, and enlarged again"
+        scores = {key: _score(prediction, found.truth) for key, prediction in found.held_out.items()}
+        signal.score, signal.baselines = scores.pop(""), {key: scores[key] for key in alternatives}
+    return scaling.restore(found.values.numpy(), 0), signal
 
 
-def _back_projected(values: Tensor, known: Tensor, factor: int) -> Tensor:
-    """Values ``(factor N_1, ..., C)`` with errors of their means over the known cells ``(N_1, ..., C)`` subtracted.
+def _members_of_cells(values: Tensor, factors: Sequence[int], options: Mapping[str, Any]) -> dict[str, Enlarger]:
+    """Methods that divide cells, by name."""
+    model, grid = options["model"], values.shape[:-1]
+    automatic = model == "auto" and options["encoder"] is None
+    found: dict[str, Enlarger] = {}
+    if automatic and options["prior"] != NO_PRIOR:
+        prior = read_prior(options["prior"], "cells")
+        if all(factor == 1 or prior.steps(factor) for factor in factors):
+            found[f"the network {options['prior']!r} trained on other pictures"] = by_network(prior, factors)
+    make = _model(model, options["encoder"], False, grid, math.prod(grid), NO_PRIOR if automatic else options["prior"])
 
-    Errors are subtracted interpolated, a few times, which is smooth; then as constants, after which there are none.
-    Reference: Irani and Peleg, *Improving Resolution by Image Registration*, CVGIP 1991.
-    """
-    num_axes = known.ndim - 1
-    if num_axes > 3:
-        return values
-    smooth = ("linear", "bilinear", "trilinear")[num_axes - 1]
-    mean = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d)[num_axes - 1]
-    result, target = (each.movedim(-1, 0)[None] for each in (values, known))
-    for mode in (*[smooth] * SMOOTH_BACK_PROJECTIONS, "nearest"):
-        errors = (target - mean(result, factor)).nan_to_num(0.0)
-        result = result + functional.interpolate(errors, scale_factor=float(factor), mode=mode)
-    return result[0].movedim(0, -1)
+    def fit(part: Tensor) -> Field:
+        return make().fit(_read_quietly(TensorSource(part[None]), "cells"))
+
+    return {**found, "Adaptive" if automatic else "the fit": by_fit(fit, factors)}
 
 
 def _smallest_float(std: AnyArray) -> AnyArray:
@@ -554,39 +618,37 @@ def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> Fol
     return FoldSampling("blocks", size=sizes, seed=seed)
 
 
-def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], upscale: int) -> dict[str, Any]:
-    """Score of enlarging: the picture is reduced, enlarged again, and compared with itself.
+def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
+    """Score of enlarging values at points: the picture is reduced, enlarged again, and compared with itself.
 
-    It is reduced by Pillow's LANCZOS, or to means over cells if that is what its samples are. A sample of the reduced
-    picture is at the centre of those that it is made of: there Pillow puts it, and there the model is fitted. Samples at the
-    edges are left out.
+    It is reduced by Pillow's LANCZOS. A sample of the reduced picture is at the centre of those that it is made of: there
+    Pillow puts it, and there the model is fitted. Samples at the edges are left out.
     """
     values, info = data.values[0], data.info
-    if info.num_axes != 2 or not bool(values.isfinite().all()):
+    if info.num_axes != 2 or not bool(values.isfinite().all()) or len(set(factors)) > 1:
         return {"protocol": "enlargements are scored for pictures without missing samples"}
-    sizes = [n // upscale for n in info.grid]
-    if min(sizes) < MIN_REDUCED_SAMPLES:
-        return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * upscale} samples per axis on"}
-    target = values[: sizes[0] * upscale, : sizes[1] * upscale].numpy()
-    reduction = Image.Resampling.BOX if info.cells else Image.Resampling.LANCZOS
-    small = _resized(target, sizes, reduction).clip(0, 1)
-    part = _read_quietly(TensorSource(torch.from_numpy(small)[None]), info.samples)
+    if too_small(values.shape, factors):
+        return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"}
+    upscale, sizes = factors[0], [n // factors[0] for n in info.grid]
+    target = values[: sizes[0] * upscale, : sizes[1] * upscale]
+    small = torch.from_numpy(_resized(target.numpy(), sizes, Image.Resampling.LANCZOS).clip(0, 1))
     inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
     places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
     with torch.no_grad():
-        field = fitted(part)
-        own = (_enlarged(field, part, upscale)[inner, inner] if info.cells else field.grid(places)[0].cpu()).numpy()
-    methods = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
-
-    def score(made: AnyArray) -> FoldScore:
-        squared = torch.from_numpy(np.square(made.astype(np.float64) - target[inner, inner])).mean()[None]
-        return FoldScore(-10 * squared.clamp_min(1e-30).log10(), squared.sqrt())
-
+        own = fitted(_read_quietly(TensorSource(small[None]))).grid(places)[0].cpu()
+    truth = target[inner, inner]
     return {
-        "protocol": f"the picture reduced to 1/{upscale} by {reduction.name} and enlarged again",
-        "score": score(own),
-        "baselines": {name: score(_resized(small, target.shape[:2], by)[inner, inner]) for name, by in methods.items()},
+        "protocol": f"the picture reduced to 1/{upscale} by LANCZOS and enlarged again",
+        "score": _score(own, truth),
+        "baselines": {
+            name: _score(by_pillow(method, factors)(small)[inner, inner], truth) for name, method in PILLOW.items()
+        },
     }
+
+
+def _score(values: Tensor, truth: Tensor) -> FoldScore:
+    squared = (values.double() - truth).square().mean()[None]
+    return FoldScore(-10 * squared.clamp_min(1e-30).log10(), squared.sqrt())
 
 
 def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling) -> AnyArray:
@@ -597,9 +659,9 @@ def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling) ->
 
 def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of the result with more samples per axis."""
-    found, sizes = list(shape), dict(zip(before[1:-1], after[1:-1], strict=True))
+    found = list(shape)
     start = next(place for place in range(len(shape)) if shape[place : place + len(before) - 2] == before[1:-1])
-    found[start : start + len(before) - 2] = [sizes[n] for n in before[1:-1]]
+    found[start : start + len(before) - 2] = after[1:-1]
     return tuple(found)
 
 

@@ -7,13 +7,15 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
+from pe_lightning.signals.axes import Samples
 
 __all__ = ["NO_PRIOR", "PRIOR_KEY", "SHIPPED", "card", "prior_from", "read_prior", "shipped_file"]
 
@@ -22,6 +24,10 @@ PRIOR_KEY = "pe_lightning/prior"
 NO_PRIOR = "none"
 SHIPPED = ("pictures",)
 """Names of the priors that are part of the package."""
+SHIPPED_FILES: dict[Samples, dict[str, str]] = {"points": {"pictures": "pictures"}, "cells": {"pictures": "cells"}}
+"""Their files, by what samples are."""
+RECIPES: dict[Samples, str] = {"points": "prior/pictures", "cells": "prior/cells"}
+"""Recipes by which priors are trained."""
 STATE_PREFIXES = ("prior.", "local_prior.", "networks.network.encoding.")
 """Beginnings of the names of a prior's tensors in checkpoints."""
 
@@ -38,26 +44,37 @@ def card(name: str) -> dict[str, Any]:
     return found
 
 
-def read_prior(name: str) -> LocalPrior:
+@overload
+def read_prior(name: str, samples: Literal["points"] = ...) -> LocalPrior: ...
+
+
+@overload
+def read_prior(name: str, samples: Literal["cells"]) -> CellPrior: ...
+
+
+def read_prior(name: str, samples: Samples = "points") -> LocalPrior | CellPrior:
     """A trained prior that takes no further training.
 
     Args:
-        name: One of :data:`SHIPPED`, or a checkpoint of ``PatchRegression``, ``Local`` or ``Adaptive``.
+        name: One of :data:`SHIPPED`, or a checkpoint: of ``PatchRegression``, ``Local`` or ``Adaptive`` for points, of
+            ``CellRegression`` for cells.
+        samples: What the samples are that it is for.
 
     Raises:
         InputError: If there is no such prior, or the file is damaged or is not one.
     """
     if name in SHIPPED:
-        path = shipped_file(name)
+        file = SHIPPED_FILES[samples][name]
+        path = shipped_file(file)
         if not path.is_file():
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != card(name)["sha256"]:
+        if hashlib.sha256(path.read_bytes()).hexdigest() != card(file)["sha256"]:
             raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
         checkpoint: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     elif not Path(name).expanduser().is_file():
         raise InputError(
             f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
-            "pe-lightning fit --config prior/pictures"
+            f"pe-lightning fit --config {RECIPES[samples]}"
         )
     else:
         from pe_lightning.results.checkpoint_files import read_checkpoint  # imports Lightning
@@ -65,10 +82,16 @@ def read_prior(name: str) -> LocalPrior:
         checkpoint = read_checkpoint(name)
     if checkpoint.get(PRIOR_KEY) is None:
         raise InputError(
-            f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config prior/pictures, or {SHIPPED[0]}"
+            f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config {RECIPES[samples]}, or {SHIPPED[0]}"
+        )
+    if ("factors" in checkpoint[PRIOR_KEY]) != (samples == "cells"):
+        raise InputError(
+            f"{name!r} is not for samples that are {samples}: give {SHIPPED[0]}, {NO_PRIOR}, or a checkpoint of "
+            f"pe-lightning fit --config {RECIPES[samples]}"
         )
     try:
-        prior = prior_from(checkpoint[PRIOR_KEY])
+        spec = checkpoint[PRIOR_KEY]
+        prior = CellPrior(**spec).requires_grad_(False).eval() if samples == "cells" else prior_from(spec)
         prior.load_state_dict(_state(checkpoint["state_dict"]))
     except (TypeError, RuntimeError) as error:
         raise InputError(f"the prior of {name!r} is damaged: its arguments and its weights do not agree") from error

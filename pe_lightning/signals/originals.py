@@ -86,6 +86,8 @@ class Original:
         axes: The axes in the user's units, if the file has coordinates.
         holds_std: Whether the file has a place for standard deviations of the filled values.
         write_std: ``write_std(path, std)`` writes float32 values with the coordinates of the file, if it has some.
+        write_points: ``write`` for more samples than in the file that are values at points: the first keeps its place.
+        points: Whether the file declares that its samples are values at points.
         jpeg: Whether it is a JPEG, or frames of which one is.
         orientation: EXIF orientation of a picture, which is applied to ``values``.
         grown: Pixels by which the missing samples that a mask marks were grown.
@@ -101,6 +103,8 @@ class Original:
     axes: tuple[Axis, ...] = ()
     holds_std: bool = False
     write_std: Callable[[Path, AnyArray], None] | None = None
+    write_points: Callable[[Path, AnyArray], None] | None = None
+    points: bool = False
     jpeg: bool = False
     orientation: int = 1
     grown: int = 0
@@ -216,9 +220,9 @@ def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Origin
 
     def write(path: Path, values: AnyArray) -> None:
         pixels = values[0]
-        if opacity is not None and pixels.shape[:2] == opacity.shape[:2]:
+        if opacity is not None:
             alpha = np.where(marked[..., None], np.iinfo(image.dtype).max, opacity) if missing.kind == "alpha" else opacity
-            pixels = np.concatenate([pixels, alpha.astype(image.dtype)], -1)
+            pixels = np.concatenate([pixels, _resized_opacity(alpha[..., 0], pixels.shape).astype(image.dtype)], -1)
         _write_picture(path, pixels, info)
 
     names, shape = (file.stem,), colours.shape
@@ -230,10 +234,18 @@ def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Origin
         tuple(suffix for suffix, form in PICTURE_FORMATS.items() if form not in refused),
         write,
         "image",
-        resizes=opacity is None or bool((opacity == opacity.max()).all()) or missing.kind == "alpha",
+        resizes=True,
         jpeg=jpeg,
         orientation=orientation,
     )
+
+
+def _resized_opacity(opacity: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    """Opacity ``(h, w)`` of as many pixels as a picture ``(H, W, C)`` has: ``(H, W, 1)``."""
+    if opacity.shape != shape[:2]:
+        enlarged = Image.fromarray(opacity.astype(np.float32)).resize((shape[1], shape[0]), Image.Resampling.BICUBIC)
+        opacity = np.rint(np.asarray(enlarged).clip(0, np.iinfo(opacity.dtype).max))
+    return opacity[..., None]
 
 
 def _write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
@@ -365,17 +377,20 @@ def _read_raster(file: SourceFile, missing: Missing) -> Original:
         spaces = [space for space in tiff.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]
         tags = [(space, number, tiff.tags(number, space)) for number in range(len(bands) + 1) for space in (None, *spaces)]
         opaque = rasterio.enums.ColorInterp.alpha in tiff.colorinterp
+        point = tiff.tags().get("AREA_OR_POINT", "").lower() == "point"
     if str(codec := profile.get("compress")).lower() in LOSSY_COMPRESSION:
         rank_zero_info(f"{file.given!r} is compressed by {codec}, which may change known pixels: the result is, by deflate")
         profile |= {"compress": "deflate", "photometric": None}
     together = len(bands) <= MAX_CHANNELS
     signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
 
-    def write(path: Path, values: AnyArray, std: bool = False) -> None:
+    def write(path: Path, values: AnyArray, std: bool = False, points: bool = False) -> None:
         written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
         height, width = written.shape[1:]
-        scale = rasterio.Affine.scale(profile["width"] / width, profile["height"] / height)
-        changed = {**profile, "height": height, "width": width, "transform": profile["transform"] @ scale}
+        scales = profile["width"] / width, profile["height"] / height
+        shift = [(1 - scale) / 2 if points else 0.0 for scale in scales]  # the centre of the first pixel stays
+        transform = profile["transform"] @ rasterio.Affine.translation(*shift) @ rasterio.Affine.scale(*scales)
+        changed = {**profile, "height": height, "width": width, "transform": transform}
         if std:
             changed |= {"dtype": "float32", "nodata": None, "photometric": None}
         with _unlocated(), rasterio.MemoryFile() as memory:  # GDAL does not report a full disk
@@ -396,6 +411,8 @@ def _read_raster(file: SourceFile, missing: Missing) -> Original:
         "image" if together else "array",
         resizes=True,
         write_std=partial(write, std=True),
+        write_points=partial(write, points=True),
+        points=point,
     )
 
 
@@ -561,14 +578,16 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
     def write(path: Path, changed: AnyArray) -> None:
         path.mkdir()
         for place, number in enumerate(every):
-            if number in frames and not marked[0, place].any() and (changed[0, place] == values[0, place]).all():
+            same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
+            if number in frames and not marked[0, place].any() and same:
                 shutil.copy2(numbered[number], path)
             elif number in frames:
                 frames[number].write(path / name_of(number), changed[:, place])
             else:
                 _write_picture(path / name_of(number), changed[0, place], {})
 
-    return Original((file.stem,), values, marked, ("",), write, "video", jpeg=any(frame.jpeg for frame in frames.values()))
+    jpeg = any(frame.jpeg for frame in frames.values())
+    return Original((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
 
 
 def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
@@ -587,7 +606,7 @@ def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
         write_lossless(path, changed[0], rate, file.path)
 
     suffixes = lossless_suffixes(file.path, values.dtype)
-    return Original((file.stem,), values, marked, suffixes, write, "video")
+    return Original((file.stem,), values, marked, suffixes, write, "video", resizes=True)
 
 
 ORIGINALS: dict[str, Reader] = {

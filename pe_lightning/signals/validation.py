@@ -131,7 +131,7 @@ def check_fill_options(
     model: object,
     encoder: str | None,
     smooth: bool,
-    upscale: int,
+    upscale: int | Sequence[int],
     std: bool,
     folds: str,
     block: int | None,
@@ -142,7 +142,8 @@ def check_fill_options(
     Raises:
         InputError: If some do not.
     """
-    choice("upscale", upscale, (1, 2, 3, 4))
+    for factor in [upscale] if isinstance(upscale, int) else upscale:
+        choice("upscale", factor, (1, 2, 3, 4, 6, 8))
     choice("folds", folds, ("auto", "random", "blocks", "none"))
     for name, value, least in (("block", block, 1), ("grow", grow, 0)):
         if value is not None:
@@ -151,9 +152,9 @@ def check_fill_options(
         choice("model", model, ("auto", "adaptive", "exact"))
     if encoder is not None and model == "adaptive":
         raise InputError("encoder is for the exact fit: set model to exact, or leave encoder out")
-    if std and (smooth or upscale > 1):
+    if std and (smooth or upscale != 1):
         raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
-    if smooth and upscale > 1:
+    if smooth and upscale != 1:
         raise InputError("smooth and upscale are two steps: fill with smooth first, then enlarge the result with upscale")
 
 

@@ -11,11 +11,12 @@ from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import TaskDataModule
 from pe_papers.tasks.detection import Detection, ShapesDataModule
 from pe_papers.tasks.layout import LayoutDataModule, LayoutRelations
-from pe_papers.tasks.patches import PatchDataModule, PatchRegression
+from pe_papers.tasks.patches import CellRegression, PatchDataModule, PatchRegression
 from pe_papers.tasks.pictures import PixelClassification, PixelDataModule, PixelGeneration
 
 __all__ = [
     "AttentionTask",
+    "CellRegression",
     "Detection",
     "LayoutDataModule",
     "LayoutRelations",

@@ -16,6 +16,7 @@ from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning.encoders import Encoder
@@ -23,9 +24,11 @@ from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
 from pe_lightning.evaluation import metrics
+from pe_lightning.networks.cells import CELL_INNER, CELL_PATCH, CellPrior, cell_contrast
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.registry import Description
 from pe_lightning.signals import validation
+from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import TrainLoader
 from pe_lightning.signals.sources.paths import SourceFile, expand
@@ -36,7 +39,7 @@ from pe_lightning.training.optimization import warm_up_and_cosine
 from pe_papers.tasks.base import TaskScores
 from pe_papers.tasks.drawing import draw_picture
 
-__all__ = ["PHOTOGRAPHS", "PatchDataModule", "PatchRegression"]
+__all__ = ["PHOTOGRAPHS", "CellRegression", "PatchDataModule", "PatchRegression"]
 
 SHIPPED_PHOTOGRAPHS = "shipped"
 """The value of ``paths`` that stands for :data:`PHOTOGRAPHS`."""
@@ -61,6 +64,8 @@ PHOTOGRAPHS = {
 """Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
 STRIDES = (2, 2, 2, 3, 2, 2, 2, 4)
 """Distance of the known samples, in samples of the picture, of one batch after another."""
+CELL_FACTORS = (2, 3)
+"""Parts of a cell along each axis, of one batch after another."""
 CANDIDATES = 4
 """Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
 MIN_PROBABILITY = 1e-12
@@ -125,29 +130,64 @@ class _Planes:
         self.data = torch.from_numpy(np.concatenate([plane.ravel() for plane in planes]))
         # large pictures do not outweigh the others
         self.weights = torch.tensor(sizes, dtype=torch.float64).sqrt()
+        self.means: dict[int, Tensor] = {}
 
-    def origins(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Random cells: positions of their first samples in :attr:`data` and widths of their planes, each ``(count,)``."""
+    def origins(self, count: int, before: int, after: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random cells, with so many samples before and after the first of theirs along each axis.
+
+        Returns:
+            Positions of their first samples in :attr:`data` and widths of their planes, each ``(count,)``.
+        """
         chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         height, width = self.shapes[chosen].unbind(1)
-        reach = (PATCH - 1) * stride
-        y = (torch.rand(count, generator=generator) * (height - reach)).long() + 2 * stride
-        x = (torch.rand(count, generator=generator) * (width - reach)).long() + 2 * stride
+        reach = before + after
+        y = (torch.rand(count, generator=generator) * (height - reach)).long() + before
+        x = (torch.rand(count, generator=generator) * (width - reach)).long() + before
         return self.starts[chosen] + y * width + x, width
 
-    def around(self, cells: tuple[Tensor, Tensor], offsets: Tensor) -> Tensor:
+    def around(self, cells: tuple[Tensor, Tensor], offsets: Tensor, data: Tensor | None = None) -> Tensor:
         """Values at all pairs of ``offsets`` ``(n,)`` from the first samples of cells: ``(count, n, n)``."""
         origin, width = (part[:, None, None] for part in cells)
-        return self.data[origin + offsets[:, None] * width + offsets].float() / 255
+        return (self.data if data is None else data)[origin + offsets[:, None] * width + offsets].float() / 255
+
+    def means_of(self, factor: int) -> Tensor:
+        """Means in 8 bits over the ``factor x factor`` samples from each one on, in the places of :attr:`data`."""
+        if factor not in self.means:
+            found = torch.zeros_like(self.data)
+            for start, (height, width) in zip(self.starts.tolist(), self.shapes.tolist(), strict=True):
+                plane = self.data[start : start + height * width].reshape(1, height, width).float()
+                means = functional.avg_pool2d(plane, factor, 1)[0].round()
+                place = found[start : start + height * width].view(height, width)
+                place[: means.shape[0], : means.shape[1]] = means.to(found.dtype)
+            self.means[factor] = found
+        return self.means[factor]
+
+    def draw_cells(self, count: int, factor: int, generator: torch.Generator, by_contrast: bool) -> tuple[Tensor, Tensor]:
+        """Random patches ``(count, 7, 7)`` of means over ``factor x factor`` samples, and these of their middle cells.
+
+        Args:
+            count: How many.
+            factor: Samples of a cell along each axis.
+            generator: Determines them.
+            by_contrast: Whether patches are drawn with a probability in proportion to their squared scale.
+        """
+        half, means = CELL_PATCH // 2, self.means_of(factor)
+        cells = self.origins(count * (CANDIDATES if by_contrast else 1), half * factor, (half + 1) * factor - 1, generator)
+        around = torch.arange(-half, half + 1) * factor
+        if by_contrast:
+            scale = cell_contrast(self.around(cells, around[CELL_INNER], means))
+            chosen = torch.multinomial(scale.double().square(), count, replacement=True, generator=generator)
+            cells = (cells[0][chosen], cells[1][chosen])
+        return self.around(cells, around, means), self.around(cells, torch.arange(factor))
 
     def draw(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Random patches ``(count, 6, 6)`` of samples ``stride`` apart, and the truth at all places of their cells."""
-        cells = self.origins(count, stride, generator)
+        cells = self.origins(count, 2 * stride, 3 * stride, generator)
         return self.around(cells, torch.arange(-2, PATCH - 2) * stride), self.around(cells, places_of(stride))
 
     def draw_by_contrast(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """As :meth:`draw`, with a probability in proportion to the squared scale of a patch, so that few are flat."""
-        cells = self.origins(CANDIDATES * count, stride, generator)
+        cells = self.origins(CANDIDATES * count, 2 * stride, 3 * stride, generator)
         scale, flat = contrast(self.around(cells, torch.arange(-2, PATCH - 2)[INNER] * stride))
         chosen = torch.multinomial(
             scale.double().square().masked_fill(flat, MIN_PROBABILITY), count, replacement=True, generator=generator
@@ -170,18 +210,30 @@ class _PatchLoader(TrainLoader):
 
     def one_pass(self, number: int, first: int) -> Iterator[Any]:
         generator = torch.Generator().manual_seed((self.seed << 32) + number)
-        stride, own = STRIDES[number % len(STRIDES)], self.process.share(self.data.batch_size)
+        own = self.process.share(self.data.batch_size)
         size, kinds = self.data.batch_size, len(self.planes)
         counts = [size] if kinds == 1 else [size // 2, size - size // 2]
         each = zip(counts, self.planes.values(), strict=True)
+        if self.data.samples == "cells":
+            factor = CELL_FACTORS[number % len(CELL_FACTORS)]
+            drawn = [planes.draw_cells(n, factor, generator, by_contrast=True) for n, planes in each]
+            patches, targets = (torch.cat(some) for some in zip(*drawn, strict=True))
+            yield {**self._batch(patches, targets, CELL_INNER, generator, own), "factor": factor}
+            return
+        stride = STRIDES[number % len(STRIDES)]
         parts = [planes.draw_by_contrast(n, stride, generator) for n, planes in each]
         patches, targets = (torch.cat(some) for some in zip(*parts, strict=True))
-        scale = contrast(patches[:, INNER, INNER])[0]
+        yield {**self._batch(patches, targets, INNER, generator, own), "place": places_of(stride) / stride}
+
+    def _batch(
+        self, patches: Tensor, targets: Tensor, inner: slice, generator: torch.Generator, own: slice
+    ) -> dict[str, Any]:
+        """This process's share of a batch, with noise added."""
+        scale = cell_contrast(patches[:, inner, inner]) if inner == CELL_INNER else contrast(patches[:, inner, inner])[0]
         if self.data.noise:
             patches = patches + self.data.noise * torch.randn(patches.shape, generator=generator)
-        place = places_of(stride) / stride
         found = {"patches": patches[own], "targets": targets[own], "scale": scale[own]}
-        yield {**found, "place": place, "total": self.data.batch_size}
+        return {**found, "total": self.data.batch_size}
 
 
 class _Batches(UserList[dict[str, Any]]):
@@ -191,8 +243,9 @@ class _Batches(UserList[dict[str, Any]]):
 class PatchDataModule(LightningDataModule):
     """Patches of pictures on a coarser grid, and the samples between: what a prior is trained on (``prior/pictures``).
 
-    Known samples are 2, 3 or 4 samples apart. Half of a batch is of photographs, which are also used at half their size, and
-    half of drawn pictures. The lowest eighth of the rows of every picture is held out, for validation and test.
+    Known samples are 2, 3 or 4 samples apart, or are means over cells of 2 x 2 or 3 x 3 samples (``prior/cells``). Half of a
+    batch is of photographs, which are also used at half their size, and half of drawn pictures. The lowest eighth of the
+    rows of every picture is held out, for validation and test.
 
     Args:
         paths: Pictures or folders, in place of ``shipped``: the photographs that scikit-image, scikit-learn and Matplotlib
@@ -201,6 +254,7 @@ class PatchDataModule(LightningDataModule):
         noise: Standard deviation of noise that is added to the known samples, relative to the range; the truth has none.
         batch_size: Patches in a batch of all processes.
         seed: Seed of the drawn pictures and of the patches.
+        samples: What the known samples are: every second, third or fourth sample (``points``), or means (``cells``).
 
     Raises:
         InputError: If there is no picture, or a picture is too small.
@@ -215,8 +269,10 @@ class PatchDataModule(LightningDataModule):
         noise: float = 0.0,
         batch_size: int = 1024,
         seed: int = 0,
+        samples: Samples = "points",
     ) -> None:
         super().__init__()
+        self.samples = validation.choice("PatchDataModule: samples", samples, Samples)
         self.paths = [paths] if isinstance(paths, str) else list(paths)
         self.drawn = check_count(self, "drawn", drawn, minimum=0)
         self.noise = validation.number("PatchDataModule: noise", noise, "[0, 1]")
@@ -232,8 +288,7 @@ class PatchDataModule(LightningDataModule):
         if self.paths:
             whole = shipped_photographs() if self.paths == [SHIPPED_PHOTOGRAPHS] else self._own()
             small = [_halved(picture) for picture in whole]
-            smallest = PATCH * max(STRIDES)
-            found["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > smallest]
+            found["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > self._smallest]
         if self.drawn:
             random = np.random.default_rng(self.seed)
             found["drawn"] = [draw_picture(random) for _ in range(self.drawn)]
@@ -243,12 +298,17 @@ class PatchDataModule(LightningDataModule):
         files = expand(self.paths, ["picture", "tiff"], "image")
         pictures = [_read(file) for file in files]
         for file, picture in zip(files, pictures, strict=True):
-            if min(picture.shape[:2]) <= PATCH * max(STRIDES):
+            if min(picture.shape[:2]) <= self._smallest:
                 height, width = picture.shape[:2]
                 raise InputError(
-                    f"{file.given!r} is {height}x{width}; patches need more than {PATCH * max(STRIDES)} samples per axis"
+                    f"{file.given!r} is {height}x{width}; patches need more than {self._smallest} samples per axis"
                 )
         return pictures
+
+    @property
+    def _smallest(self) -> int:
+        """Samples of the largest patch along each axis."""
+        return CELL_PATCH * max(CELL_FACTORS) if self.samples == "cells" else PATCH * max(STRIDES)
 
     @property
     def sets(self) -> list[str]:
@@ -258,7 +318,7 @@ class PatchDataModule(LightningDataModule):
     @cached_property
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change with any picture."""
-        digest = hashlib.sha256(f"{self.noise}".encode())
+        digest = hashlib.sha256(f"{self.noise}{self.samples if self.samples == 'cells' else ''}".encode())
         for pictures in self.pictures.values():
             for picture in pictures:
                 digest.update(f"{picture.shape};".encode() + np.ascontiguousarray(picture).tobytes())
@@ -291,9 +351,13 @@ class PatchDataModule(LightningDataModule):
             planes = _Planes([p[len(p) - rows :] for p in self.pictures[kind] if (rows := self._held_out_rows(p))])
             generator = torch.Generator().manual_seed(self.seed)
             for _ in range(4):
-                patches, targets = planes.draw(2048, 2, generator)
-                batch = {"patches": patches, "targets": targets, "place": places_of(2) / 2, "subset": number}
-                batches.append(batch)
+                if self.samples == "cells":
+                    patches, targets = planes.draw_cells(2048, 2, generator, by_contrast=False)
+                    batch: dict[str, Any] = {"factor": 2}
+                else:
+                    patches, targets = planes.draw(2048, 2, generator)
+                    batch = {"place": places_of(2) / 2}
+                batches.append({**batch, "patches": patches, "targets": targets, "subset": number})
         return _Batches(batches[self.process.rank :: self.process.world_size])
 
     def val_dataloader(self) -> _Batches:
@@ -339,9 +403,18 @@ class PatchRegression(TrainedModule):
         self.metric_name = "psnr"
         self.lr = check_positive(self, "lr", lr)
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            self.prior = LocalPrior(encoder, width, depth, activation)
+            self.prior = self._make_prior(encoder, width, depth, activation)
         self.scorer = TaskScores("psnr", 1)
-        self.save_arguments(encoder=self.prior.encoders[0].spec(), width=width, depth=depth, activation=activation, lr=lr)
+        arguments = {"width": width, "depth": depth, "activation": activation, "lr": lr}
+        self.save_arguments(**self._encoder_arguments(), **arguments)
+
+    def _make_prior(
+        self, encoder: Encoder | str | Description | None, width: int, depth: int, activation: str
+    ) -> LocalPrior:
+        return LocalPrior(encoder, width, depth, activation)
+
+    def _encoder_arguments(self) -> dict[str, Any]:
+        return {"encoder": self.prior.encoders[0].spec()}
 
     def _data(self) -> PatchDataModule:
         data = datamodule_of(trainer_of(self), PatchDataModule)
@@ -378,9 +451,8 @@ class PatchRegression(TrainedModule):
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
         """The weighted mean squared error over the batches of all processes, ``()``."""
-        weight = blend_weight(batch["place"])
-        weight = weight[:, None] * weight
-        errors = (self.prior(batch["patches"], batch["place"]) - batch["targets"]) / batch["scale"][:, None, None]
+        weight = self._weight(batch)
+        errors = (self._predicted(batch) - batch["targets"]) / batch["scale"][:, None, None]
         errors = errors.square() * (weight / weight.sum())
         # processes average their gradients, and each has its share of the sum
         loss: Tensor = errors.sum() * (self.trainer.world_size / batch["total"])
@@ -388,10 +460,24 @@ class PatchRegression(TrainedModule):
             self.log_step({"train/loss": self.trainer.strategy.reduce(loss.detach().clone(), reduce_op="mean")})
         return loss
 
-    def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
-        found, count = self.prior(batch["patches"], batch["place"]), len(metric.count)
+    def _weight(self, batch: dict[str, Any]) -> Tensor:
+        """Weights of the targets in the loss, ``(n, n)``."""
+        weight: Tensor = blend_weight(batch["place"])
+        return weight[:, None] * weight
+
+    def _predicted(self, batch: dict[str, Any]) -> Tensor:
+        """Predictions of the targets of a batch, ``(B, n, n)``."""
+        found: Tensor = self.prior(batch["patches"], batch["place"])
+        return found
+
+    def _scored(self, batch: dict[str, Any]) -> Tensor:
+        """Which of the targets were not known, ``(n, n)``."""
         known = batch["place"] % 1 == 0
-        between = ~(known[:, None] & known)
+        return ~(known[:, None] & known)
+
+    def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
+        found, count = self._predicted(batch), len(metric.count)
+        between = self._scored(batch)
         sets = torch.arange(count, device=self.device) == (batch["subset"] if count > 1 else 0)
         shape = (count, *found.shape, 1)
         prediction, truth = (each[None, ..., None].expand(shape) for each in (found, batch["targets"]))
@@ -407,16 +493,59 @@ class PatchRegression(TrainedModule):
 
     def describe(self) -> dict[str, Any]:
         """Plain values for ``metrics.json``: model, encoder and optimiser, and the data if a Trainer has some."""
-        data, encoder = datamodule_of(trainer_of(self), PatchDataModule), self.prior.encoders[0]
+        data = datamodule_of(trainer_of(self), PatchDataModule)
         return {
             "model": type(self).__name__,
             "num_params": self.prior.num_params,
             "data_name": PatchDataModule.task,
             "signals": data.sets if data is not None and data.sets else ["data"],
-            "encoder": {"name": encoder.name, **encoder.resolved()},
+            "encoder": self._encoder(),
             "learned": {},
             "optimizer": {"name": "Adam", "lr": self.lr, "schedule": "cosine"},
             "protocol": "held-out rows",
             "sampling": {"name": "grid"},
             "data_fingerprint": None if data is None else data.fingerprint,
         }
+
+    def _encoder(self) -> dict[str, Any]:
+        encoder = self.prior.encoders[0]
+        return {"name": encoder.name, **encoder.resolved()}
+
+
+class CellRegression(PatchRegression):
+    """Trains the network that divides the cells of pictures: predicts means over parts of a cell from the cells around it.
+
+    Patches are drawn, and the network is trained, as by :class:`PatchRegression`.
+
+    Args:
+        width: Units per hidden layer.
+        depth: Number of hidden layers.
+        activation: Name of the activation.
+        lr: The highest learning rate.
+    """
+
+    def __init__(self, width: int = 128, depth: int = 2, activation: str = "relu", lr: float = 3e-3) -> None:
+        super().__init__(None, width, depth, activation, lr)
+
+    def _make_prior(self, encoder: object, width: int, depth: int, activation: str) -> CellPrior:  # type: ignore[override]
+        return CellPrior(CELL_FACTORS, width, depth, activation)
+
+    def _encoder_arguments(self) -> dict[str, Any]:
+        return {}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Loads a network of the same shape."""
+        TrainedModule.on_load_checkpoint(self, checkpoint)
+
+    def _weight(self, batch: dict[str, Any]) -> Tensor:
+        return torch.ones_like(batch["targets"][0])
+
+    def _predicted(self, batch: dict[str, Any]) -> Tensor:
+        found: Tensor = self.prior(batch["patches"], batch["factor"])
+        return found
+
+    def _scored(self, batch: dict[str, Any]) -> Tensor:
+        return torch.ones_like(batch["targets"][0], dtype=torch.bool)
+
+    def _encoder(self) -> dict[str, Any]:
+        return {"name": "cells"}

@@ -13,7 +13,7 @@ from PIL import Image
 import pe_lightning
 from pe_lightning.encoders import Encoder, create
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import LinearRidge, filling
+from pe_lightning.estimators import LinearRidge, enlarging, filling
 from pe_lightning.estimators.filling import Filled, fill
 from pe_lightning.estimators.folds import interpolated_folds, score_folds
 from pe_lightning.results import originals
@@ -240,23 +240,55 @@ def test_cells_are_enlarged_to_cells_with_their_means(model: Any, factor: Any) -
     error = np.abs(found.values - finer)[inner, inner].mean()
     lanczos = Image.fromarray(known.astype(np.float32)).resize(finer.shape, Image.Resampling.LANCZOS)
     assert error < 0.9 * np.abs(np.asarray(lanczos) - finer)[inner, inner].mean()
-    assert "by BOX" in found.signals[0].protocol
+    assert "reduced to means over cells" in found.signals[0].protocol
     assert found.score > max(float(each.values) for each in found.signals[0].baselines.values())
 
 
-def test_cells_are_for_enlarging_and_missing_ones_are_predicted() -> None:
+def test_cells_are_the_default_of_enlarging_and_missing_ones_are_predicted() -> None:
     levels, mask = damaged(40, 36)
     holed = np.where(mask[..., None], np.nan, levels)
-    found = fill(holed, upscale=2, samples="cells", folds="none").values.reshape(40, 2, 36, 2, 3).mean((1, 3))
+    found = fill(holed, upscale=2, folds="none", model="adaptive").values.reshape(40, 2, 36, 2, 3).mean((1, 3))
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[~mask], levels[~mask], atol=1e-3)
     with pytest.raises(InputError, match="samples: cells is for enlarging: add upscale"):
         fill(holed, samples="cells")
 
 
+def test_the_network_for_cells_is_mixed_in_where_it_predicts_the_reduced_picture() -> None:
+    words = draw_words(np.random.default_rng(4), 256)[40:200, 60:204]
+    means = words.reshape(80, 2, 72, 2, 3).mean((1, 3)).round().astype(np.uint8)
+    alone, both = (fill(means, upscale=2, prior=prior) for prior in ("none", "pictures"))
+    errors = [np.square(each.values.astype(float) - words).mean() for each in (alone, both)]
+    assert errors[1] < 0.8 * errors[0]
+    assert "trained on other pictures" in both.signals[0].model.label
+    assert "trained on other pictures" not in alone.signals[0].model.label
+    assert both.score > alone.score
+    np.testing.assert_allclose(both.values.reshape(80, 2, 72, 2, 3).mean((1, 3)), means, atol=1)
+    noise = np.random.default_rng(0).random((80, 72))
+    weights = fill(noise, upscale=2).signals[0].model.weights  # type: ignore[union-attr]
+    assert weights["Adaptive"] > 0.3
+
+
+def test_factors_of_single_axes_and_compositions() -> None:
+    clip = np.random.default_rng(0).random((5, 12, 10))
+    found = fill(clip, upscale=(1, 4, 4), folds="none")
+    assert found.values.shape == (5, 48, 40)
+    np.testing.assert_allclose(found.values.reshape(5, 12, 4, 10, 4).mean((2, 4)), clip, atol=1e-5)
+    one = fill(clip[1], upscale=4, folds="none", model="exact").values
+    assert one.shape == (48, 40)
+    with pytest.raises(InputError, match="one for each of 2 axes"):
+        fill(clip[1], upscale=(1, 2, 2))
+
+
+def test_enlargements_that_do_not_fit_in_memory_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(enlarging, "free_memory", lambda: 10_000)
+    with pytest.raises(InputError, match=r"enlarged to 80x72 takes about .* enlarge by less"):
+        fill(np.zeros((40, 36)), upscale=2)
+
+
 def test_enlarging_keeps_the_samples_and_their_places() -> None:
     levels, mask = damaged(40, 36)
-    found = fill(levels, upscale=2)
+    found = fill(levels, upscale=2, samples="points")
     assert found.values.shape == (80, 72, 3)
     np.testing.assert_array_equal(found.values[::2, ::2], levels)
     between = (levels[:-1, 3].astype(float) + levels[1:, 3]) / 2
@@ -266,12 +298,14 @@ def test_enlarging_keeps_the_samples_and_their_places() -> None:
     assert "reduced to 1/2 by LANCZOS" in about.protocol
     holed = levels.copy()
     holed[mask] = 0
-    np.testing.assert_array_equal(fill(holed, mask, upscale=3, folds="none").values[::3, ::3][~mask], levels[~mask])
+    np.testing.assert_array_equal(
+        fill(holed, mask, upscale=3, samples="points", folds="none").values[::3, ::3][~mask], levels[~mask]
+    )
 
 
 def test_a_prior_takes_part_in_enlarging() -> None:
     words = draw_words(np.random.default_rng(4), 128)[20:100, 30:102]
-    alone, both = (fill(words, upscale=2, prior=prior) for prior in ("none", "pictures"))
+    alone, both = (fill(words, upscale=2, samples="points", prior=prior) for prior in ("none", "pictures"))
     np.testing.assert_array_equal(both.values[::2, ::2], words)
     assert (both.values != alone.values).any()
     assert both.score > alone.score + 0.2
@@ -287,7 +321,7 @@ def test_a_prior_takes_part_in_enlarging() -> None:
         (np.zeros((9, 9)), {"missing": "alpha"}, "is for pictures, not for arrays"),
         (np.zeros((9, 9), complex), {}, "an array of complex128"),
         (np.zeros((9, 200)), {}, "say how many axes a signal has, such as axes: 2"),
-        (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4"),
+        (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4, 6, 8"),
         (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two steps"),
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
         (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),

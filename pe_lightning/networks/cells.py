@@ -1,0 +1,172 @@
+r"""A network of one cell of a picture: means over its parts from the means over the cells around it.
+
+The cell is divided into ``f x f`` parts. Their means, in units of the samples, are
+
+.. math:: m + s\,\bigl(F p + N(p) - \bar{\cdot}\bigr)
+
+where ``m`` is the mean over the cell, ``p`` the 7 x 7 cells around it minus ``m`` and divided by the deviation ``s`` of the
+inner 5 x 5, ``F`` a linear filter, ``N`` a perceptron, which also has the logarithm of ``s``, and the last term their mean
+over the parts: the means over the parts of a cell always average to the cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pe_lightning.encoders.base import check_count
+from pe_lightning.errors import InputError
+from pe_lightning.networks.mlp import MLP
+
+__all__ = ["CELL_INNER", "CELL_PATCH", "CellPrior", "cell_contrast"]
+
+CELL_PATCH = 7
+"""Cells of a patch along each axis: three on each side of the one that is divided."""
+CELL_INNER = slice(1, 6)
+"""The inner cells of a patch, whose standard deviation normalises it."""
+DEVIATION_OFFSET = 0.01
+"""Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
+MAX_PATCHES = 1 << 14
+"""Patches that the perceptron takes at once."""
+
+
+def cell_contrast(inner: Tensor) -> Tensor:
+    """Scale of a patch, of its inner cells: ``(B, 5, 5)`` -> ``(B,)``."""
+    deviation = (inner - inner.mean((1, 2), keepdim=True)).square().mean((1, 2)).clamp_min(1e-20).sqrt()
+    return deviation + DEVIATION_OFFSET
+
+
+class CellPrior(nn.Module):
+    """Divides the cells of pictures, as other pictures were: one perceptron for each factor.
+
+    Every patch is seen in one of its eight orientations, as by :class:`~pe_lightning.networks.LocalPrior`: the lower half
+    brighter than the upper, the right half brighter than the left, their difference the smaller one; and negated where its
+    middle is darker than its mean. Reflected, transposed and negative pictures thus have the same results.
+
+    Args:
+        factors: Parts of a cell along each axis, of each network.
+        width: Units per hidden layer.
+        depth: Number of hidden layers.
+        activation: Name of the activation.
+
+    Reference: inputs and aim after Romano, Isidoro, Milanfar, *RAISR*, IEEE Trans. Computational Imaging 3, 2017.
+    """
+
+    def __init__(self, factors: Sequence[int] = (2, 3), width: int = 128, depth: int = 2, activation: str = "relu") -> None:
+        super().__init__()
+        self.factors = [check_count(self, "factors", factor, minimum=2) for factor in factors]
+        if not self.factors or len(set(self.factors)) < len(self.factors):
+            raise InputError(f"factors are different numbers of parts, such as [2, 3]; got {list(factors)}")
+        self.width, self.depth = check_count(self, "width", width), check_count(self, "depth", depth)
+        self.activation = activation
+        size = CELL_PATCH**2
+        self.trunks = nn.ModuleDict({str(f): MLP(size + 1, f * f, depth, width, activation) for f in self.factors})
+        self.filters = nn.ModuleDict({str(f): nn.Linear(size, f * f, bias=False) for f in self.factors})
+        for f in map(str, self.factors):
+            for layer in (self.trunks[f].layers[-1], self.filters[f]):  # type: ignore[index]
+                for parameter in layer.parameters():  # type: ignore[union-attr]
+                    nn.init.zeros_(parameter)
+
+    def spec(self) -> dict[str, Any]:
+        """The constructor's arguments as plain values."""
+        return {"factors": self.factors, "width": self.width, "depth": self.depth, "activation": self.activation}
+
+    @property
+    def num_params(self) -> int:
+        """Number of parameters."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def steps(self, factor: int) -> list[int]:
+        """Factors of the networks whose product is a factor, the largest first; none if there are no such factors."""
+        found = []
+        for step in sorted(self.factors, reverse=True):
+            while factor % step == 0:
+                found.append(step)
+                factor //= step
+        return found if factor == 1 else []
+
+    @torch.no_grad()
+    def enlarge(
+        self, values: Tensor, factors: tuple[int, int], report: Callable[[float], None] = lambda share: None
+    ) -> Tensor:
+        """Means over the parts of all cells, which average to the cells.
+
+        Beyond the borders, the picture is continued by its mirror image.
+
+        Args:
+            values: Means over cells, ``(n_1, n_2, C)``.
+            factors: Parts of a cell along each axis: two equal factors, or one of them 1.
+            report: Is called with the share of the work that is done.
+
+        Returns:
+            ``(f_1 n_1, f_2 n_2, C)``.
+        """
+        steps = self.steps(max(factors))
+        for place, step in enumerate(steps):  # the last takes most of the time
+
+            def of_all(share: float, last: bool = place == len(steps) - 1) -> None:
+                report(share if last else 0.0)
+
+            values = self._divided(values, tuple(min(step, factor) for factor in factors), of_all)
+        return values
+
+    def _divided(self, values: Tensor, factors: tuple[int, ...], report: Callable[[float], None]) -> Tensor:
+        factor, (height, width, channels) = max(factors), values.shape
+        rows, columns = (_mirrored(n, CELL_PATCH // 2, values.device) for n in (height, width))
+        windows = values[rows][:, columns].unfold(0, CELL_PATCH, 1).unfold(1, CELL_PATCH, 1)
+        result = values.new_empty(height, factors[0], width, factors[1], channels)
+        along = tuple(axis for axis, own in zip((3, 4), factors, strict=True) if own < factor)
+        size = max(1, MAX_PATCHES // (width * channels))
+        for start in range(0, height, size):
+            patches = windows[start : start + size]
+            each = torch.split(patches.reshape(-1, *patches.shape[3:]), MAX_PATCHES)
+            found = torch.cat([self(some, factor) for some in each])
+            found = found.reshape(*patches.shape[:3], factor, factor)
+            found = found.mean(along, keepdim=True) if along else found
+            result[start : start + size] = found.permute(0, 3, 1, 4, 2)
+            report(min(1.0, (start + size) / height))
+        return result.reshape(height * factors[0], width * factors[1], channels)
+
+    def forward(self, patches: Tensor, factor: int) -> Tensor:
+        """Means over the parts of the middle cells: ``(B, 7, 7)`` -> ``(B, f, f)``."""
+        scale = cell_contrast(patches[:, CELL_INNER, CELL_INNER])
+        flat = patches.flatten(1)
+        down, right, middle = (flat @ _differences(patches)).unbind(1)
+        sign = torch.where(middle < 0, -1.0, 1.0).to(patches)
+        down, right, scale = sign * down, sign * right, sign * scale
+        orientation = 4 * (down < 0) + 2 * (right < 0) + 1 * (right.abs() > down.abs())
+        index = _orientations(CELL_PATCH, patches.device)[orientation]
+        centre = flat[:, CELL_PATCH**2 // 2, None]
+        x = ((flat - centre) / scale[:, None]).gather(1, index)
+        level = scale.abs()[:, None].log()
+        found: Tensor = self.trunks[str(factor)](torch.cat([x, level], 1)) + self.filters[str(factor)](x)
+        found = centre + scale[:, None] * (found - found.mean(1, keepdim=True))
+        back = _orientations(factor, patches.device).argsort(1)[orientation]
+        return found.gather(1, back).reshape(-1, factor, factor)
+
+
+def _mirrored(size: int, margin: int, device: torch.device) -> Tensor:
+    """Places of an axis, continued by its mirror image: ``(size + 2 margin,)``."""
+    place = torch.arange(-margin, size + margin, device=device) % (2 * size)
+    return torch.minimum(place, 2 * size - 1 - place)
+
+
+def _differences(like: Tensor) -> Tensor:
+    """Lower minus upper half, right minus left, middle minus mean of the inner cells: ``(49, 3)``."""
+    side = torch.tensor([0.0, -1, -1, 0, 1, 1, 0])
+    inner, middle = (torch.tensor([0.0, *row, 0.0]) for row in ([1.0] * 5, [0.0, 1, 1, 1, 0]))
+    from_mean = torch.outer(middle, middle) / 9 - torch.outer(inner, inner) / 25
+    return torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean]).flatten(1).T.to(like)
+
+
+def _orientations(size: int, device: torch.device) -> Tensor:
+    """For every orientation, which number of a patch comes to which place: ``(8, size^2)``."""
+    places = torch.arange(size * size, device=device).reshape(size, size)
+    found = []
+    for orientation in range(8):
+        turned = places.flip([axis for axis, flag in ((0, 4), (1, 2)) if orientation & flag])
+        found.append((turned.T if orientation & 1 else turned).flatten())
+    return torch.stack(found)
