@@ -16,8 +16,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge, enlarging, filling
 from pe_lightning.estimators.filling import Filled, fill
 from pe_lightning.estimators.folds import interpolated_folds, score_folds
-from pe_lightning.results import originals
-from pe_lightning.signals import FoldSampling
+from pe_lightning.signals import FoldSampling, originals
 from pe_lightning.solvers.choice import ChoiceWarning
 from pe_lightning.solvers.gap_mixture import GapMixture
 from pe_lightning.training import ComplexLinear, TensorDataModule

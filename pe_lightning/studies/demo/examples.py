@@ -128,6 +128,13 @@ def inpaint(folder: Path, size: int) -> Example:
     return example
 
 
+def _between(size: int) -> NDArray[np.bool_]:
+    """The pixels of a square that are not every second one of every second row."""
+    mask = np.ones((size, size), bool)
+    mask[::2, ::2] = False
+    return mask
+
+
 def enlarge(folder: Path, size: int) -> Example:
     """A photograph enlarged to twice its size."""
     size -= size % 2
@@ -137,8 +144,8 @@ def enlarge(folder: Path, size: int) -> Example:
     example = Example(
         "enlarge",
         "Enlarge a photograph",
-        "The photograph was halved: each pixel is the mean of four. All pixels of the enlarged one are scored. The row with * "
-        "also uses a network that was trained on other pictures.",
+        "The photograph was halved: each pixel is the mean of four. All pixels of the enlarged one are scored. The row with "
+        "* also uses a network that was trained on other pictures.",
         ["pe-lightning fill small.png --upscale 2 --out large.png"],
         truth,
     )
