@@ -472,7 +472,7 @@ class PatchRegression(TrainedModule):
 
     def _scored(self, batch: dict[str, Any]) -> Tensor:
         """Which of the targets were not known, ``(n, n)``."""
-        known = batch["place"] % 1 == 0
+        known: Tensor = batch["place"] % 1 == 0
         return ~(known[:, None] & known)
 
     def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
