@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from docstring_parser import DocstringStyle, parse
 
-from pe_lightning import encoders, modules, networks
+from pe_lightning import encoders, networks, training
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
+from pe_lightning.registry import find_registry
 from pe_lightning.signals.files import save_figure, write_atomically
-from pe_lightning.training.base import models
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["markdown", "sections", "write_pages"]
 
 NUM_POSITIONS = 256
 """Positions at which ranks are measured and curves are drawn."""
@@ -41,9 +39,6 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
 
     Returns:
         The written pages.
-
-    Raises:
-        InputError: If the scores cannot be read, or the folder cannot be created.
     """
     measured = _read_scores(scores)
     try:
@@ -56,8 +51,9 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         cls = encoders.registry.get(name)
         parts = [*_features(name, folder / "encoders"), *_scores(name, measured)]
         pages[folder / f"encoders/{name}.md"] = _page(f"`{name}`: {cls.__name__}", cls, parts)
+    models = find_registry("models")
     for name in models:
-        if issubclass(models.get(name), modules.CoordinateModule):
+        if issubclass(models.get(name), training.CoordinateModule):
             pages[folder / f"networks/{name}.md"] = _page(f"`{name}`", models.get(name))
     for name in networks.activations:
         activation = networks.activations.get(name)

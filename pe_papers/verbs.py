@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from pe_lightning.cli.verbs import console
+from pe_lightning.cli import console, read
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.results.config_files import load_limited
 from pe_lightning.signals.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
     from pe_lightning.encoders import Encoder
     from pe_lightning.encodings import Encoding
-
-__all__ = ["analyze", "pages", "read_encoders"]
 
 OPTIONS = ["--encoder", "--against", "--samples", "--ckpt_path", "--signal", "--paths", "--out"]
 CORNERS = ((0.08, 0.08), (0.08, 0.92), (0.5, 0.5), (0.92, 0.08), (0.92, 0.92))
@@ -62,9 +59,6 @@ def analyze(
         signal: Which signal's encoders, if each has its own; with --paths, which signal of them.
         paths: Signals, as for pe-lightning fit: PSNR against the numbers kept of the exact fit, in each encoder's basis.
         out: Folder to write to.
-
-    Raises:
-        InputError: If an option is wrong, no encoder is named, or the folder cannot be made.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {str(out)!r} is a file; name a folder")
@@ -121,7 +115,7 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
 def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> list[dict[str, Any]]:
     """Prints and returns the curves of PSNR against the numbers kept of one signal."""
     from pe_lightning.estimators.sparsity import sparsity, sparsity_table
-    from pe_lightning.training.datamodules import make_datamodule
+    from pe_lightning.training import make_datamodule
 
     dataset = make_datamodule(paths).dataset
     values = dataset.in_memory()
@@ -135,15 +129,10 @@ def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> l
 
 
 def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:
-    """The encoder of ``--encoder`` and ``--encoder.ARGUMENT``, if there is one, and those beside it.
-
-    Raises:
-        InputError: If a name, an argument or a value is wrong.
-    """
-    from pe_lightning.cli import arguments
+    """The encoder of ``--encoder`` and ``--encoder.ARGUMENT``, if there is one, and those beside it."""
     from pe_lightning.encoders import registry
 
-    _, given = arguments.read(options)
+    _, given = read(options)
     described: dict[str, Any] = {}
     for option in given:
         if option.key.split(".")[:2] != ["model", "encoder"]:
@@ -160,7 +149,7 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
 def _value(text: str | None) -> Any:
     """The value of an option, as YAML."""
     try:
-        return load_limited(text or "")
+        return yaml.safe_load(text or "")
     except yaml.YAMLError as error:
         raise InputError(f"{text!r} is neither a name nor YAML: {error}") from error
 
@@ -183,12 +172,13 @@ def _maps(name: str, encoding: Encoder | Encoding, grid: Sequence[int]) -> Maps:
 
 def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str, Any]], Maps, dict[str, float]]:
     """Reports of the encoders of a checkpoint, similarity maps, and the stable rank of every layer."""
+    from pe_lightning import load
     from pe_lightning.training import CoordinateModule
-    from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of, load_module
+    from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of
     from pe_papers.analysis.measures import analyze, label_of
     from pe_papers.analysis.similarity import as_initialised
 
-    module = load_module(path)
+    module = load(path)
     encoding = encoding_of(module, signal)
     reports: list[dict[str, Any]] = []
     maps: Maps = {}

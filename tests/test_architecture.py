@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -62,3 +63,27 @@ def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
         and row.get(part := file.relative_to(PACKAGE).parts[0].removesuffix(".py"), 0) > row["training"]
     }
     assert importing == {"errors"}
+
+
+def test_the_papers_use_documented_names_alone() -> None:
+    """What a stranger's plug-in can use: names of the modules in the reference, of their ``__all__`` if there is one."""
+    pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
+    documented = {*re.findall(r"^::: (pe_lightning[.\w]*)$", pages, re.MULTILINE), "pe_lightning"}
+    wrong = []
+    for file in sorted((ROOT / "pe_papers").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            named = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
+            if module.partition(".")[0] != "pe_lightning":
+                wrong += [f"{file.name}: import {name}" for name in named if not module and name.startswith("pe_lightning")]
+                continue
+            public: list[str] = []
+            if module in documented:
+                loaded = importlib.import_module(module)
+                public = getattr(loaded, "__all__", [name for name in vars(loaded) if not name.startswith("_")])
+            wrong += [
+                f"{file.name}: {module}.{name}"
+                for name in named
+                if name not in public and f"{module}.{name}" not in documented
+            ]
+    assert wrong == []

@@ -1,7 +1,8 @@
-"""Third-party classes of every registry, installed for real, are found by name."""
+"""Third-party classes of every registry, verbs and recipes, installed for real, are found by name."""
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,9 +19,7 @@ ROOT = TESTS.parent
 def environment(tmp_path_factory) -> dict[str, str]:
     """An environment in which the example plugin is installed, from its source, with pip and without a network."""
     source = tmp_path_factory.mktemp("source")
-    for path in (TESTS / "plugin_project").iterdir():
-        if path.is_file():
-            (source / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(TESTS / "plugin_project", source, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     target = tmp_path_factory.mktemp("site")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     subprocess.run([*install, "--target", str(target), str(source)], check=True, capture_output=True)
@@ -77,3 +76,14 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert done.returncode == 0, done.stderr
     (found,) = tmp_path.glob("runs/ball-ComplexLinear-chirp/1/metrics.json")
     assert json.loads(found.read_text())["sampling"]["name"] == "grid"
+
+
+def test_its_verb_and_its_recipe(environment, tmp_path):
+    done = run(environment, tmp_path, "rates", "3", "--scale", "0.5")
+    assert (done.returncode, done.stdout) == (0, "0.0 0.5 1.0\n")
+    done = run(environment, tmp_path, "rates", "3", "--scael", "0.5")
+    assert "did you mean '--scale'" in done.stderr
+    assert "rates      prints the rates of chirps\n" in run(environment, tmp_path, "--help").stdout
+    done = run(environment, tmp_path, "fit", "--config", "chirp/image", "--wandb.enabled", "false")
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json"))

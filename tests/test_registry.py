@@ -257,9 +257,11 @@ def test_the_documented_groups_are_the_registries() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     third_column = re.findall(r"^\|[^|]*\|[^|]*\| `pe_lightning\.(\w+)` \|$", text, re.MULTILINE)
     assert set(third_column) == set(REGISTRIES)
+    assert "`pe_lightning.recipes`" in text
+    assert "`pe_lightning.verbs`" in text
 
 
 def test_the_example_plugin_extends_every_registry() -> None:
     """``tests/test_plugin.py`` installs it and uses each of its classes by name."""
     text = (ROOT / "tests/plugin_project/pyproject.toml").read_text()
-    assert set(re.findall(r'entry-points."pe_lightning\.(\w+)"', text)) == set(REGISTRIES)
+    assert set(re.findall(r'entry-points."pe_lightning\.(\w+)"', text)) == {*REGISTRIES, "recipes", "verbs"}

@@ -1,1 +1,6 @@
-"""From the words of the command line to Python: arguments, registered names, recipes, help, and verbs as typed functions."""
+"""The command line. Verbs of other packages are typed functions (:func:`call`), and take these functions for their work."""
+
+from pe_lightning.cli.arguments import Option, read
+from pe_lightning.cli.verbs import call, console
+
+__all__ = ["Option", "call", "console", "read"]

@@ -3,13 +3,15 @@
 ``Blended`` is the papers' approximation of ``Complex`` at scattered points.
 """
 
+from pe_lightning.encodings.bank import Bank
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.encodings.blending import Blended, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
-from pe_lightning.encodings.ranks import encoder_rank, feature_rank, stable_rank
+from pe_lightning.encodings.ranks import encoder_rank, evaluating, feature_rank, stable_rank
 from pe_lightning.encodings.simple import Simple
 
 __all__ = [
+    "Bank",
     "Blended",
     "Complex",
     "EncoderList",
@@ -17,6 +19,7 @@ __all__ = [
     "Simple",
     "blending_weights",
     "encoder_rank",
+    "evaluating",
     "feature_rank",
     "per_axis",
     "samples_per_unit",

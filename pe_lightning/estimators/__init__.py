@@ -13,9 +13,11 @@ from pe_lightning.estimators.adaptive import AdaptiveFit
 from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField
 from pe_lightning.estimators.linear import LinearRidge
 from pe_lightning.estimators.local import PretrainedInterpolator
+from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
 from pe_lightning.estimators.sparse import SparseLinear, SparseOptions
 
 __all__ = [
+    "PRIOR_KEY",
     "AdaptiveFit",
     "Estimator",
     "Field",
@@ -25,4 +27,5 @@ __all__ = [
     "PretrainedInterpolator",
     "SparseLinear",
     "SparseOptions",
+    "prior_from",
 ]

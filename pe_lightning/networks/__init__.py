@@ -5,22 +5,33 @@ A network has a :class:`~torch.nn.Module` signature that a reader of any SIREN f
 """
 
 from pe_lightning.networks.activations import Activation, activations, find_activation
+from pe_lightning.networks.cells import CELL_INNER, CELL_PATCH, CellPrior, cell_contrast
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.complex_stack import ComplexStack
 from pe_lightning.networks.derivatives import Network, gradient, laplacian
+from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.networks.mlp import MLP
 from pe_lightning.networks.simple import SimpleNetwork
 from pe_lightning.networks.stack import Stack
 
 __all__ = [
+    "CELL_INNER",
+    "CELL_PATCH",
+    "INNER",
     "MLP",
+    "PATCH",
     "Activation",
+    "CellPrior",
     "ComplexNetwork",
     "ComplexStack",
+    "LocalPrior",
     "Network",
     "SimpleNetwork",
     "Stack",
     "activations",
+    "blend_weight",
+    "cell_contrast",
+    "contrast",
     "find_activation",
     "gradient",
     "laplacian",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pe_lightning.signals.axes import Axis
     from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
     from pe_lightning.signals.blocks import grid_axes, point_coordinates
+    from pe_lightning.signals.distributed import Process
+    from pe_lightning.signals.loaders import TrainLoader, permutation
     from pe_lightning.signals.options import Batching, Storage
     from pe_lightning.signals.raw import RawSignals, Scaling
     from pe_lightning.signals.sampling import (
@@ -42,6 +44,7 @@ __all__ = [
     "MaskSampling",
     "PointBatch",
     "PointSplit",
+    "Process",
     "Protocol",
     "RandomSampling",
     "RawSignals",
@@ -52,7 +55,9 @@ __all__ = [
     "Source",
     "Split",
     "Storage",
+    "TrainLoader",
     "grid_axes",
+    "permutation",
     "point_coordinates",
     "sample_coordinates",
     "samplings",
@@ -64,6 +69,8 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "axes": ["Axis"],
         "batches": ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"],
         "blocks": ["grid_axes", "point_coordinates"],
+        "distributed": ["Process"],
+        "loaders": ["TrainLoader", "permutation"],
         "options": ["Batching", "Storage"],
         "raw": ["RawSignals", "Scaling"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],

@@ -9,7 +9,7 @@ import lazy_loader
 
 if TYPE_CHECKING:
     from pe_lightning.training.adaptive import Adaptive
-    from pe_lightning.training.base import TrainedModule
+    from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
     from pe_lightning.training.complex_linear import ComplexLinear
     from pe_lightning.training.coordinate import CoordinateModule
     from pe_lightning.training.datamodule import SignalDataModule
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         make_datamodule,
     )
     from pe_lightning.training.local import Local
+    from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
 __all__ = [
@@ -39,14 +40,17 @@ __all__ = [
     "TensorDataModule",
     "TrainedModule",
     "VideoDataModule",
+    "datamodule_of",
     "make_datamodule",
+    "trainer_of",
+    "warm_up_and_cosine",
 ]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "adaptive": ["Adaptive"],
-        "base": ["TrainedModule"],
+        "base": ["TrainedModule", "datamodule_of", "trainer_of"],
         "complex_linear": ["ComplexLinear"],
         "coordinate": ["CoordinateModule"],
         "datamodule": ["SignalDataModule"],
@@ -60,6 +64,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "make_datamodule",
         ],
         "local": ["Local"],
+        "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },
 )

@@ -12,7 +12,7 @@ r"""Numbers and figures about encoders: rank, similarity, distance preservation,
 """
 
 from pe_lightning.encodings import encoder_rank, feature_rank, stable_rank
-from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of, load_module
+from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of
 from pe_papers.analysis.figures import figure, similarity_figure, weight_figure
 from pe_papers.analysis.measures import (
     analyze,
@@ -44,7 +44,6 @@ __all__ = [
     "feature_rank",
     "features",
     "figure",
-    "load_module",
     "numerical_rank",
     "positions",
     "preservation",

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 
 import torch
 from lightning.pytorch import LightningModule
 
-from pe_lightning.encodings import Encoding
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings import Bank, Encoding
 from pe_lightning.errors import InputError
-from pe_lightning.signals import GridBatch, sample_coordinates
-from pe_lightning.signals.blocks import grid_axes
+from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.callbacks import encoding_rank, layer_ranks
-from pe_lightning.training.checkpoints import model_class, read_model
-
-__all__ = ["checkpoint_ranks", "encoding_of", "load_module"]
 
 POINTS = 2048
 """Positions of the grid that ranks of a checkpoint are measured at, at most."""
-
-
-def load_module(path: str | Path) -> LightningModule:
-    """The module of a checkpoint, on the CPU, ready for prediction.
-
-    Raises:
-        InputError: If the checkpoint cannot be read, or does not name its model.
-    """
-    model = read_model(path)
-    if model is None:
-        raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
-    return model_class(model["class_path"]).load_from_checkpoint(path, map_location="cpu", weights_only=True).eval()
 
 
 def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
@@ -41,9 +23,6 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
     Args:
         module: A model of signals, or any that holds an encoding, such as an attention task.
         signal: Of a model of signals: which signal's, where each has its own.
-
-    Raises:
-        InputError: If there is no such signal, no encoding, or one that has no features.
     """
     if not isinstance(module, CoordinateModule):
         found = next((part for part in module.modules() if isinstance(part, Encoding)), None)

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 
-__all__ = ["figure", "similarity_figure", "sparsity_figure", "weight_figure"]
-
 ACROSS = 4
 """Panels of features in a row."""
 

@@ -18,28 +18,8 @@ from scipy.linalg import svd
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, constant_error, misses_constant, resolve
-from pe_lightning.encoders.base import plain
-from pe_lightning.encodings.ranks import encoder_rank, evaluating
+from pe_lightning.encodings import encoder_rank, evaluating
 from pe_lightning.errors import InputError
-from pe_lightning.signals import validation
-
-__all__ = [
-    "analyze",
-    "condition_number",
-    "distance",
-    "distance_theory",
-    "features",
-    "label_of",
-    "numerical_rank",
-    "positions",
-    "preservation",
-    "rank_curve",
-    "rank_theory",
-    "singular_values",
-    "spectrum",
-    "spread",
-    "weight_histogram",
-]
 
 MAX_SAMPLES = 4096
 """Most positions, and most features, of a report: it takes all singular values, ``O(N K min(N, K))``."""
@@ -230,15 +210,13 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
         ``features``, some at all ``positions``; ``weights``, the :func:`weight_histogram` of ``lff``, ``None`` of others.
 
-    Raises:
-        InputError: If there are too many samples or features for all singular values, or the width is left to a solver.
-
     Example:
         >>> report = analyze({"name": "gau", "num_features": 256, "sigma": 0.01}, samples=256)
         >>> {key: round(value, 1) for key, value in report["stable_rank"].items()}
         {'measured': 28.1, 'theory': 28.2}
     """
-    validation.integer("analyze: samples", samples, 4, MAX_SAMPLES, hint=" (encoder_rank takes more)")
+    if not 4 <= samples <= MAX_SAMPLES:
+        raise InputError(f"analyze: samples must be from 4 to {MAX_SAMPLES} (encoder_rank takes more); got {samples}")
     made = resolve(encoder)
     name = label or label_of(made)
     if made.automatic():
@@ -263,7 +241,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
     shown = torch.linspace(0, made.num_features - 1, min(SHOWN, made.num_features)).long()
     return {
         "label": name,
-        "encoder": {"name": made.name, **{key: plain(value) for key, value in made.resolved().items()}},
+        "encoder": {"name": made.name, **made.resolved()},
         "samples": samples,
         "num_features": made.num_features,
         "stable_rank": {"measured": rank, "theory": rank_by_theory},

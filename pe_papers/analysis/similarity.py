@@ -15,11 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder, PositionMLP, resolve
-from pe_lightning.encoders.learned_fourier import Grouped
-from pe_lightning.encodings import Complex, Encoding
-from pe_lightning.encodings.ranks import evaluating
-
-__all__ = ["as_initialised", "similarity", "without_mlp"]
+from pe_lightning.encodings import Complex, Encoding, evaluating
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -62,8 +58,8 @@ def without_mlp(encoding: M) -> M:
     """
     made = copy.deepcopy(encoding)
     for module in made.modules():
-        if isinstance(module, Grouped) and not isinstance(module, PositionMLP):
-            module.modulator = None
+        if hasattr(module, "modulator") and not isinstance(module, PositionMLP):
+            module.modulator = None  # type: ignore[assignment]
     return made
 
 

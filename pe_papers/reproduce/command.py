@@ -12,13 +12,10 @@ from typing import Any, Literal
 from jsonargparse.typing import ClosedUnitInterval
 from rich.table import Table
 
-from pe_lightning.cli.verbs import console
+from pe_lightning.cli import console
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.training.interrupts import exit_status
 from pe_papers.reproduce.definition import Definition, load, names
-
-__all__ = ["Reproduction", "reproduce", "reproduce_command"]
 
 
 @dataclass(frozen=True)
@@ -69,9 +66,6 @@ def reproduce(
         launcher: ``process`` runs one cell after the other on one device, ``ray`` as many at a time as there are CPUs, or
             GPUs if a cell takes one.
         gpus_per_cell: With ``ray``, GPUs of a cell, or a part of one.
-
-    Raises:
-        InputError: If the table, a block or an option is unknown, or the folder holds results for other settings.
 
     Example:
         >>> found = reproduce("t1", blocks=["closed_form"], quick=True)  # doctest: +SKIP
@@ -162,9 +156,6 @@ def reproduce_command(
         out: Folder for runs and results (default: reproductions/NAME, or NAME-quick).
         launcher: process runs one cell after the other; ray runs them in parallel, on several GPUs or a cluster.
         gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
-
-    Raises:
-        InputError: If an option is wrong, or the folder holds results for other settings.
     """
     if name == "list":
         _print_list()
@@ -175,7 +166,7 @@ def reproduce_command(
     for path in found.files:
         print(path)
     if found.signum is not None:
-        return exit_status(found.signum)
+        return 128 + found.signum
     if found.failed:
         print(f"pe-lightning: {found.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
     return 1 if found.failed else 0

@@ -35,11 +35,9 @@ from typing import Any
 
 import yaml
 
-from pe_lightning.cli.arguments import read
+from pe_lightning.cli import read
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.results.runs import flatten
-
-__all__ = ["Definition", "Entry", "load", "names"]
 
 OPTIONS = ("--paths", "--blocks", "--quick", "--out", "--launcher", "--gpus_per_cell")
 FOLDER = Path(__file__).parent / "definitions"
@@ -188,11 +186,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Definition:
-    """A definition by name, or from a YAML file.
-
-    Raises:
-        InputError: If the name is unknown, or the file is not a definition.
-    """
+    """A definition by name, or from a YAML file."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
         near = did_you_mean(name, names()) or "."

@@ -34,8 +34,6 @@ from pe_lightning.studies.statistics import t_interval
 from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.run import Row
 
-__all__ = ["KINDS", "check_layouts", "draw", "exploded", "group_rows", "interpolation_of", "over_seeds", "points_of"]
-
 MAX_TICK_CHARACTERS = 40
 """Characters of all tick labels of an axis, above which a tick at each value would overlap the next."""
 PAPER_COLOUR, OUR_COLOUR = "0.72", "tab:blue"

@@ -23,18 +23,6 @@ from pe_lightning.training.callbacks import encoding_rank, layer_ranks
 from pe_papers import analysis
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
-__all__ = [
-    "direction_map",
-    "displacements",
-    "layout_hull",
-    "layout_similarity_maps",
-    "layout_weights",
-    "ranks_in_training",
-    "similarity_maps",
-    "singular_values",
-    "stable_ranks",
-]
-
 CORNERS = ((4, 4), (4, 57), (31, 31), (57, 4), (57, 57))
 """The positions of Li et al. 2021, Figs. 5 and 6, on a grid of 64 x 64."""
 
@@ -106,7 +94,6 @@ class ScoreOfLast(Callback):
 
     @torch.no_grad()
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Scores the weights after a step."""
         if trainer.global_step > trainer.max_steps - self.steps:
             assert isinstance(pl_module, SimpleMLP)
             batch = trainer.datamodule.evaluation_batch()  # type: ignore[attr-defined]
@@ -115,7 +102,6 @@ class ScoreOfLast(Callback):
             self.scores.append(metric.per_signal().mean().item())
 
     def report(self) -> dict[str, float]:
-        """An entry of ``metrics.json``."""
         return {"psnr_of_last": sum(self.scores) / len(self.scores)} if self.scores else {}
 
 
@@ -130,7 +116,6 @@ class NormalSignals(Source):
         self.shape = shape
 
     def read(self) -> RawSignals:
-        """Draws the numbers."""
         values = torch.randn(*self.shape, generator=torch.Generator().manual_seed(0)).numpy()
         return RawSignals.in_memory(values, [f"normal{n}" for n in range(len(values))], Scaling("float32"))
 
@@ -143,7 +128,6 @@ class _Ranks(Callback):
         self.rows: list[tuple[int, str, float, float]] = []
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        """Measures after the first step and after every ``every`` steps."""
         assert isinstance(pl_module, SimpleMLP)
         step = trainer.global_step
         if step == 1 or step % self.every == 0:

@@ -16,8 +16,6 @@ from pe_lightning.linalg import mode_products
 from pe_lightning.signals import GridBatch
 from pe_lightning.training import SignalDataModule
 
-__all__ = ["BlendedAxis", "plain_least_squares", "published_scores"]
-
 
 class BlendedAxis(Encoder):
     r"""The papers' blending on one axis: :math:`\alpha_0 \psi(i/K) + \alpha_1 \psi((i+1)/K)`.
@@ -31,9 +29,6 @@ class BlendedAxis(Encoder):
         inner: Name and arguments of the encoder.
         num_features: Number of features and of nodes, ``K``.
         seed: Seed of an encoder with random parameters; ignored for other encoders.
-
-    Raises:
-        InputError: If the weights of a coordinate are 0/0.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15.
     """
@@ -72,9 +67,6 @@ def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> d
     Returns:
         Scores and sizes by name.
 
-    Raises:
-        InputError: If the trained samples do not form a grid.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12, 42.
     """
     train, whole, name = data.train_batch(), data.evaluation_batch(), data.info.metric
@@ -107,9 +99,6 @@ def published_scores(parameters: Sequence[int], psnr: Sequence[float]) -> dict[s
 
     Returns:
         Both lists, as ``parameters`` and ``published``.
-
-    Raises:
-        InputError: If the lists differ in length.
     """
     if len(parameters) != len(psnr):
         raise InputError(f"{len(parameters)} numbers of parameters and {len(psnr)} values of PSNR; give one for each")

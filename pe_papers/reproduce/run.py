@@ -7,23 +7,18 @@ import json
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from pe_lightning import data as datamodules
-from pe_lightning.cli.arguments import read
+from pe_lightning import training as datamodules
+from pe_lightning.cli import read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
-from pe_lightning.studies.sweep.fits import Fits
-from pe_lightning.studies.sweep.record import Outcome, SweepProgress, SweepRecord
+from pe_lightning.studies.sweep.running import Cell, Fits, Launcher, Outcome, SweepRecord, checked, reseeded, run_cells
 from pe_papers.reproduce.definition import Definition, Entry
-
-__all__ = ["Row", "run_definition"]
 
 Row = dict[str, Any]
 """Labels and results of a cell; ``folder`` is its run directory."""
@@ -36,7 +31,7 @@ def run_definition(
     quick: bool = False,
     paths: Sequence[str] = (),
     options: Sequence[str] = (),
-    launcher: Literal["process", "ray"] = "process",
+    launcher: Launcher = "process",
     gpus_per_cell: float = 0,
 ) -> tuple[list[Row], int | None]:
     """Runs the cells that have no result in the folder.
@@ -53,11 +48,8 @@ def run_definition(
 
     Returns:
         A row per cell with a result, and the number of the signal that stopped the run, if any.
-
-    Raises:
-        InputError: If a setting is wrong, or the folder holds results for other settings.
     """
-    fits = Fits(pictures=False)
+    fits = _Cells(pictures=False)
     entries: dict[str, Entry] = {}
     cells: list[Cell] = []
     others: list[Cell] = []
@@ -77,25 +69,17 @@ def run_definition(
     missing = [cell for cell in cells if record.finished(cell) is None]
     if fitted := [cell for cell in missing if cell.arguments]:
         fits.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
-    on_ray: AbstractContextManager[None] = nullcontext()
-    if launcher == "ray" and fitted:
-        from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
-
-        on_ray = cluster(1, gpus_per_cell)
-    with on_ray, record.locked():
-        progress = SweepProgress(cells, record)
-        with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
-            for cell in [cell for cell in missing if launcher != "ray" or not cell.arguments]:
-                if not progress.interrupted:
-                    progress.start(cell)
-                    run = fits.run if cell.arguments else _call
-                    progress.finish(cell, run(cell.tree or {}, record.run_dir(cell)))
-            if launcher == "ray" and fitted:
-                progress.waiting = fitted
-                run_on_ray(progress, 1, gpus_per_cell, None, 0)
+    signum = run_cells(cells, record, fits, launcher, 1, gpus_per_cell)
     done += [cell.name for cell in cells if record.status(cell) == "done"]
     rows = [_row(entry, record.folder / name) for name, entry in entries.items() if name in done]
-    return rows, progress.signum
+    return rows, signum
+
+
+class _Cells(Fits):
+    """Fits, and calls of functions."""
+
+    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
+        return _call(tree, folder) if "function" in tree else super().run(tree, folder)
 
 
 def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:

@@ -12,8 +12,6 @@ from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.layout import exploded, group_rows, interpolation_of, over_seeds, points_of
 from pe_papers.reproduce.run import Row
 
-__all__ = ["as_csv", "as_markdown", "with_interpolation"]
-
 MAX_CURVE_LINES = 25
 """Lines of the table of a curve; the CSV file has all points."""
 

@@ -7,21 +7,18 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from jsonargparse.typing import NonNegativeFloat, PositiveFloat, PositiveInt
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning.encoders import Encoder, resolve
-from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
-from pe_lightning.training.base import TrainedModule, trainer_of
-from pe_lightning.training.optimization import warm_up_and_cosine
+from pe_lightning.training import TrainedModule, trainer_of, warm_up_and_cosine
 from pe_papers.tasks.data import TaskDataModule, task_data_of
 from pe_papers.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
-
-__all__ = ["AttentionTask", "count_right"]
 
 INFO_KEY = "pe_lightning/task"
 LR_WARM_UP_STEPS = 100
@@ -90,22 +87,20 @@ class AttentionTask(TrainedModule):
         self,
         encoder: PositionChoice,
         combine: Combine = "add",
-        width: int = 64,
-        depth: int = 2,
-        heads: int = 4,
-        lr: float = 2e-3,
-        weight_decay: float = 0.01,
+        width: PositiveInt = 64,
+        depth: PositiveInt = 2,
+        heads: PositiveInt = 4,
+        lr: PositiveFloat = 2e-3,
+        weight_decay: NonNegativeFloat = 0.01,
     ) -> None:
         super().__init__()
         self.metric_name = self.metric
         choice = encoder if isinstance(encoder, str) and encoder in WITHOUT_FEATURES else resolve(encoder)
         self._choice = (choice,)  # in a tuple, so that it is no submodule: the positions have a copy
         self.combine: Combine = combine
-        self.width = check_count(self, "width", width)
-        self.depth = check_count(self, "depth", depth)
-        self.heads = check_count(self, "heads", heads)
-        self.lr = check_positive(self, "lr", lr)
-        self.weight_decay = check_positive(self, "weight_decay", weight_decay, minimum=0)
+        # plain numbers: the parser makes instances of the types, which a checkpoint cannot hold
+        self.width, self.depth, self.heads = int(width), int(depth), int(heads)
+        self.lr, self.weight_decay = float(lr), float(weight_decay)
         self.info: dict[str, Any] | None = None
         plain = choice.spec() if isinstance(choice, Encoder) else choice
         given = {name: getattr(self, name) for name in ("combine", "width", "depth", "heads", "lr", "weight_decay")}
@@ -132,7 +127,6 @@ class AttentionTask(TrainedModule):
     # -- building -----------------------------------------------------------------------------------------------------
 
     def build_from(self, data: TaskDataModule, device: torch.device | None = None) -> None:
-        """Creates the layers for the task of a DataModule."""
         self.build(data.info)
 
     def build(self, info: Mapping[str, Any]) -> None:
@@ -140,9 +134,6 @@ class AttentionTask(TrainedModule):
 
         Args:
             info: :attr:`TaskDataModule.info`.
-
-        Raises:
-            InputError: If the module was built for a task of other sizes, or the encoder does not suit it.
         """
         if self.info is not None:
             self._refuse_other(self.info, info)
@@ -172,7 +163,6 @@ class AttentionTask(TrainedModule):
         return encoding.encoders[0] if encoding is not None and encoding.layout == "joint" else encoding
 
     def configure_model(self) -> None:
-        """Builds for the Trainer's DataModule; without a Trainer the sizes come from the checkpoint."""
         if (trainer := trainer_of(self)) is None:
             return
         if (data := task_data_of(trainer)) is not None:
@@ -183,16 +173,11 @@ class AttentionTask(TrainedModule):
             raise InputError(f"{type(self).__name__} needs a DataModule of pe_papers.tasks, such as PixelDataModule()")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the sizes of the task."""
         super().on_save_checkpoint(checkpoint)
         checkpoint[INFO_KEY] = self.info
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds for the task of the checkpoint, or checks that it is the module's.
-
-        Raises:
-            InputError: If the checkpoint is of another kind of model, encoder or task, or of another version.
-        """
+        """Builds for the task of the checkpoint, or checks that it is the module's."""
         super().on_load_checkpoint(checkpoint)
         if self.info is None:
             self.build(checkpoint[INFO_KEY])
@@ -202,7 +187,6 @@ class AttentionTask(TrainedModule):
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
-        """AdamW, with a linear warm-up and a half cosine over the steps of the fit."""
         # in mixed precision Lightning clips no gradients of a fused one
         fused = not str(self.trainer.precision).endswith("mixed")
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.weight_decay, fused=fused)
@@ -210,7 +194,6 @@ class AttentionTask(TrainedModule):
         return optimizer, schedule, "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
-        """The mean loss over the targets of all processes' batches, plus the penalty, ``()``."""
         # processes average their gradients, and each has its share of the sum
         loss: Tensor = self.loss_sum(batch) * (self.trainer.world_size / max(batch["total"], 1)) + self.positions.penalty()
         if self.logs_this_step:
@@ -220,11 +203,9 @@ class AttentionTask(TrainedModule):
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        """Scores validation examples."""
         self._add(self.scorer.held_out, batch)
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        """Scores test examples, each in its test set."""
         self._add(self.scorer.tested, batch)
 
     def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
@@ -234,7 +215,6 @@ class AttentionTask(TrainedModule):
     # -- description --------------------------------------------------------------------------------------------------
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for ``metrics.json``: model, encoder and optimiser, and the data if a Trainer has some."""
         encoding = None if self.info is None else self.positions.encoding
         described: dict[str, Any] = {"name": self._choice[0]}
         if encoding is not None:

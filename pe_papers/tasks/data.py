@@ -14,13 +14,9 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch import Tensor
 
-from pe_lightning.encoders.base import check_count
 from pe_lightning.errors import InputError
-from pe_lightning.signals.distributed import Process
-from pe_lightning.signals.loaders import TrainLoader, permutation
-from pe_lightning.training.base import datamodule_of
-
-__all__ = ["Examples", "TaskDataModule", "task_data_of"]
+from pe_lightning.signals import Process, TrainLoader, permutation
+from pe_lightning.training import datamodule_of
 
 Examples = Mapping[str, Tensor]
 """Tensors by name, ``(M, ...)`` each; ``targets`` are predicted, and are -1 where there is no target."""
@@ -41,8 +37,8 @@ class TaskDataModule(LightningDataModule, ABC):
 
     def __init__(self, batch_size: int, seed: int) -> None:
         super().__init__()
-        self.batch_size = check_count(self, "batch_size", batch_size)
-        self.seed = check_count(self, "seed", seed, minimum=0)
+        self.batch_size = batch_size
+        self.seed = seed
 
     @abstractmethod
     def make_examples(self) -> dict[str, Examples]:
@@ -73,7 +69,6 @@ class TaskDataModule(LightningDataModule, ABC):
         return digest.hexdigest()[:16]
 
     def prepare_data(self) -> None:
-        """Makes the examples, so that bad input fails first."""
         _ = self.examples
 
     @property
@@ -82,17 +77,14 @@ class TaskDataModule(LightningDataModule, ABC):
         return Process() if self.trainer is None else Process(self.trainer.global_rank, self.trainer.world_size)
 
     def train_dataloader(self) -> _Shuffled:
-        """This process's share of batches in random order, which the seed and the number of the epoch determine."""
         # where Lightning's seed_everything stores the seed
         seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
         return _Shuffled(self.examples["train"], self.batch_size, seed, self.process)
 
     def val_dataloader(self) -> _InOrder:
-        """This process's share of the validation examples."""
         return _InOrder([self.examples["val"]], 4 * self.batch_size, self.process)
 
     def test_dataloader(self) -> _InOrder:
-        """This process's share of the test examples; ``subset`` of a batch is the index of its test set."""
         return _InOrder([self.examples[name] for name in self.info["subsets"]], 4 * self.batch_size, self.process)
 
 

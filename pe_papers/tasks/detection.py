@@ -6,17 +6,15 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import check_count
 from pe_lightning.evaluation.metrics import SignalMetric
 from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import Examples, TaskDataModule
 from pe_papers.tasks.transformer import Transformer
-
-__all__ = ["Detection", "ShapesDataModule", "corners", "generalized_iou", "match"]
 
 SHAPE_CLASSES = ("square", "disc", "triangle")
 MAX_SHAPES = 3
@@ -48,13 +46,18 @@ class ShapesDataModule(TaskDataModule):
 
     task: ClassVar[str] = "shapes"
 
-    def __init__(self, num_train: int = 8192, num_test: int = 512, batch_size: int = 32, seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_train: PositiveInt = 8192,
+        num_test: PositiveInt = 512,
+        batch_size: PositiveInt = 32,
+        seed: NonNegativeInt = 0,
+    ) -> None:
         super().__init__(batch_size, seed)
-        self.num_train = check_count(self, "num_train", num_train)
-        self.num_test = check_count(self, "num_test", num_test)
+        self.num_train = num_train
+        self.num_test = num_test
 
     def make_info(self) -> dict[str, Any]:
-        """Sizes of the task."""
         return {
             "samples": [LARGE_CANVAS_SIDE // TOKEN_SIDE] * 2,
             "classes": len(SHAPE_CLASSES),
@@ -62,7 +65,6 @@ class ShapesDataModule(TaskDataModule):
         }
 
     def make_examples(self) -> dict[str, Examples]:
-        """All pictures."""
         generator = torch.Generator().manual_seed(self.seed)
         return {
             "trained-canvas": _pictures(generator, CANVAS_SIDE, self.num_test),
@@ -169,7 +171,6 @@ class Detection(AttentionTask):
     num_queries: ClassVar[int] = 6
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
-        """Convolutions, encoder, queries, decoder, outputs."""
         wide, half, quarter = self.width, max(1, self.width // 2), max(1, self.width // 4)
         self.stem = nn.Sequential(
             nn.Conv2d(1, quarter, 3, 2, 1), nn.GELU(),
@@ -196,7 +197,6 @@ class Detection(AttentionTask):
         return self.kind(read), self.box(read).sigmoid()
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Cross entropy of all queries, plus distance and overlap of the boxes of matched queries."""
         logits, boxes = self(batch)
         picture, query, shape = match(logits, boxes, batch["targets"], batch["boxes"])
         nothing = logits.shape[-1] - 1
@@ -211,7 +211,6 @@ class Detection(AttentionTask):
         return total
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Adds the detections: the most probable class of each query."""
         logits, boxes = self(batch)
         chances, kinds = logits.softmax(-1)[..., :-1].max(-1)
         found = torch.cat([corners(boxes), kinds[..., None], chances[..., None]], -1)

@@ -11,8 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-__all__ = ["FONTS", "HELD_OUT_FONTS", "draw_picture", "draw_words"]
-
 Picture = NDArray[np.uint8]
 
 FONTS = (

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import check_count
 from pe_lightning.evaluation.metrics import SignalMetric
 from pe_papers.tasks.base import AttentionTask, count_right
 from pe_papers.tasks.data import Examples, TaskDataModule
 from pe_papers.tasks.transformer import Transformer, table
-
-__all__ = ["RELATIONS", "SUBSETS", "LayoutDataModule", "LayoutRelations", "related", "subset_of"]
 
 RELATIONS = ("left", "inside", "aligned")
 SUBSETS = ("seen", "unseen-inside", "unseen-outside")
@@ -82,17 +80,21 @@ class LayoutDataModule(TaskDataModule):
 
     task: ClassVar[str] = "layout"
 
-    def __init__(self, num_train: int = 16384, num_test: int = 1024, batch_size: int = 64, seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_train: PositiveInt = 16384,
+        num_test: PositiveInt = 1024,
+        batch_size: PositiveInt = 64,
+        seed: NonNegativeInt = 0,
+    ) -> None:
         super().__init__(batch_size, seed)
-        self.num_train = check_count(self, "num_train", num_train)
-        self.num_test = check_count(self, "num_test", num_test)
+        self.num_train = num_train
+        self.num_test = num_test
 
     def make_info(self) -> dict[str, Any]:
-        """Sizes of the task."""
         return {"samples": [NUM_POSITIONS] * 4, "names": NUM_NAMES, "subsets": list(SUBSETS)}
 
     def make_examples(self) -> dict[str, Examples]:
-        """All scenes."""
         generator = torch.Generator().manual_seed(self.seed)
         tests = {name: _scenes(generator, kind, self.num_test) for kind, name in enumerate(SUBSETS)}
         return {**tests, "val": _scenes(generator, 0, self.num_test), "train": _scenes(generator, 0, self.num_train)}
@@ -132,7 +134,6 @@ class LayoutRelations(AttentionTask):
     metric: ClassVar[str] = "accuracy"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
-        """Tables of names and relations, the Transformer, the output."""
         self.name = table(info["names"], self.width)
         self.relation = table(len(RELATIONS), self.width)
         self.transformer = Transformer(self.width, self.heads, self.depth)
@@ -146,9 +147,7 @@ class LayoutRelations(AttentionTask):
         return logits
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Cross entropy of the names."""
         return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), ignore_index=-1, reduction="sum")
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Counts right names."""
         count_right(metric, self(batch), batch["targets"], mask)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections import UserList
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any, ClassVar
+from importlib import resources
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveFloat, PositiveInt
 from lightning.pytorch import LightningDataModule
 from numpy.typing import NDArray
 from PIL import Image
@@ -20,26 +20,26 @@ from torch.nn import functional
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning.encoders import Encoder
-from pe_lightning.encoders.base import check_count, check_positive
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
+from pe_lightning.estimators import PRIOR_KEY, prior_from
 from pe_lightning.evaluation import metrics
-from pe_lightning.networks.cells import CELL_INNER, CELL_PATCH, CellPrior, cell_contrast
-from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
+from pe_lightning.networks import (
+    CELL_INNER,
+    CELL_PATCH,
+    INNER,
+    PATCH,
+    CellPrior,
+    LocalPrior,
+    blend_weight,
+    cell_contrast,
+    contrast,
+)
 from pe_lightning.registry import Description
-from pe_lightning.signals import validation
-from pe_lightning.signals.axes import Samples
-from pe_lightning.signals.distributed import Process
-from pe_lightning.signals.loaders import TrainLoader
-from pe_lightning.signals.sources.paths import SourceFile, expand
-from pe_lightning.signals.sources.pictures import decode_image, over_white, to_unit
-from pe_lightning.signals.sources.samples import sample_path
-from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
-from pe_lightning.training.optimization import warm_up_and_cosine
+from pe_lightning.signals import Process, TrainLoader
+from pe_lightning.signals.sources import read_pictures
+from pe_lightning.training import TrainedModule, datamodule_of, trainer_of, warm_up_and_cosine
 from pe_papers.tasks.base import TaskScores
 from pe_papers.tasks.drawing import draw_picture
-
-__all__ = ["PHOTOGRAPHS", "CellRegression", "PatchDataModule", "PatchRegression"]
 
 SHIPPED_PHOTOGRAPHS = "shipped"
 """The value of ``paths`` that stands for :data:`PHOTOGRAPHS`."""
@@ -82,33 +82,18 @@ Picture = NDArray[np.uint8]
 
 
 def shipped_photographs() -> list[Picture]:
-    """The pictures of :data:`PHOTOGRAPHS`, ``(H, W, 3 or 1)``.
-
-    Raises:
-        InputError: If scikit-learn is not installed.
-    """
-    found = []
-    for package, names in PHOTOGRAPHS.items():
-        if package == "skimage.data":
-            files = [sample_path(f"samples://{Path(name).stem}") for name in names]
-        else:
-            try:
-                spec = importlib.util.find_spec(package)
-            except ModuleNotFoundError:
-                spec = None
-            if spec is None or not spec.submodule_search_locations:
-                raise InputError(
-                    'two photographs are part of scikit-learn: pip install "pe-lightning[tasks]", or name pictures of your '
-                    "own with --data.paths FOLDER"
-                )
-            files = [Path(next(iter(spec.submodule_search_locations))) / name for name in names]
-        found += [_read(SourceFile(file, str(file))) for file in files]
-    return found
+    """The pictures of :data:`PHOTOGRAPHS`, ``(H, W, 3 or 1)``."""
+    try:
+        paths = [str(resources.files(package) / name) for package, names in PHOTOGRAPHS.items() for name in names]
+    except ModuleNotFoundError as error:
+        raise InputError(
+            'two photographs are part of scikit-learn: pip install "pe-lightning[tasks]", or name pictures of your '
+            "own with --data.paths FOLDER"
+        ) from error
+    return [_bytes(values) for _, values in read_pictures(paths)]
 
 
-def _read(file: SourceFile) -> Picture:
-    image = decode_image(file)
-    values = to_unit(over_white(image) if image.shape[-1] in (2, 4) else image)
+def _bytes(values: NDArray[np.float32]) -> Picture:
     picture: Picture = np.round(values.clip(0, 1) * 255).astype(np.uint8)
     return picture
 
@@ -255,9 +240,6 @@ class PatchDataModule(LightningDataModule):
         batch_size: Patches in a batch of all processes.
         seed: Seed of the drawn pictures and of the patches.
         samples: What the known samples are: every second, third or fourth sample (``points``), or means (``cells``).
-
-    Raises:
-        InputError: If there is no picture, or a picture is too small.
     """
 
     task: ClassVar[str] = "patches"
@@ -265,19 +247,17 @@ class PatchDataModule(LightningDataModule):
     def __init__(
         self,
         paths: str | list[str] = "shipped",
-        drawn: int = 100,
-        noise: float = 0.0,
-        batch_size: int = 1024,
-        seed: int = 0,
-        samples: Samples = "points",
+        drawn: NonNegativeInt = 100,
+        noise: ClosedUnitInterval = 0.0,
+        batch_size: PositiveInt = 1024,
+        seed: NonNegativeInt = 0,
+        samples: Literal["points", "cells"] = "points",
     ) -> None:
         super().__init__()
-        self.samples = validation.choice("PatchDataModule: samples", samples, Samples)
+        self.samples = samples
         self.paths = [paths] if isinstance(paths, str) else list(paths)
-        self.drawn = check_count(self, "drawn", drawn, minimum=0)
-        self.noise = validation.number("PatchDataModule: noise", noise, "[0, 1]")
-        self.batch_size = check_count(self, "batch_size", batch_size)
-        self.seed = check_count(self, "seed", seed, minimum=0)
+        self.drawn, self.noise = drawn, noise
+        self.batch_size, self.seed = batch_size, seed
         if not self.paths and not drawn:
             raise InputError("PatchDataModule: there is no picture: give paths, or drawn above 0")
 
@@ -295,14 +275,12 @@ class PatchDataModule(LightningDataModule):
         return found
 
     def _own(self) -> list[Picture]:
-        files = expand(self.paths, ["picture", "tiff"], "image")
-        pictures = [_read(file) for file in files]
-        for file, picture in zip(files, pictures, strict=True):
-            if min(picture.shape[:2]) <= self._smallest:
-                height, width = picture.shape[:2]
-                raise InputError(
-                    f"{file.given!r} is {height}x{width}; patches need more than {self._smallest} samples per axis"
-                )
+        pictures = []
+        for name, values in read_pictures(self.paths):
+            if min(values.shape[:2]) <= self._smallest:
+                height, width = values.shape[:2]
+                raise InputError(f"{name!r} is {height}x{width}; patches need more than {self._smallest} samples per axis")
+            pictures.append(_bytes(values))
         return pictures
 
     @property
@@ -325,7 +303,6 @@ class PatchDataModule(LightningDataModule):
         return digest.hexdigest()[:16]
 
     def prepare_data(self) -> None:
-        """Reads and draws the pictures, so that bad input fails first."""
         _ = self.pictures
 
     @property
@@ -338,7 +315,6 @@ class PatchDataModule(LightningDataModule):
         return rows if rows >= MIN_HELD_OUT_ROWS else 0
 
     def train_dataloader(self) -> TrainLoader:
-        """This process's share of batches of random patches."""
         planes = {
             kind: _Planes([picture[: len(picture) - self._held_out_rows(picture)] for picture in pictures])
             for kind, pictures in self.pictures.items()
@@ -361,11 +337,9 @@ class PatchDataModule(LightningDataModule):
         return _Batches(batches[self.process.rank :: self.process.world_size])
 
     def val_dataloader(self) -> _Batches:
-        """Patches of held-out rows, every second sample known."""
         return self._evaluation()
 
     def test_dataloader(self) -> _Batches:
-        """The same as for validation; ``subset`` of a batch is the index of its kind of picture in :attr:`sets`."""
         return self._evaluation()
 
 
@@ -397,15 +371,15 @@ class PatchRegression(TrainedModule):
         width: int = 192,
         depth: int = 2,
         activation: str = "relu",
-        lr: float = 3e-3,
+        lr: PositiveFloat = 3e-3,
     ) -> None:
         super().__init__()
         self.metric_name = "psnr"
-        self.lr = check_positive(self, "lr", lr)
+        self.lr = float(lr)
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             self.prior = self._make_prior(encoder, width, depth, activation)
         self.scorer = TaskScores("psnr", 1)
-        arguments = {"width": width, "depth": depth, "activation": activation, "lr": lr}
+        arguments = {"width": width, "depth": depth, "activation": activation, "lr": self.lr}
         self.save_arguments(**self._encoder_arguments(), **arguments)
 
     def _make_prior(
@@ -425,32 +399,24 @@ class PatchRegression(TrainedModule):
         return data
 
     def configure_model(self) -> None:
-        """Makes the scores for the DataModule's test sets.
-
-        Raises:
-            InputError: If the DataModule is not one of patches.
-        """
+        """Makes the scores for the DataModule's test sets."""
         if trainer_of(self) is not None:
             self.scorer = TaskScores("psnr", max(1, len(self._data().sets))).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the arguments of the prior."""
         super().on_save_checkpoint(checkpoint)
         checkpoint[PRIOR_KEY] = self.prior.spec()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Continues a prior as it was trained."""
         super().on_load_checkpoint(checkpoint)
         self.prior.negated = prior_from(checkpoint[PRIOR_KEY]).negated
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LambdaLR, str]:
-        """Adam, with a short linear warm-up and a half cosine over the steps of the fit."""
         optimizer = torch.optim.Adam(self.parameters(), lr=self.lr)
         schedule = warm_up_and_cosine(optimizer, LR_WARM_UP_STEPS, self.trainer.estimated_stepping_batches)
         return optimizer, schedule, "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
-        """The weighted mean squared error over the batches of all processes, ``()``."""
         weight = self._weight(batch)
         errors = (self._predicted(batch) - batch["targets"]) / batch["scale"][:, None, None]
         errors = errors.square() * (weight / weight.sum())
@@ -484,15 +450,12 @@ class PatchRegression(TrainedModule):
         metric.update(prediction, truth, sets[:, None, None, None] & between.expand(shape[:-1]))
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        """Scores patches of held-out rows."""
         self._add(self.scorer.held_out, batch)
 
     def test_step(self, batch: dict[str, Any], batch_idx: int) -> None:
-        """Scores patches of held-out rows, each in its test set."""
         self._add(self.scorer.tested, batch)
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for ``metrics.json``: model, encoder and optimiser, and the data if a Trainer has some."""
         data = datamodule_of(trainer_of(self), PatchDataModule)
         return {
             "model": type(self).__name__,

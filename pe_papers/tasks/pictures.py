@@ -9,22 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
+from jsonargparse.typing import NonNegativeInt, PositiveInt
 from lightning.pytorch import Trainer
 from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import check_choice
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import SignalMetric
-from pe_lightning.results.pictures import write_png
-from pe_lightning.signals.sources.samples import sample_path
+from pe_lightning.signals.sources import read_pictures
 from pe_lightning.training.callbacks import RunRecorder
 from pe_papers.tasks.base import AttentionTask, count_right
 from pe_papers.tasks.data import Examples, TaskDataModule, task_data_of
 from pe_papers.tasks.transformer import Transformer, table
-
-__all__ = ["PixelClassification", "PixelDataModule", "PixelGeneration"]
 
 TEXTURES = ("brick", "grass", "gravel")
 """Pictures of scikit-image, of 512 x 512 grey values."""
@@ -40,9 +37,6 @@ def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
     """Pictures ``(M, 8, 8)`` of 17 levels and classes ``(M,)``, in three parts.
 
     ``test`` is the last quarter, ``val`` a random tenth of the rest, and ``train`` all others.
-
-    Raises:
-        InputError: If scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits
@@ -67,9 +61,8 @@ def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[
         step: Pixels from one training patch to the next, which overlap; patches of the other parts do not.
     """
     parts: dict[str, list[Tensor]] = {"train": [], "val": [], "test": []}
-    for name in TEXTURES:
-        with Image.open(sample_path(f"samples://{name}")) as image:
-            grey = torch.from_numpy(np.array(image.convert("L"))).long() * levels // 256
+    for _, values in read_pictures([f"samples://{name}" for name in TEXTURES]):
+        grey = torch.from_numpy(np.rint(values[..., 0] * 255)).long() * levels // 256
         low, high = len(grey) * 21 // 32, len(grey) * 3 // 4
         for part, rows in (("train", grey[:low]), ("val", grey[low:high]), ("test", grey[high:])):
             stride = step if part == "train" else side
@@ -106,16 +99,15 @@ class PixelDataModule(TaskDataModule):
         pictures: Literal["digits", "textures"] = "digits",
         goal: Literal["class", "pixel"] = "class",
         permuted: bool = False,
-        batch_size: int = 32,
-        seed: int = 0,
+        batch_size: PositiveInt = 32,
+        seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(batch_size, seed)
-        self.pictures = check_choice(self, "pictures", pictures, ("digits", "textures"))
-        self.goal = check_choice(self, "goal", goal, ("class", "pixel"))
-        self.permuted = check_choice(self, "permuted", permuted, (False, True))
+        self.pictures = pictures
+        self.goal = goal
+        self.permuted = permuted
 
     def make_info(self) -> dict[str, Any]:
-        """Sizes of the task."""
         side, levels, classes = (8, 17, 10) if self.pictures == "digits" else (16, 16, len(TEXTURES))
         subsets = [f"{self.pictures}{'-permuted' * self.permuted}"]
         if self.has_large:
@@ -129,7 +121,6 @@ class PixelDataModule(TaskDataModule):
         return self.goal == "class" and not self.permuted
 
     def make_examples(self) -> dict[str, Examples]:
-        """All pictures, with the positions of their pixels."""
         generator = torch.Generator().manual_seed(self.seed)
         parts = digits(generator) if self.pictures == "digits" else textures()
         side = parts["train"]["pixels"].shape[-1]
@@ -182,7 +173,6 @@ class PixelClassification(AttentionTask):
     metric: ClassVar[str] = "accuracy"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
-        """A table of grey values, the Transformer, the output."""
         _check_goal(self, info, "class")
         self.level = table(info["levels"], self.width)
         self.transformer = Transformer(self.width, self.heads, self.depth)
@@ -196,11 +186,9 @@ class PixelClassification(AttentionTask):
         return logits
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Cross entropy of the classes."""
         return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), reduction="sum")
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Counts right classes."""
         count_right(metric, self(batch), batch["targets"], mask)
 
 
@@ -218,7 +206,6 @@ class PixelGeneration(AttentionTask):
     metric: ClassVar[str] = "bpd"
 
     def make_layers(self, info: Mapping[str, Any]) -> None:
-        """A table of levels and of the start, the decoder, the output."""
         _check_goal(self, info, "pixel")
         self.levels = int(info["levels"])
         self.level = table(self.levels + 1, self.width)
@@ -238,11 +225,9 @@ class PixelGeneration(AttentionTask):
         return F.cross_entropy(self(batch).movedim(-1, 1), batch["targets"], reduction="none")
 
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """Negative log-likelihood in nats."""
         return self.nats(batch).sum()
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Adds the bits of each pixel."""
         bits = (self.nats(batch) / math.log(2))[None, ..., None].expand(len(mask), -1, -1, -1)
         metric.update(-bits, torch.zeros_like(bits), mask[..., None].expand(bits.shape[:-1]))
 
@@ -269,7 +254,6 @@ class PixelGeneration(AttentionTask):
         return pixels
 
     def on_test_end(self) -> None:
-        """Writes generated pictures into the run directory."""
         trainer: Trainer = self.trainer
         folder = RunRecorder.run_dir_of(trainer)
         data = task_data_of(trainer)
@@ -288,4 +272,5 @@ def write_pictures(path: Path, pixels: Tensor, levels: int) -> Path:
     rows = pixels.reshape(-1, COLUMNS, side, side)
     framed = F.pad(rows, (1, 1, 1, 1)).movedim(1, 2).reshape(len(rows) * (side + 2), COLUMNS * (side + 2))
     grey = (framed * 255 // (levels - 1)).byte().repeat_interleave(ZOOM, 0).repeat_interleave(ZOOM, 1)
-    return write_png(path, Image.fromarray(grey.numpy()))
+    Image.fromarray(grey.numpy()).save(path)
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -9,14 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder, Samples
-from pe_lightning.encoders.base import mean
-from pe_lightning.encodings import Simple
-from pe_lightning.encodings.base import EncoderList
+from pe_lightning.encodings import EncoderList, Simple
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
 from pe_papers.tasks.transformer import MixedRotary, Rotary
-
-__all__ = ["WITHOUT_FEATURES", "Combine", "PositionChoice", "Positions", "encoding_of"]
 
 PositionChoice: TypeAlias = Encoder | str | Description
 """An encoder, its name or its description; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``."""
@@ -38,9 +35,6 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         encoder: The encoder as configured.
         samples: Positions per unit length of each axis.
         width: Number of features for ``auto``.
-
-    Raises:
-        InputError: If the encoder does not support the number of axes, or its width is left to an exact fit.
     """
     if argument := encoder.automatic():
         raise InputError(
@@ -49,7 +43,7 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
     made = encoder.copy(num_features=width) if encoder.is_open else encoder
     if encoder.joint:
         return Simple(made.for_data(Samples(tuple(samples), use="tokens")), len(samples))
-    encoding, per_axis = Simple(made, len(samples)), Samples((mean(samples),), use="tokens")
+    encoding, per_axis = Simple(made, len(samples)), Samples((math.prod(samples) ** (1 / len(samples)),), use="tokens")
     encoding.encoders = EncoderList([each.for_data(per_axis) for each in encoding.encoders])
     return encoding
 

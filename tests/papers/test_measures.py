@@ -150,7 +150,7 @@ def test_dropout_is_off_while_measuring_and_on_again_after():
 @pytest.mark.parametrize(
     ("encoder", "samples", "told"),
     [
-        ("gau", 2, "samples must be an integer from 4"),
+        ("gau", 2, "samples must be from 4"),
         ({"name": "gau", "sigma": "auto"}, 16, "sigma 'auto' is chosen by a solver"),
         ({"name": "gau", "num_features": 5000}, 16, "at most 4096 features"),
         ("gua", 16, "did you mean 'gau'"),

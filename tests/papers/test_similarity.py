@@ -8,6 +8,7 @@ import pytest
 import torch
 from lightning.pytorch import Trainer
 
+import pe_lightning
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.encodings import Complex, Simple
@@ -71,7 +72,7 @@ def fitted(tmp_path_factory):
 
 def test_a_checkpoint_has_what_was_learned_and_where_it_started(fitted):
     module, path = fitted
-    loaded = analysis.load_module(path)
+    loaded = pe_lightning.load(path)
     for signal in (0, 1):
         learned = analysis.encoding_of(loaded, signal)
         expected = module.networks.network.encoding.encoders[0].frequencies[signal]
@@ -84,7 +85,7 @@ def test_a_checkpoint_has_what_was_learned_and_where_it_started(fitted):
 
 def test_the_ranks_of_its_layers_are_those_of_the_activations(fitted):
     module, path = fitted
-    found = analysis.checkpoint_ranks(analysis.load_module(path))
+    found = analysis.checkpoint_ranks(pe_lightning.load(path))
     coords = torch.stack(torch.meshgrid(*[torch.arange(n) / n for n in (12, 10)], indexing="ij"), -1).reshape(1, -1, 2)
     assert list(found) == ["features", "layer0", "layer1"]
     for name, layer in zip(["layer0", "layer1"], module.networks.hidden(coords), strict=True):
@@ -111,7 +112,7 @@ def test_the_command_writes_what_python_gives(fitted, tmp_path, capsys):
         again = analysis.analyze(encoder, 48)
         for key in ("stable_rank", "distance", "spectrum", "condition", "spread", "interval", "features"):
             assert report[key] == again[key]
-    module = analysis.load_module(fitted[1])
+    module = pe_lightning.load(fitted[1])
     assert found["layers"] == pytest.approx(analysis.checkpoint_ranks(module))
     assert [label.rpartition(", ")[2] for label in labels[3:]] == ["initial", "learned"]
     axes = [torch.arange(n, dtype=torch.float64) / n for n in (12, 10)]
@@ -145,7 +146,7 @@ def test_a_checkpoint_with_fixed_features_has_one_report_for_equal_axes(tmp_path
         (["--encoder", "gau", "--against", "rf"], "did you mean 'rff'"),
         (["--encoder", "gau", "--agains", "rff"], "did you mean '--against'"),
         (["--encoder", "gau", "--signal", "1"], "--signal is for --ckpt_path"),
-        (["--ckpt_path", "none.ckpt"], "no checkpoint at 'none.ckpt'"),
+        (["--ckpt_path", "none.ckpt"], "no model at 'none.ckpt'"),
     ],
 )
 def test_errors_by_command_say_what_to_type(options, told, capsys, tmp_path):

@@ -167,7 +167,7 @@ def test_the_penalty_of_the_encoder_is_in_the_loss(make_trainer):
         (["--data", "ImageDataModule", "--data.paths", "samples://astronaut"], "needs a DataModule of pe_papers.tasks"),
         (["--model", "PixelClassification"], "is for data of the task 'pixels', got 'layout'"),
         (["--data", "ShapesDataModule", "--data.num_test", "4"], "is for data of the task 'layout', got 'shapes'"),
-        (["--data.num_train", "0"], "num_train must be an integer >= 1"),
+        (["--data.num_train", "0"], "num_train.*restriction v>0"),
     ],
 )
 def test_tasks_and_data_that_do_not_fit_are_refused(arguments, message, capsys):

@@ -7,7 +7,7 @@ at 8 bits. Colour profiles are not applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -18,7 +18,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sources.checks import MAX_PIXELS, check_area
-from pe_lightning.signals.sources.paths import SourceFile, format_of, reading
+from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.validation import check_claim, check_memory
 
 __all__ = [
@@ -116,6 +116,16 @@ def header_of(file: SourceFile) -> Header:
     except InputError:
         array = decode_image(file)
         return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
+
+
+def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, FloatArray]]:
+    """Names and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes; transparent ones lie over white.
+
+    Args:
+        paths: Files, folders or ``samples://NAME``.
+    """
+    for file in expand(paths, ("picture", "tiff"), "image"):
+        yield file.given, to_unit(over_white(decode_image(file)))
 
 
 def to_unit(image: Picture) -> FloatArray:

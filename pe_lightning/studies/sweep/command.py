@@ -7,9 +7,8 @@ import signal
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 from rich.box import SIMPLE_HEAD
@@ -22,11 +21,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.studies.compare.reading import Metric, find_runs
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
-from pe_lightning.studies.sweep.record import RECORD, SweepProgress, SweepRecord
+from pe_lightning.studies.sweep.record import RECORD, SweepRecord
 from pe_lightning.training.interrupts import exit_status
-
-if TYPE_CHECKING:
-    from pe_lightning.studies.sweep.fits import Fits
 
 
 def sweep(
@@ -65,18 +61,12 @@ def sweep(
     options = (*(paths or ()), *options)
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
-    on_ray = launcher == "ray"
     of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
     given = [f"--{name}" for name, value in of_ray.items() if value is not None]
-    if given and not on_ray:
+    if given and launcher != "ray":
         raise InputError(f"{given[0]} needs --launcher ray; otherwise cells run one after the other in this process")
-    if on_ray:
-        try:
-            from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
-        except ImportError as error:
-            raise InputError(f'--launcher ray needs Ray Tune ({error}): pip install "pe-lightning[ray]"') from error
-    # these import Lightning, which takes seconds
-    from pe_lightning.studies.sweep.fits import Fits
+    # this imports Lightning, which takes seconds
+    from pe_lightning.studies.sweep.running import Fits, run_cells
 
     fits = Fits()
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
@@ -88,38 +78,21 @@ def sweep(
             file=sys.stderr,
         )
     record = SweepRecord(out)
-    missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
-    with cluster(*resources) if on_ray and missing else nullcontext(), record.locked():
-        progress = SweepProgress(cells, record, bar, scheduler is not None)
-        with progress.following() if on_ray else progress.following(fits.stop_now):
-            if on_ray and missing:
-                run_on_ray(progress, *resources, scheduler, retries or 0)
-            else:
-                _run_here(progress, fits)
+    signum = run_cells(cells, record, fits, launcher, *resources, scheduler, retries or 0, bar)
     _print_summary(cells, record, list(varied) if repeats > 1 else None)
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:
         left = statuses.count("waiting")
         print(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
-        return exit_status(progress.signum or signal.SIGINT)
+        return exit_status(signum or signal.SIGINT)
     failed = statuses.count("failed") + statuses.count("refused")
     if failed:
         print(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
     return 1 if failed else 0
-
-
-def _run_here(progress: SweepProgress, fits: Fits) -> None:
-    """Runs the waiting cells one after the other, until a signal stops the sweep."""
-    for cell in progress.waiting:
-        if progress.interrupted:
-            break
-        assert cell.tree is not None
-        progress.start(cell)
-        progress.finish(cell, fits.run(cell.tree, progress.record.run_dir(cell)))
 
 
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:

@@ -1,6 +1,7 @@
-"""One class for each registry of pe_lightning: after ``pip install pe-chirp`` their names work in every command."""
+"""A class for each registry of pe_lightning, a verb and a recipe: what ``pip install pe-chirp`` adds to every command."""
 
 import math
+from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback
@@ -14,6 +15,19 @@ from pe_lightning.signals import PointSplit, Sampling
 from pe_lightning.signals.raw import RawSignals, Scaling
 from pe_lightning.signals.sources import Source
 from pe_lightning.training import SignalDataModule, SimpleMLP
+
+RECIPES = Path(__file__).parent / "recipes"
+"""The folder of ``chirp/image.yaml``, which ``--config chirp/image`` names."""
+
+
+def rates(count: int, /, *, scale: float = 1.0) -> None:
+    """Prints the rates of chirps.
+
+    Args:
+        count: Number of chirps.
+        scale: Factor of the rates.
+    """
+    print(*(scale * rate for rate in range(count)))
 
 
 class Chirp(Encoder):
@@ -44,7 +58,7 @@ class Sinc(Activation):
     formula = "sin(π z) / (π z)"
 
     def forward(self, z: torch.Tensor) -> torch.Tensor:
-        """The formula."""
+        """``(*batch,)`` -> ``(*batch,)``."""
         return torch.sinc(z)
 
 
