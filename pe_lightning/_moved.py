@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -27,6 +28,7 @@ MOVED = {
     "pe_lightning.data.datamodules": "pe_lightning.training.datamodules",
     "pe_lightning.data.output": "pe_lightning.training.output",
     "pe_lightning.data.signals": "pe_lightning.signals.raw",
+    "pe_lightning.experiments": "pe_lightning.studies",
     "pe_lightning.experiments.reproduce": "pe_papers.reproduce",
     "pe_lightning.export": "pe_lightning.training.export",
     "pe_lightning.interface": "pe_lightning.training.fit",
@@ -60,10 +62,25 @@ class _Moved(MetaPathFinder, Loader):
     """Imports a moved module under its old path as the same object."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        return None if current(fullname) == fullname else ModuleSpec(fullname, self)
+        new = current(fullname)
+        if new == fullname or importlib.util.find_spec(new) is None:  # such as the name of a class
+            return None
+        return ModuleSpec(fullname, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = importlib.import_module(current(module.__name__))
+        old = module.__name__
+        if not any(name.rpartition(".")[0] == old and not name.islower() for name in MOVED):
+            sys.modules[old] = importlib.import_module(current(old))
+            return
+        # some classes of this package have moved elsewhere
+        module.__path__ = []
+        module.__getattr__ = lambda name: _attribute(f"{old}.{name}")  # type: ignore[method-assign]
+
+
+def _attribute(path: str) -> Any:
+    """The object of an old path."""
+    module, _, name = current(path).rpartition(".")
+    return getattr(importlib.import_module(module), name)
 
 
 if not any(type(finder).__name__ == _Moved.__name__ for finder in sys.meta_path):
