@@ -17,11 +17,11 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pe_lightning.errors import InputError, did_you_mean, import_reason
 
-__all__ = ["REGISTRIES", "Description", "PluginWarning", "Registry", "find_registry", "path_of"]
+__all__ = ["REGISTRIES", "Described", "Description", "PluginWarning", "Registry", "find_registry", "path_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -32,6 +32,20 @@ Description: TypeAlias = dict[str, Value | dict[str, Value]]
 """An object in a configuration: ``{name: gau, sigma: 0.004}``, or ``{class_path: ..., init_args: {...}}``.
 
 Its values are plain ones: a parser of configurations instantiates any class that is named where ``Any`` is allowed."""
+
+if TYPE_CHECKING:
+    Described: TypeAlias = T | str | Description
+else:
+
+    class Described:
+        """``Described[Encoder]``: an encoder, its registered name or its description.
+
+        A parser of configurations sees the name and the description alone. It makes no object of them, and does not merge the
+        arguments of one with another: the registry resolves them when the object that takes them is constructed.
+        """
+
+        def __class_getitem__(cls, base: type) -> Any:
+            return str | Description
 
 REGISTRIES = {
     "encoders": "pe_lightning.encoders.base.registry",
@@ -233,8 +247,8 @@ class Registry(Generic[T]):
                 f"{self.kind}: give a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or an "
                 f"object of the class {self.base.__name__}; got {given!r}"
             )
-        arguments.update(arguments.pop("init_args", None) or {})
-        return self.create(name, **arguments)
+        # what is beside init_args was given later, by an option such as --model.encoder.sigma
+        return self.create(name, **{**(arguments.pop("init_args", None) or {}), **arguments})
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` as a dictionary, after checking its keys against the constructor of ``cls``.

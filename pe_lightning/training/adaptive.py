@@ -17,7 +17,7 @@ from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SignalField
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
-from pe_lightning.registry import Description
+from pe_lightning.registry import Described
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.training.base import models
@@ -67,7 +67,7 @@ class Adaptive(SampledModule):
 
     def __init__(
         self,
-        encoder: Encoder | str | Description = "laplace",
+        encoder: Described[Encoder] = "laplace",
         angles: int = 12,
         aspects: list[float] | None = None,
         window: float = 0.8,

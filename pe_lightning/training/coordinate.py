@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
 from pe_lightning.networks import Stack
-from pe_lightning.registry import Description
+from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
@@ -39,7 +39,7 @@ from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.scoring import BatchErrors, SignalScores, held_out_score, score_in_words
 from pe_lightning.training.sharding import SignalShard
 
-EncoderChoice: TypeAlias = Encoder | str | Description | list[Encoder | str | Description]
+EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
 
 SIGNALS_KEY = "pe_lightning/signals"

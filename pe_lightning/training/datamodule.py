@@ -11,7 +11,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
-from pe_lightning.registry import Description, Registry
+from pe_lightning.registry import Described, Registry
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
@@ -58,8 +58,8 @@ class SignalDataModule(LightningDataModule):
 
     def __init__(
         self,
-        source: Source | str | Description,
-        sampling: Sampling | str | Description = "grid",
+        source: Described[Source],
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),

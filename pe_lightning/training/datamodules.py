@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.registry import Description
+from pe_lightning.registry import Described
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
 from pe_lightning.signals.read import pixels_of
@@ -67,7 +67,7 @@ class ImageDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -104,7 +104,7 @@ class RowDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -143,7 +143,7 @@ class VideoDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -181,7 +181,7 @@ class PointsDataModule(SignalDataModule):
         coordinates: str | list[str],
         values: str | list[str],
         *,
-        sampling: Sampling | str | Description | None = None,
+        sampling: Described[Sampling] | None = None,
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
@@ -219,7 +219,7 @@ class LabelledDataModule(SignalDataModule):
         self,
         paths: str | list[str],
         *,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
@@ -257,7 +257,7 @@ class TensorDataModule(SignalDataModule):
         self,
         values: Tensor | Array,
         names: list[str] | None = None,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Described[Sampling] = "grid",
         protocol: Protocol = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),

@@ -34,7 +34,7 @@ from pe_lightning.networks import (
     cell_contrast,
     contrast,
 )
-from pe_lightning.registry import Description
+from pe_lightning.registry import Described
 from pe_lightning.signals import Process, TrainLoader
 from pe_lightning.signals.sources import read_pictures
 from pe_lightning.training import TrainedModule, datamodule_of, trainer_of, warm_up_and_cosine
@@ -367,7 +367,7 @@ class PatchRegression(TrainedModule):
 
     def __init__(
         self,
-        encoder: Encoder | str | Description | None = None,
+        encoder: Described[Encoder] | None = None,
         width: int = 192,
         depth: int = 2,
         activation: str = "relu",
@@ -383,7 +383,7 @@ class PatchRegression(TrainedModule):
         self.save_arguments(**self._encoder_arguments(), **arguments)
 
     def _make_prior(
-        self, encoder: Encoder | str | Description | None, width: int, depth: int, activation: str
+        self, encoder: Described[Encoder] | None, width: int, depth: int, activation: str
     ) -> LocalPrior:
         return LocalPrior(encoder, width, depth, activation)
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from pe_lightning.encoders import Encoder, Samples
 from pe_lightning.encodings import EncoderList, Simple
 from pe_lightning.errors import InputError
-from pe_lightning.registry import Description
+from pe_lightning.registry import Described
 from pe_papers.tasks.transformer import MixedRotary, Rotary
 
-PositionChoice: TypeAlias = Encoder | str | Description
+PositionChoice: TypeAlias = Described[Encoder]
 """An encoder, its name or its description; ``rope`` or ``rope_mixed`` for rotary positions, axial or mixed; ``none``."""
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """The choices that add no features to the tokens."""
