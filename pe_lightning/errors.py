@@ -14,7 +14,6 @@ import re
 import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 __all__ = [
@@ -22,7 +21,6 @@ __all__ = [
     "argument_names",
     "did_you_mean",
     "explain",
-    "import_reason",
     "last_resort",
     "paragraph",
     "printable",
@@ -165,13 +163,6 @@ def _out_of_memory(error: BaseException) -> str | None:
         f"there is not enough memory: {needed} requested at once, {show_bytes(free)} free. Make the signals "
         "(resize, center_crop, frames, length), num_features or the output smaller"
     )
-
-
-def import_reason(error: Exception) -> str:
-    """Why a class cannot be imported, and what to type if its module lies in the current folder."""
-    name = error.name if isinstance(error, ModuleNotFoundError) else None
-    here = name is not None and (Path(f"{name}.py").is_file() or Path(name, "__init__.py").is_file())
-    return f"{error}; it is in this folder: type PYTHONPATH=. before the command" if here else str(error)
 
 
 def explain(message: str, options: Iterable[str] = ()) -> str:

@@ -13,15 +13,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, entry_points, packages_distributions
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from pe_lightning.errors import InputError, did_you_mean, import_reason
+from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["REGISTRIES", "Described", "Description", "PluginWarning", "Registry", "find_registry", "path_of"]
+__all__ = ["REGISTRIES", "Described", "Description", "PluginWarning", "Registry", "find_registry", "import_class", "path_of"]
 
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
@@ -40,12 +44,13 @@ else:
     class Described:
         """``Described[Encoder]``: an encoder, its registered name or its description.
 
-        A parser of configurations sees the name and the description alone. It makes no object of them, and does not merge the
-        arguments of one with another: the registry resolves them when the object that takes them is constructed.
+        A parser of configurations sees the name and the description alone. It makes no object of them, and merges no
+        description with another: the registry resolves them when the object that takes them is constructed.
         """
 
         def __class_getitem__(cls, base: type) -> Any:
             return str | Description
+
 
 REGISTRIES = {
     "encoders": "pe_lightning.encoders.base.registry",
@@ -200,12 +205,11 @@ class Registry(Generic[T]):
             return by_class_name[name]
         aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
         reason = did_you_mean(str(name), known, aliases) or "."
-        module, _, attribute = str(name).rpartition(".")
-        if module:
+        if "." in str(name):
             try:
-                return self._checked(getattr(importlib.import_module(module), attribute))
+                return self._checked(import_class(str(name)))
             except (ImportError, AttributeError, TypeError) as error:
-                reason = f": {import_reason(error)}."
+                reason = f": {error}."
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
@@ -274,6 +278,32 @@ class Registry(Generic[T]):
             return {}
         # signature(cls) could return the signature of a base's __new__(*args, **kwargs)
         return dict(list(inspect.signature(cls.__init__).parameters.items())[1:])
+
+
+def import_class(path: str) -> Any:
+    """What an import path names, which a configuration or a checkpoint holds.
+
+    A module that lies in the working directory alone is imported only if ``PYTHONPATH`` names the folder: a checkpoint is no
+    reason to run the files beside it. The program may import it before.
+
+    Raises:
+        InputError: If the module is not to be imported.
+        ImportError: If there is no such module.
+        AttributeError: If the module has no such attribute.
+    """
+    module, _, attribute = path.rpartition(".")
+    top = module.partition(".")[0]
+    if top not in sys.modules and top not in packages_distributions():
+        here = Path.cwd().resolve()
+        given = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+        others = [folder for folder in sys.path if Path(folder).resolve() != here]
+        only_here = PathFinder.find_spec(top, [str(here)]) and not PathFinder.find_spec(top, others)
+        if only_here and here not in [Path(folder).resolve() for folder in given]:
+            raise InputError(
+                f"{path!r} is in this folder, whose modules are not imported unasked: type PYTHONPATH=. before the command, "
+                f"or import {top} first"
+            )
+    return getattr(importlib.import_module(module), attribute)
 
 
 def path_of(cls: type) -> str:

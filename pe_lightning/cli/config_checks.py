@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import pydoc
-import typing
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +17,7 @@ def check_names(tree: Any, path: str = "") -> None:
     """Refuses a configuration that names anything but classes.
 
     The parser imports what is named in place of a class, an optimiser or any other callable, and calls functions. Default
-    values of a class that is named may be functions.
+    values of a class that is named may be functions. Descriptions are resolved later, by the registries.
 
     Args:
         tree: The parsed configuration, where a name has become what it names.
@@ -38,49 +37,23 @@ def check_names(tree: Any, path: str = "") -> None:
             check_names(entry, path)
     if not isinstance(tree, Mapping):
         return
-    path_of_class: Any = tree.get("class_path")
-    cls: Any = pydoc.locate(path_of_class) if isinstance(path_of_class, str) else None
-    if isinstance(path_of_class, str) and not isinstance(cls, type):
-        raise InputError(f"class_path: {path_of_class!r} is not a class; a configuration names classes only")
-    if isinstance(cls, type):
-        _refuse_untyped_classes(cls, tree.get("init_args") or {}, path)
+    module, _, name = str(tree.get("class_path", "")).rpartition(".")
+    cls = getattr(sys.modules.get(module), name, None)
+    if cls is not None and not isinstance(cls, type):
+        raise InputError(f"class_path: {tree['class_path']!r} is not a class; a configuration names classes only")
     for key, value in tree.items():
         inner = f"{path}.{key}" if path else str(key)
-        if key == "init_args" and isinstance(value, Mapping) and isinstance(cls, type):
+        if key == "init_args" and isinstance(value, Mapping) and cls is not None:
+            defaults = _defaults(cls)
             for argument, given in value.items():
-                if not _is_default(cls, argument, given):
+                if defaults.get(argument) is not given:
                     check_names(given, f"{path}.{argument}" if path else str(argument))
         else:
             check_names(value, inner)
 
 
-def _refuse_untyped_classes(cls: type, arguments: Mapping[str, Any], path: str) -> None:
-    """Refuses a ``class_path`` where an argument may be anything: a class stands where its type is declared."""
-    for name, value in arguments.items():
-        hint = _hint_of(cls, name)
-        anything = {Any, object} & {hint, *typing.get_args(hint)}
-        if anything and isinstance(value, Mapping) and "class_path" in value:
-            raise InputError(
-                f"{path or cls.__name__}: {cls.__name__} does not declare which class its argument {name!r} takes, so a "
-                f"configuration cannot name {value['class_path']!r} there; make the object in Python"
-            )
-
-
-def _hint_of(cls: type, argument: str) -> Any:
-    """The declared type of an argument of a class or one of its bases; ``object`` if there is none."""
-    for base in cls.__mro__:
-        constructor = vars(base).get("__init__")
-        if inspect.isfunction(constructor) and argument in inspect.signature(constructor).parameters:
-            return typing.get_type_hints(constructor).get(argument, object)
-    return object
-
-
-def _is_default(cls: type, argument: str, value: Any) -> bool:
-    """Whether a value is the default of an argument of a class or one of its bases."""
-    for base in cls.__mro__:
-        constructor = vars(base).get("__init__")
-        if inspect.isfunction(constructor):
-            parameter = inspect.signature(constructor).parameters.get(argument)
-            if parameter is not None and parameter.default is value:
-                return True
-    return False
+def _defaults(cls: type) -> dict[str, Any]:
+    """Default values of the constructor's arguments of a class and its bases."""
+    constructors = [vars(base)["__init__"] for base in reversed(cls.__mro__) if "__init__" in vars(base)]
+    signatures = [inspect.signature(made) for made in constructors if inspect.isfunction(made)]
+    return {name: value.default for signature in signatures for name, value in signature.parameters.items()}

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import os
-import pydoc
-import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pe_lightning.errors import InputError, paragraph
+from pe_lightning.registry import import_class
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.results.config_files import read_config
@@ -135,21 +132,13 @@ def restoring() -> Iterator[None]:
 
 
 def model_class(name: str) -> type[LightningModule]:
-    """The class that a checkpoint names.
-
-    Its module is imported only if it is part of an installed package or lies in a folder of ``PYTHONPATH``: a checkpoint is
-    no reason to run a file of the current folder.
-    """
-    top = name.partition(".")[0]
-    if top not in sys.modules and top not in packages_distributions():
-        spec = importlib.util.find_spec(top) if top.isidentifier() else None
-        folders = {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
-        if spec is not None and spec.origin is not None and not folders & set(Path(spec.origin).resolve().parents):
-            raise InputError(
-                f"the checkpoint is of {name!r}, whose module is not installed: import it first, or put its folder into "
-                "PYTHONPATH"
-            )
-    found = pydoc.locate(name)
+    """The class that a checkpoint names, imported by :func:`~pe_lightning.registry.import_class`."""
+    try:
+        found = import_class(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        found = None
     if not (isinstance(found, type) and issubclass(found, LightningModule)):
         raise InputError(f"the checkpoint is of {name!r}, which is not a LightningModule that can be imported here")
     return found

@@ -85,14 +85,21 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
 
 
 @pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("name", ["evil.Model", "folder.evil.Model"])
+@pytest.mark.parametrize("key", ["_class_path", "encoder", "activation"])
 def test_a_checkpoint_imports_no_file_of_the_current_folder(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, key: str
 ) -> None:
-    Path("evil.py").write_text("open('pwned', 'w')")
-    torch.save({"state_dict": {}, "hyper_parameters": {"_class_path": "evil.Model"}, VERSION_KEY: __version__}, "a.ckpt")
+    Path("folder").mkdir()
+    for folder in ("", "folder"):
+        Path(folder, "evil.py").write_text("open('pwned', 'w')")
+    arguments = {"_class_path": "pe_lightning.SimpleMLP", "encoder": "gau"}
+    arguments[key] = {"class_path": name, "init_args": {}} if key == "encoder" else name
+    checkpoint = {"state_dict": {}, "hyper_parameters": arguments, VERSION_KEY: __version__}
+    torch.save(checkpoint | {"pytorch-lightning_version": "2.6.0"}, "a.ckpt")
     monkeypatch.syspath_prepend("")
     for verb in ("predict", "analyze"):
-        assert "'evil.Model', whose module is not installed" in error_of(capsys, [verb, "--ckpt_path", "a.ckpt"])
-    assert not Path("pwned").exists()
-    with pytest.raises(InputError, match="whose module is not installed"):
+        assert f"{name!r} is in this folder" in error_of(capsys, [verb, "--ckpt_path", "a.ckpt"])
+    with pytest.raises(InputError, match="type PYTHONPATH="):
         load("a.ckpt")
+    assert not Path("pwned").exists()

@@ -1,6 +1,7 @@
 """A LightningCLI of Lightning, without anything of ours, takes every recipe and every saved configuration, and fits them."""
 
 import csv
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -31,13 +32,13 @@ class Parsed(LightningCLI):
         """Makes nothing."""
 
 
-def stock(*args: str, cls: type[LightningCLI] = LightningCLI) -> LightningCLI:
+def stock(*args: str, cls: type[LightningCLI] = LightningCLI, run: bool = False) -> LightningCLI:
     """As a user writes it."""
     options: dict[str, Any] = {"subclass_mode_model": True, "subclass_mode_data": True, "save_config_callback": None}
     options["seed_everything_default"] = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["main.py"])
-        return cls(LightningModule, LightningDataModule, args=list(args), run=False, **options)
+        return cls(LightningModule, LightningDataModule, args=list(args), run=run, **options)
 
 
 def fitted(*args: str) -> tuple[LightningModule, Trainer]:
@@ -78,6 +79,38 @@ def test_a_fit_has_the_weights_of_the_command_and_its_saved_configuration_repeat
         found = torch.load("stock.ckpt", weights_only=True)["state_dict"]
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key].cpu(), expected[key]) for key in found)
+
+
+ENCODERS: dict[str, Any] = {
+    "word": "gau",
+    "name": {"name": "gau", "sigma": 0.1},
+    "path": {"class_path": "pe_lightning.encoders.Gaussian", "init_args": {"sigma": 0.1}},
+    "list": ["gau", {"class_path": "pe_lightning.encoders.Triangle"}],
+}
+
+
+@pytest.mark.parametrize("one", ENCODERS)
+def test_an_encoder_replaces_another_however_both_are_written(one):
+    recipe = f"--config={ROOT}/configs/image/demo.yaml"
+    for name, encoder in ENCODERS.items():
+        Path(f"{name}.json").write_text(json.dumps({"model": {"init_args": {"encoder": encoder}}}))
+    for other, encoder in ENCODERS.items():
+        config = stock(recipe, f"--config={one}.json", f"--config={other}.json", cls=Parsed).config
+        assert config.model.init_args.encoder == encoder
+    assert stock(recipe, "--config=path.json", "--model.encoder.sigma=0.3", *PICTURE).model.encoder.sigma == 0.3
+
+
+def test_checkpoints_are_validated_tested_and_resumed():
+    args = [f"--config={ROOT}/configs/image/demo.yaml", *PICTURE, "--trainer.logger=false"]
+    whole = stock("fit", *args, "--trainer.max_steps=6", run=True).model.state_dict()
+    stock("fit", *args, "--trainer.max_steps=3", run=True)
+    (checkpoint,) = Path().rglob("*step=3.ckpt")
+    resumed = stock("fit", *args, "--trainer.max_steps=6", f"--ckpt_path={checkpoint}", run=True).model.state_dict()
+    assert all(torch.equal(value, resumed[key]) for key, value in whole.items())
+    validated, tested = (
+        stock(verb, *args, f"--ckpt_path={checkpoint}", run=True).trainer.callback_metrics for verb in ("validate", "test")
+    )
+    assert float(validated["val/psnr"]) == pytest.approx(float(tested["test/psnr"]), abs=1e-4)
 
 
 @pytest.mark.parametrize(("steps", "epochs"), [(0, []), (13, [10, 13]), (20, [10, 20])])
