@@ -73,7 +73,7 @@ USES = {
     "upscale": "fill FILE --upscale 2 --out OUT",
     "enlarge": "fill FILE --upscale 2 --out OUT",
     "inpaint": "fill FILE --missing MASK --out OUT",
-    "compress": "fit --config image/sparse --data.paths FILE",
+    "compress": "fit FILE --config image/sparse",
     "train": "fit FILE",
 }
 """Words that people type for a verb, and what to type."""

@@ -27,6 +27,7 @@ __all__ = [
     "root_message",
     "show_bytes",
     "show_metric",
+    "unknown_option",
 ]
 
 LIST_OPTIONS = "--help lists the options"
@@ -218,20 +219,26 @@ UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", 
 REQUIRED = "the following arguments are required: "
 
 
+FILL_SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
+OUTPUT = (("--out", "--out OUT"), ("--trainer", "--trainer.default_root_dir FOLDER"))
+RATE = (("--trainer", "--model NAME --model.optimizer Adam --model.optimizer.lr 0.001"),)
 OTHER_WORDS = {
-    "--mask": [("--missing", "MASK"), ("--data.sampling", "mask --data.sampling.path MASK")],
-    "--denoise": [("--smooth", "")],
-    "--scale": [("--upscale", "2")],
-    "-o": [("--out", "OUT"), ("--trainer.default_root_dir", "FOLDER")],
-    "--output": [("--out", "OUT"), ("--trainer.default_root_dir", "FOLDER")],
-    "--out": [("--trainer.default_root_dir", "FOLDER")],
-    "--lr": [("--model", "... --model.optimizer Adam --model.optimizer.lr 0.001")],
-    "--epochs": [("--trainer.max_epochs", "N")],
-    "--steps": [("--trainer.max_steps", "N")],
-    "--seed": [("--seed_everything", "0")],
-    "--gpus": [("--trainer.devices", "N")],
+    "mask": (("--missing", "--missing MASK"), ("--data", "--data.missing MASK")),
+    "missing": (("--data", "--data.missing MASK"),),
+    "denoise": (("--smooth", "--smooth"), FILL_SMOOTH),
+    "smooth": (FILL_SMOOTH,),
+    "scale": (("--upscale", "--upscale 2"),),
+    "upscale": (("", "pe-lightning fill FILE --upscale 2 --out OUT"),),
+    "compress": (("", "pe-lightning fit FILE --config image/sparse"),),
+    **dict.fromkeys(("o", "out", "output"), OUTPUT),
+    **dict.fromkeys(("lr", "learning_rate"), RATE),
+    "epochs": (("--trainer", "--trainer.max_epochs N"),),
+    "steps": (("--trainer", "--trainer.max_steps N"),),
+    "batch_size": (("--trainer", "--data.batching.kind points --data.batching.size N"),),
+    "seed": (("--seed_everything", "--seed_everything 0"),),
+    "gpus": (("--trainer", "--trainer.devices N"),),
 }
-"""Options of other programs, and what to type where that option exists."""
+"""Options of other programs: what to type, and the option that a verb must have for it."""
 
 
 def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
@@ -241,14 +248,23 @@ def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
         allowed = argument_names(cls)
         near = did_you_mean(name, allowed) or "."
         return f"{cls.__name__} has no argument {name!r}{near} It takes: {', '.join(allowed)}"
-    kind = "option" if name.startswith("-") or "." in name else "argument"
-    # the given option itself is in the list if it belongs to another verb
-    known = set(options) - {name}
-    meant = [f"{option} {rest}".strip() for option, rest in OTHER_WORDS.get(name, ()) if option in known]
+    if name.startswith("-") or "." in name:
+        return unknown_option(name, options)
+    return f"unknown argument {name!r}. {LIST_OPTIONS}"
+
+
+def unknown_option(name: str, options: Iterable[str]) -> str:
+    """The message for an option that a verb does not have.
+
+    Args:
+        name: The option as typed.
+        options: Those of the verb.
+    """
+    known = set(options) - {name}  # the given option itself is in the list if it belongs to another verb
+    meant = [text for needed, text in OTHER_WORDS.get(name.lstrip("-"), ()) if not needed or needed in known]
     if meant:
         return f"unknown option {name!r}; type {meant[0]}. {LIST_OPTIONS}"
-    near = did_you_mean(name, known) if name.startswith("-") else ""
-    return f"unknown {kind} {name!r}{near or '.'} {LIST_OPTIONS}"
+    return f"unknown option {name!r}{did_you_mean(name, known) or '.'} {LIST_OPTIONS}"
 
 
 def argument_names(cls: type[Any]) -> list[str]:

@@ -155,6 +155,8 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     key, value = option.key, option.value
     if key in ("h", "help"):
         return ["--help"]
+    if option.name == f"-{key}":  # unknown
+        return list(option.words)
     if value is None:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jsonargparse.typing import PositiveFloat
 
 from pe_lightning.cli.arguments import read, rewrite
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, unknown_option
 
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
@@ -124,8 +124,7 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
         if key not in ("config", "data") and not key.startswith("data."):
             known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
             known += ["--data", "--config"]
-            near = did_you_mean(option.name, known) or "."
-            raise InputError(f"unknown option {option.name!r}{near} suggest takes {', '.join(known)}")
+            raise InputError(f"suggest: {unknown_option(option.name, known)}")
     if not paths and not {"data.paths", "data", "config"} & given.keys():
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
     words = [word for option in given.values() for word in option.words]
