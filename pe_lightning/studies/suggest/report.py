@@ -162,7 +162,7 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         how = "the fit chooses sigma and ridge from all samples; the encoder was scored on windows of them"
     seed = tree["seed_everything"]
     solved = [
-        "  class_path: ComplexLinear",
+        "  class_path: pe_lightning.ComplexLinear",
         "  init_args:",
         f"    # {how}",
         f"    encoder: {_flow(encoder)}",
@@ -186,7 +186,7 @@ def data_lines(data: SignalDataModule, tree: dict[str, Any]) -> list[str]:
     """The section ``data`` of a configuration, without the defaults."""
     return [
         "data:",
-        f"  class_path: {type(data).__name__}",
+        f"  class_path: {tree['data']['class_path']}",
         "  init_args:",
         *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
     ]

@@ -44,8 +44,8 @@ RANK_POINTS = 1024
 """Number of scattered points for the stable rank of the features."""
 ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
 MODELS: dict[str, dict[str, Any]] = {
-    ADAPTIVE: {"class_path": "Adaptive", "init_args": {"prior": NO_PRIOR}},
-    ADAPTIVE_PRIOR: {"class_path": "Adaptive", "init_args": {"prior": SHIPPED[0]}},
+    ADAPTIVE: {"class_path": "pe_lightning.Adaptive", "init_args": {"prior": NO_PRIOR}},
+    ADAPTIVE_PRIOR: {"class_path": "pe_lightning.Adaptive", "init_args": {"prior": SHIPPED[0]}},
 }
 """Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
