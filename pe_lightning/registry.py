@@ -307,7 +307,11 @@ def import_class(path: str) -> Any:
 
 
 def path_of(cls: type) -> str:
-    """The import path of a class."""
+    """The import path of a class: ``package.Name`` if its package has it in ``__all__``."""
+    top = cls.__module__.partition(".")[0]
+    package = sys.modules.get(top)
+    if cls.__name__ in getattr(package, "__all__", ()) and getattr(package, cls.__name__, None) is cls:
+        return f"{top}.{cls.__name__}"
     return f"{cls.__module__}.{cls.__qualname__}"
 
 

@@ -66,7 +66,7 @@ def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys)
         shown = capsys.readouterr().out
         assert "Adaptive, prior *" in shown
         assert "other pictures" in shown
-        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "Adaptive"
+        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "pe_lightning.Adaptive"
         found = fitted(f"{name}.yaml", f"{name}-*")
         assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
         return found, shown
@@ -95,7 +95,7 @@ def test_sound_tables_and_volumes(capsys):
     t = np.arange(400) / rate
     wavfile.write("tone.wav", rate, (np.sin(2 * np.pi * 440 * t) * 20000).astype(np.int16))
     assert main(["suggest", "tone.wav", *FEW, "--out", "tone.yaml"]) == 0
-    assert yaml.safe_load(Path("tone.yaml").read_text())["data"]["class_path"] == "RowDataModule"
+    assert yaml.safe_load(Path("tone.yaml").read_text())["data"]["class_path"] == "pe_lightning.RowDataModule"
     shown = capsys.readouterr().out
     # so close to the truth, the rounding of float32 shows
     assert fitted("tone.yaml")["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.1)
@@ -117,7 +117,7 @@ def test_the_data_of_a_configuration(capsys):
     written = yaml.safe_load(Path("suggested.yaml").read_text())
     assert written["data"]["init_args"] == {"paths": "samples://coffee", "resize": 32, "protocol": "odd"}
     assert written["seed_everything"] == 3
-    assert written["model"]["class_path"] == "ComplexLinear"
+    assert written["model"]["class_path"] == "pe_lightning.ComplexLinear"
 
 
 def test_an_existing_configuration_is_replaced_only_with_force(capsys):
