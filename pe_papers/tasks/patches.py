@@ -382,9 +382,7 @@ class PatchRegression(TrainedModule):
         arguments = {"width": width, "depth": depth, "activation": activation, "lr": self.lr}
         self.save_arguments(**self._encoder_arguments(), **arguments)
 
-    def _make_prior(
-        self, encoder: Described[Encoder] | None, width: int, depth: int, activation: str
-    ) -> LocalPrior:
+    def _make_prior(self, encoder: Described[Encoder] | None, width: int, depth: int, activation: str) -> LocalPrior:
         return LocalPrior(encoder, width, depth, activation)
 
     def _encoder_arguments(self) -> dict[str, Any]:
