@@ -31,7 +31,7 @@ from pe_papers.tasks.drawing import draw_words
 Picture = NDArray[np.uint8]
 BORDER = 4
 METHODS: dict[str, dict[str, Any]] = {
-    "exact, gau": {"encoder": "gau", "model": "exact"},
+    "exact gau": {"encoder": "gau", "model": "exact"},
     "Adaptive": {"prior": "none"},
     "fill *": {},
 }

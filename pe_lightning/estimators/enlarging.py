@@ -58,8 +58,8 @@ NEGLIGIBLE_ERROR = 1e-6
 """Errors of means that are left, of values in [0, 1]."""
 CLAMPINGS = 8
 """Most times that errors of means are subtracted from values that were clamped."""
-BYTES_PER_VALUE = 40
-"""Memory of each value of the result, of all copies that are held at once."""
+BYTES_PER_VALUE, BYTES_PER_CELL = 28, 220
+"""Memory of each value of the result and of the source, of all copies that are held at once."""
 
 _report: ContextVar[Callable[[float], None]] = ContextVar("report", default=lambda share: None)
 
@@ -167,7 +167,7 @@ def check_enlarging_memory(name: str, shape: Sequence[int], factors: Sequence[in
         factors: Parts of a cell along each axis.
     """
     sizes = [n * f for n, f in zip(shape, factors, strict=False)]
-    needed, free = math.prod(sizes) * shape[-1] * BYTES_PER_VALUE, free_memory()
+    needed, free = math.prod(sizes) * shape[-1] * BYTES_PER_VALUE + math.prod(shape) * BYTES_PER_CELL, free_memory()
     if needed > free:
         raise InputError(
             f"{name!r} enlarged to {'x'.join(map(str, sizes))} takes about {show_bytes(needed)} of memory, and "

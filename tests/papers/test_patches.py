@@ -12,7 +12,7 @@ from PIL import Image
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import PRIOR_KEY, read_prior
 from pe_lightning.networks.local import blend_weight
-from pe_papers.tasks import PatchDataModule, PatchRegression
+from pe_papers.tasks import CellRegression, PatchDataModule, PatchRegression
 from pe_papers.tasks.drawing import draw_picture, draw_words
 from pe_papers.tasks.patches import STRIDES, shipped_photographs
 
@@ -108,6 +108,26 @@ def test_a_short_fit_is_better_than_bicubic_and_its_checkpoint_is_a_prior(make_t
     torch.save(before, tmp_path / "before.ckpt")
     assert not read_prior(str(tmp_path / "before.ckpt")).negated
     assert not PatchRegression.load_from_checkpoint(tmp_path / "before.ckpt").prior.negated
+
+
+def test_cells_are_means_over_the_samples_that_are_predicted(photographs, make_trainer, tmp_path):
+    """A short fit is better than cells that are repeated, and its checkpoint divides cells."""
+    data = PatchDataModule([str(photographs)], drawn=4, batch_size=256, samples="cells")
+    for factor, batch in zip((2, 3, 2), data.train_dataloader(), strict=False):
+        assert batch["factor"] == factor
+        assert batch["targets"].shape == (256, factor, factor)
+        torch.testing.assert_close(batch["targets"].mean((1, 2)), batch["patches"][:, 3, 3], atol=0.51 / 255, rtol=0)
+    scores = []
+    for steps in (0, 60):
+        module = CellRegression(width=16, lr=1e-2)
+        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0)
+        trainer.fit(module, data)
+        trainer.test(module, data, verbose=False)
+        scores.append(float(module.scores["test/psnr"].mean()))
+    assert scores[1] > scores[0] + 1, "without training, the parts are equal"
+    trainer.save_checkpoint(tmp_path / "cells.ckpt")
+    prior, patches = read_prior(str(tmp_path / "cells.ckpt"), "cells"), torch.rand(3, 7, 7)
+    torch.testing.assert_close(prior(patches, 3), module.prior(patches, 3))
 
 
 def test_what_cannot_be_trained_on_is_refused(tmp_path):

@@ -17,6 +17,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.filling import fill
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.originals import Original, read_original
 from pe_lightning.signals.sources.missing import Missing
@@ -186,6 +187,48 @@ def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) ->
         assert (found.compression.value, found.tags(1)["who"], found.descriptions[0]) == ("DEFLATE", "me", "height")
         np.testing.assert_array_equal(std.read(), (values == -99).astype("f4"))
         assert (std.crs, std.transform, std.nodata) == ("EPSG:32632", place, None)
+
+
+@pytest.mark.parametrize("kind", ["Area", "Point"])
+def test_an_enlarged_geotiff_keeps_its_extent_or_the_place_of_its_points(tmp_path: Path, kind: str) -> None:
+    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+    values = np.random.default_rng(0).random((12, 10)).astype(np.float32)
+    options = {"height": 12, "width": 10, "count": 1, "dtype": "float32", "crs": "EPSG:32632"}
+    place = rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)
+    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", transform=place, **options) as tiff:
+        tiff.write(values, 1)
+        tiff.update_tags(AREA_OR_POINT=kind)
+    found = fill(tmp_path / "a.tif", upscale=2, folds="none", model="exact")
+    found.write(tmp_path / "b.tif")
+    with rasterio.open(tmp_path / "b.tif") as tiff:
+        first, last = tiff.xy(0, 0), tiff.xy(23, 19)
+        written = tiff.read(1)
+    if kind == "Area":
+        assert (first, last) == ((5e5 + 2.5, 5.4e6 - 2.5), (5e5 + 97.5, 5.4e6 - 117.5))
+        np.testing.assert_allclose(written.reshape(12, 2, 10, 2).mean((1, 3)), values, atol=1e-5)
+    else:
+        assert (first, last) == ((5e5 + 5, 5.4e6 - 5), (5e5 + 100, 5.4e6 - 120))
+        np.testing.assert_array_equal(written[::2, ::2], values)
+
+
+def test_enlarged_frames_keep_their_number_and_pictures_their_opacity(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    (tmp_path / "clip").mkdir()
+    for number in range(3):
+        Image.fromarray(random.integers(0, 255, (12, 10, 3), np.uint8)).save(tmp_path / "clip" / f"f{number}.png")
+    fill(tmp_path / "clip", upscale=2, folds="none", model="exact").write(tmp_path / "large")
+    shapes = [np.asarray(Image.open(path)).shape for path in (tmp_path / "large").iterdir()]
+    assert shapes == [(24, 20, 3)] * 3
+    pixels = random.integers(0, 255, (12, 10, 4), np.uint8)
+    pixels[..., 3] = np.linspace(20, 235, 10)
+    Image.fromarray(pixels).save(tmp_path / "logo.png")
+    fill(tmp_path / "logo.png", upscale=2, folds="none", model="exact").write(tmp_path / "large.png")
+    opacity = np.asarray(Image.open(tmp_path / "large.png"))[..., 3].astype(float)
+    assert opacity.shape == (24, 20)
+    np.testing.assert_allclose(opacity.reshape(12, 2, 10, 2).mean((1, 3)), pixels[..., 3], atol=4)
+    (tmp_path / "t.csv").write_text("a,b\n" + "1,2\n" * 40)
+    with pytest.raises(InputError, match="in a format that keeps its number of samples"):
+        fill(tmp_path / "t.csv", upscale=2)
 
 
 def test_known_pixels_of_a_geotiff_with_lossy_compression_are_equal(tmp_path: Path) -> None:
