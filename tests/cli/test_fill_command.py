@@ -152,12 +152,12 @@ def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixtur
 
 
 def test_of_several_fills_to_one_file_one_succeeds(capsys: pytest.CaptureFixture[str]) -> None:
-    """The others started before the file was there."""
+    """The other started before the file was there."""
     command = [sys.executable, "-m", "pe_lightning", "fill", "a.png", "--missing", "mask.png", "--out", "b.png"]
     command += ["--folds", "none", "--no_std", "--model", "exact"]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     errors = [process.communicate()[1] for process in running]
-    assert sorted(process.returncode for process in running) == [0, 2, 2], errors
+    assert sorted(process.returncode for process in running) == [0, 2], errors
     assert not list(Path().glob(".*part*"))
 
 

@@ -102,15 +102,16 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     """Stations with -9999 and -999: named where they are used, and left out where they are given."""
     marked = np.r_[temperature(POINTS)[:-6], [-9999] * 3, [-999] * 3]
     np.savetxt("marked.csv", np.c_[POINTS, marked], delimiter=",", header="lon,lat,temp", comments="", fmt="%.17g")
-    options = ["fill", "marked.csv", *COLUMNS, "--grid", "6,4"]
+    options = ["fill", "marked.csv", *COLUMNS, "--grid", "6,4", "--model", "exact", "--folds", "none"]
     assert main([*options, "--missing=-9999,-999", "--out", "a.csv"]) == 0
     printed = "".join(capsys.readouterr()) + caplog.text
     assert "far outside" not in printed
-    fit = pe_lightning.fit_points({"lon": POINTS[:-6, 0], "lat": POINTS[:-6, 1]}, {"temp": marked[:-6]})
+    given = {"lon": POINTS[:-6, 0], "lat": POINTS[:-6, 1]}
+    fit = pe_lightning.fit_points(given, {"temp": marked[:-6]}, model="exact")
     found = np.genfromtxt("a.csv", delimiter=",", names=True)["temp"]
     np.testing.assert_allclose(found, fit.grid((6, 4), std=False).values["temp"].ravel(), rtol=1e-6)
     caplog.clear()
-    assert main([*options, "--missing=-999", "--folds", "none", "--out", "b.csv"]) == 0
+    assert main([*options, "--missing=-999", "--out", "b.csv"]) == 0
     printed = "".join(capsys.readouterr()) + caplog.text
     assert "-9999 in 3 of 80 rows is far outside the others" in printed
     assert "--missing=-9999" in printed

@@ -56,7 +56,17 @@ OTHERS = {"pip", "pytest", "wandb"}
 LEFT_OUT = ("...", "…")
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 
-every_page = pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+LONG = {"docs/points.md", "docs/gallery.md", *(f"docs/tutorials/{n}.md" for n in ("damaged", "denoise", "photograph", "wandb"))}
+"""Pages whose blocks take many seconds, and run what tests of the same verbs run on smaller data."""
+
+
+def _pages(marked: bool) -> list[Any]:
+    names = [str(path.relative_to(ROOT)) for path in PAGES]
+    stress = [pytest.mark.stress]
+    return [pytest.param(ROOT / name, id=name, marks=stress if marked and name in LONG else ()) for name in names]
+
+
+every_page = pytest.mark.parametrize("path", _pages(marked=False))
 
 
 @dataclass
@@ -146,8 +156,8 @@ def sandbox(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 @pytest.mark.slow  # hundreds of commands
 @every_page
 def test_every_command_and_python_block_parses(path: Path, sandbox: Path) -> None:
-    """Commands without a reason not to run are left to the test that runs them."""
-    failures = []
+    """Commands that run are left to the test that runs them."""
+    failures, runs = [], str(path.relative_to(ROOT)) not in LONG
     for block in blocks(path):
         if block.language == "python":
             compile(block.text, block.where, "exec")
@@ -155,7 +165,7 @@ def test_every_command_and_python_block_parses(path: Path, sandbox: Path) -> Non
                 (sandbox / block.file).write_text(block.text)
             continue
         for words in block.commands():
-            if words[0] == "pe-lightning" and not block.reason:
+            if words[0] == "pe-lightning" and not block.reason and runs:
                 continue
             try:
                 _parse(words, sandbox)
@@ -227,7 +237,7 @@ def _check_script(script: str, *arguments: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default::UserWarning")  # of settings that so small signals leave to a rule
-@every_page
+@pytest.mark.parametrize("path", _pages(marked=True))
 def test_every_block_without_a_reason_runs(path: Path, sandbox: Path) -> None:
     names: dict[str, Any] = {"__name__": "document", "torch": torch}
     for block in blocks(path):

@@ -6,13 +6,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from make import CASES, EXPECTED, FOLDER, RECIPES, fitted, keys, predictions, run, scores
 
-import pe_lightning
+from pe_lightning import load
+from pe_lightning.__main__ import main
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 GOLDEN = json.loads(EXPECTED.read_text())
@@ -26,7 +29,7 @@ def _working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints_and_fits_predict_what_they_did(name: str) -> None:
     expected = [torch.tensor(values) for values in GOLDEN["predictions"][name]]
-    for model, tolerance in ((pe_lightning.load(FOLDER / f"{name}.ckpt"), 2e-6), (fitted(name), 2e-4)):
+    for model, tolerance in ((load(FOLDER / f"{name}.ckpt"), 2e-6), (fitted(name), 2e-4)):
         found = [tensor.flatten() for tensor in predictions(model)]
         # a loaded exact fit has no standard deviations, which need its samples
         torch.testing.assert_close(found, expected[: len(found)], rtol=tolerance, atol=tolerance)
@@ -39,7 +42,15 @@ def test_recipes_have_the_same_scores_and_fields(name: str, tmp_path: Path) -> N
     assert set(GOLDEN["keys"][name]) <= set(keys(metrics))
 
 
-@pytest.mark.parametrize("name", ["adaptive", "closed_form", "points", "random_points"])
+@pytest.mark.parametrize("name", RECIPES)
+def test_saved_configurations_are_parsed(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(FOLDER, Path(), dirs_exist_ok=True)  # the inputs
+    assert main(["fit", "--config", f"{name}.yaml", "--print_config"]) == 0
+    saved, parsed = (yaml.safe_load(text) for text in (Path(f"{name}.yaml").read_text(), capsys.readouterr().out))
+    assert parsed["model"]["class_path"].split(".")[-1] == saved["model"]["class_path"].split(".")[-1]
+
+
+@pytest.mark.parametrize("name", ["adaptive", "closed_form"])
 def test_saved_configurations_repeat_their_run(name: str, tmp_path: Path) -> None:
     metrics, _ = run(tmp_path, "--config", str(FOLDER / f"{name}.yaml"))
     assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-3)

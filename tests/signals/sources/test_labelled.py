@@ -84,7 +84,8 @@ def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_p
     """
     monkeypatch.chdir(tmp_path)
     truth = np.stack([field(), field() + 1])
-    filled = pe_lightning.xarray.fill(sst, dims=["lat", "lon"], folds="none")
+    options = {"dims": ["lat", "lon"], "folds": "none", "model": "exact"}
+    filled = pe_lightning.xarray.fill(sst, **options)
     known = np.isfinite(sst.values)
     assert filled.attrs == {"units": "degC"}
     assert filled.dtype == sst.dtype
@@ -92,11 +93,12 @@ def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_p
     assert filled.coords.equals(sst.coords)
     np.testing.assert_array_equal(filled.values[known], sst.values[known])
     error = np.abs(filled.values - truth)[~known].mean()
-    counted = pe_lightning.xarray.fill(sst.assign_coords(lat=np.arange(12.0)), dims=["lat", "lon"], folds="none")
+    counted = pe_lightning.xarray.fill(sst.assign_coords(lat=np.arange(12.0)), **options)
     assert error < 0.8 * np.abs(counted.values - truth)[~known].mean()
     path = written(sst, tmp_path / "a.nc")
     Path("b_std.npy").touch()
-    assert main(["fill", path, "--variable", "sst", "--dims", "lat,lon", "--folds", "none", "--out", "b.nc"]) == 0
+    options = ["--variable", "sst", "--dims", "lat,lon", "--folds", "none", "--model", "exact"]
+    assert main(["fill", path, *options, "--out", "b.nc"]) == 0
     with xarray.open_dataset("b.nc", engine="h5netcdf") as result:
         np.testing.assert_array_equal(result["sst"].values, filled.values)
         assert result["sst"].attrs["units"] == "degC"

@@ -11,8 +11,11 @@ import skimage.io
 from PIL import Image
 
 from pe_lightning.__main__ import main
+from pe_lightning.studies.demo import examples
 from pe_lightning.studies.demo.examples import EXAMPLES
 
+SOME = (examples.inpaint, examples.stations, examples.row)
+"""A page of all of them is made with the documents."""
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 
 
@@ -20,23 +23,25 @@ QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 def folder(tmp_path_factory):
     """A finished demo of small pictures."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
-    assert main(["demo", str(folder), "--size", "32"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "EXAMPLES", SOME)
+        assert main(["demo", str(folder), "--size", "32"]) == 0
     return folder
 
 
 def commands(folder):
     page = (folder / "index.html").read_text()
     blocks = re.findall(r'<pre class="commands"><code>(.*?)</code></pre>', page, re.DOTALL)
-    assert len(blocks) == len(EXAMPLES)
+    assert len(blocks) == len(SOME)
     return [shlex.split(line) for block in blocks for line in block.splitlines()]
 
 
-def test_the_page_shows_every_example_and_fetches_nothing(folder):
+def test_the_page_shows_the_examples_and_fetches_nothing(folder):
     page = (folder / "index.html").read_text()
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
     assert "default-src &#39;none&#39;" in page
-    assert page.count('<table class="scores">') == page.count('<div class="viewer ') == len(EXAMPLES)
-    for make in EXAMPLES:
+    assert page.count('<table class="scores">') == page.count('<div class="viewer ') == len(SOME)
+    for make in SOME:
         with Image.open(folder / f"{make.__name__}.jpg") as picture:
             assert picture.width > 256
     assert all(float(score) > 5 for score in re.findall(r'<td data-order="[^"]+">([\d.]+)</td>\s*<td', page))
@@ -47,18 +52,15 @@ def test_its_commands_solve_the_examples(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for program, verb, *words in commands(folder):
         assert program == "pe-lightning"
-        if verb == "fill":
-            assert main([verb, *words, "--folds", "none"]) == 0
-    damaged, restored, large = (skimage.io.imread(name) for name in ("damaged.png", "restored.png", "large.png"))
-    assert large.shape == (32, 32, 3)
+        assert main([verb, *words, *(["--folds", "none"] if verb == "fill" else QUIET)]) == 0
+    damaged, restored = (skimage.io.imread(name) for name in ("damaged.png", "restored.png"))
     known = damaged[..., 3] > 0
     assert 0 < known.mean() < 1
     assert (restored[known] == damaged[known]).all()
-    before, after = np.load("elevation.npy"), np.load("filled.npy")
-    assert np.isnan(before).any()
-    assert np.isfinite(after).all()
-    np.testing.assert_array_equal(after[~np.isnan(before)], before[~np.isnan(before)])
     assert np.load("map.npy").shape == (32, 32)
+    (metrics,) = Path("runs").glob("recording-*/1/metrics.json")
+    (score,) = re.findall(r"gau \(exact fit\).*?<td data-order=\"([\d.]+)", Path("index.html").read_text(), re.DOTALL)
+    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(float(score), abs=1e-3)  # what the command fits
 
 
 def test_the_gallery_has_its_commands_and_pictures(folder):
@@ -67,18 +69,6 @@ def test_the_gallery_has_its_commands_and_pictures(folder):
         assert shlex.join(words).replace("32,32", "192,192") in gallery.splitlines()
     for make in EXAMPLES:
         assert f"(gallery/{make.__name__}.jpg)" in gallery
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default::UserWarning")
-def test_its_fits_run(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    for _, verb, *words in commands(folder):
-        if verb == "fit":
-            assert main([verb, *words, *QUIET]) == 0
-    (metrics,) = Path("runs").glob("recording-*/1/metrics.json")
-    (score,) = re.findall(r"gau \(exact fit\).*?<td data-order=\"([\d.]+)", Path("index.html").read_text(), re.DOTALL)
-    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(float(score), abs=1e-3)  # what the command fits
 
 
 def test_what_is_refused(folder, tmp_path, capsys):
