@@ -98,6 +98,7 @@ def test_a_table_of_places_is_noticed_and_few_points_have_no_standard_deviations
     assert Path("map.csv").read_text().startswith("lon,lat,temp\n")
 
 
+@pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     """Stations with -9999 and -999: named where they are used, and left out where they are given."""
     marked = np.r_[temperature(POINTS)[:-6], [-9999] * 3, [-999] * 3]

@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from pe_lightning import modules
+from pe_lightning import training
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
@@ -88,7 +88,7 @@ def test_the_networks_have_the_papers_number_of_parameters(table, block, grid, c
         if entry.labels["block"] == block:
             model = entry.tree()["model"]
             arguments = {key: value for key, value in model["init_args"].items() if key != "optimizer"}
-            module = getattr(modules, model["class_path"])(**arguments)
+            module = getattr(training, model["class_path"])(**arguments)
             module.build(info)
             assert module.num_params == count, entry.labels
 

@@ -77,13 +77,16 @@ def test_the_exact_fit_has_features_at_uneven_coordinates(tmp_path):
     np.testing.assert_allclose(found.ravel(), joint @ weight, atol=2e-3)
 
 
+@pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_path, monkeypatch):
     """In memory and by command alike; uneven latitudes are used as they are, which their numbers would not be.
 
     A file with the name of deviations that the result does not need is no obstacle.
     """
     monkeypatch.chdir(tmp_path)
-    truth = np.stack([field(), field() + 1])
+    sst["lat"] = 60 - 25 * (np.arange(12) / 11) ** 3
+    truth = np.stack([15 + 5 * np.sin(LONGITUDES / 9) * np.cos(sst["lat"].values[:, None] / 9) + day for day in (0, 1)])
+    sst.values[np.isfinite(sst.values)] = truth[np.isfinite(sst.values)]
     options = {"dims": ["lat", "lon"], "folds": "none", "model": "exact"}
     filled = pe_lightning.xarray.fill(sst, **options)
     known = np.isfinite(sst.values)
@@ -94,7 +97,7 @@ def test_a_filled_array_keeps_known_values_coordinates_and_attributes(sst, tmp_p
     np.testing.assert_array_equal(filled.values[known], sst.values[known])
     error = np.abs(filled.values - truth)[~known].mean()
     counted = pe_lightning.xarray.fill(sst.assign_coords(lat=np.arange(12.0)), **options)
-    assert error < 0.8 * np.abs(counted.values - truth)[~known].mean()
+    assert error < 0.5 * np.abs(counted.values - truth)[~known].mean()
     path = written(sst, tmp_path / "a.nc")
     Path("b_std.npy").touch()
     options = ["--variable", "sst", "--dims", "lat,lon", "--folds", "none", "--model", "exact"]
