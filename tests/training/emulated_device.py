@@ -163,12 +163,12 @@ def check_collectives() -> None:
         Functions(),
         patch.multiple(torch.distributed, all_reduce=exchange, broadcast=exchange, all_gather=gather, **alone),
     ):
-        values, axes = signals(2, 24, 20).to(DEVICE), [x.to(DEVICE) for x in grid_axes((24, 20))]
-        mask = torch.rand(24, 20).to(DEVICE) < 0.5
+        values, axes = signals(2, 12, 10).to(DEVICE), [x.to(DEVICE) for x in grid_axes((12, 10))]
+        mask = torch.rand(12, 10).to(DEVICE) < 0.5
         solve_points(values, GAU, axes=axes, mask=mask, distributed=True)
         solve_blocks([((0, 0), values)], GAU, axes)
         stub = SimpleNamespace(world_size=1, root_device=DEVICE)
-        fitted = signals(2, 24, 20)
+        fitted = signals(2, 12, 10)
         assert torch.equal(SignalsStrategy.gather(stub, fitted, 2), fitted)  # type: ignore[arg-type]
 
 

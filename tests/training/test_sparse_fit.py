@@ -120,7 +120,7 @@ def test_auto_takes_noise_out(make_trainer, size):
 
 
 @pytest.mark.slow  # chooses on photographs
-@pytest.mark.parametrize("deviation", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize("deviation", [0.02, 0.2])
 def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
     _, values = noisy((96, 64), deviation, signals=2)
     data = TensorDataModule(values)
