@@ -79,8 +79,10 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     words, options = read(arguments, flags, multiple)
     own = [option for option in options if not others_name or option.key in names]
     others = [word for option in options if option not in own for word in option.words]
+    # with =, so that -9999,-999 and -20,40,30,60 are values
+    spelt = [word for option in own for word in [f"{option.name}={value}" for value in option.values] or option.words]
     try:
-        given: dict[str, Any] = parser.parse_args([*words, *(word for option in own for word in option.words)]).as_dict()
+        given: dict[str, Any] = parser.parse_args([*words, *spelt]).as_dict()
     except ArgumentError as error:
         raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names - set(positional)])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0

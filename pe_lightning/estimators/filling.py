@@ -148,14 +148,17 @@ class Filled:
         return float(np.mean(found)) if found else math.nan
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a copy of the file with the filled values, in its format and with its metadata.
+        """Writes a copy of the file with the filled values, in its format and with its metadata; not over the file itself.
 
         Raises:
-            InputError: If the values do not come from a file, or its format has another suffix.
+            InputError: If the values do not come from a file, its format has another suffix, or the path is that file.
         """
         if self.original is None:
             raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
         check_suffix(Path(path), self.original)
+        source = self.original.path
+        if source is not None and os.path.exists(path) and os.path.samefile(path, source):
+            raise InputError(f"{os.fspath(path)!r} is the file that was filled, and is not replaced: choose another path")
         with replacing(Path(path)) as temporary:
             self.write_to(temporary)
         return Path(path)
@@ -202,7 +205,7 @@ def fill(
         missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
             ``frames:10-14,30``, or a mask file that is not zero there
             (:class:`~pe_lightning.signals.sources.missing.Missing`); of an array also an
-            array of booleans, or of integers that are not 0 at missing samples.
+            array of booleans, or of numbers that are not 0 at missing samples.
         model: ``adaptive``: :class:`~pe_lightning.training.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
             smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
@@ -359,16 +362,18 @@ def _read(
 
 
 def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
-    """A mask of booleans or integers for an array, from one of its shape, of its leading axes, or with an axis of 1 last."""
+    """A mask of booleans or numbers for an array, from one of its shape, of its leading axes, or with an axis of 1 last."""
     if mask.ndim > 1 and mask.shape[-1] == 1 and shape[mask.ndim - 1 :] != (1,):
         mask = mask[..., 0]
-    if channels_first(shape) and mask.shape == shape[-2:]:
-        return np.broadcast_to(mask != 0, shape)
-    if mask.dtype.kind not in "biu" or mask.shape not in (shape, shape[: mask.ndim]):
+    plane = channels_first(shape) and mask.shape == shape[-2:]
+    numbers = mask.dtype.kind in "biuf" and not np.isnan(mask).any()
+    if not numbers or not (plane or mask.shape in (shape, shape[: mask.ndim])):
         raise InputError(
-            f"a mask is booleans, or integers that are not 0 at missing samples, of the shape of the values, {shape}; got "
-            f"{mask.dtype} {mask.shape}"
+            f"a mask is booleans, or numbers that are not 0 at missing samples, of the shape of the values, {shape}; got "
+            f"{mask.dtype} {mask.shape}{'' if numbers else ' with NaN' if mask.dtype.kind == 'f' else ''}"
         )
+    if plane:
+        return np.broadcast_to(mask != 0, shape)
     return np.broadcast_to((mask != 0).reshape(*mask.shape, *[1] * (len(shape) - mask.ndim)), shape)
 
 

@@ -36,7 +36,7 @@ def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | 
         deviations = None if std is None else refilled(array, dims, std).values
         target.write_bytes(_edited(_as_netcdf(path), str(array.name), filled, changed, deviations))
 
-    return original_of(array, dims, suffixes=(".nc", ".nc4"), write=write, holds_std=True)
+    return original_of(array, dims, suffixes=(".nc", ".nc4"), write=write, holds_std=True, path=Path(path))
 
 
 def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> Original:

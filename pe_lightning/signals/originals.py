@@ -91,6 +91,7 @@ class Original:
         jpeg: Whether it is a JPEG, or frames of which one is.
         orientation: EXIF orientation of a picture, which is applied to ``values``.
         grown: Pixels by which the missing samples that a mask marks were grown.
+        path: The file, which is never replaced.
     """
 
     names: tuple[str, ...]
@@ -108,6 +109,7 @@ class Original:
     jpeg: bool = False
     orientation: int = 1
     grown: int = 0
+    path: Path | None = None
 
 
 def read_original(file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None) -> Original:
@@ -126,7 +128,7 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None, g
     reader = ORIGINALS.get(str(form))
     if reader is None:
         raise InputError(f"fill cannot write files as {file.given!r}; it fills {', '.join(sorted(ORIGINALS))}")
-    found = reader(file, missing, axes)
+    found = replace(reader(file, missing, axes), path=file.path)
     if missing.kind in ("mask", "frames"):  # beside what the reader marked
         masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation)
         for signal, marked in enumerate(found.missing):

@@ -102,6 +102,9 @@ def open_labelled(path: str, variable: str | None = None) -> Any:
     require(engine, f"reading {path!r}")
     with reading(path):
         if engine == "h5netcdf":
+            with file.open("rb") as stream:
+                if stream.read(3) == b"CDF":
+                    raise InputError(f"{path!r} is NetCDF 3: convert it by nccopy -k nc4 {path} NEW.nc")
             check_file(file, path)
         with xarray.open_dataset(file, engine=engine, decode_cf=False) as dataset:
             found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]

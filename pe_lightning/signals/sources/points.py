@@ -130,6 +130,8 @@ class PointArrays(Source):
     def read(self) -> RawSignals:
         """Checks the rows."""
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
+        for name, column in values.items():
+            note_repeated(f"value {name!r}", column)
         return points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
 
     def describe(self) -> dict[str, Any]:
