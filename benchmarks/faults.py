@@ -7,13 +7,16 @@
 - ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
   it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
 - ``stopping``, ``averaging``, ``double``: the same for fits that ``EarlyStopping`` ends, for stochastic weight averaging
-  (SWA), and for fits in float64.
+  (SWA), and for fits in float64. ``accumulated``: fits with ``GradientAccumulationScheduler`` that get SIGTERM.
 - ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
   command had ended.
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
-- ``files``: fills and exports to a name that is taken or read, on a full disk, several at a time, killed, and from a pipe.
-  Held: status 2 with one paragraph, and every file that was there as before; of several at a time one succeeds; after a
-  kill the same command succeeds.
+- ``files``: fills, maps and exports to a name that is taken or read, on a full disk, several at a time, killed, from a pipe,
+  from files that name other files or servers, and from a WAV file whose header lies. Held: status 2 with one paragraph, and
+  every file that was there as before; of several at a time, also of resumptions of one run, one succeeds; after a kill the
+  same command succeeds.
+- ``values``: fills of files of every format, packed NetCDF with large offsets included, and of arrays of any size.
+  Held: everything but the missing cells is as before, to the bit, and values and standard deviations are finite.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .nii.gz, .npz) the right
@@ -65,9 +68,10 @@ import torch
 import xarray
 from PIL import Image
 
+import pe_lightning
 import pe_lightning.cli.cli  # these three before the forks
 import pe_lightning.studies.compare.command
-import pe_lightning.studies.sweep.command  # noqa: F401
+import pe_lightning.studies.sweep.command
 from pe_lightning.__main__ import main as command
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
@@ -88,6 +92,7 @@ EARLY_STOPPING += ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patie
 EARLY_STOPPING += ["--trainer.callbacks.min_delta", "0.05"]
 AVERAGING = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "20", "--trainer.callbacks+", "StochasticWeightAveraging"]
 AVERAGING += ["--trainer.callbacks.swa_lrs", "0.02", "--trainer.callbacks.swa_epoch_start", "8"]
+ACCUMULATION = ["--trainer.callbacks+", "GradientAccumulationScheduler", "--trainer.callbacks.scheduling", "{0: 1, 2: 3}"]
 LIMIT = 20
 HELD, REFUSED, BROKEN = 0, 2, 3
 SIGNATURE = "foreign-code-was-here"
@@ -355,8 +360,9 @@ def read_only_folders() -> Row:
 
 def written_files(kills: int, rng: random.Random) -> list[Row]:
     """Fills and exports that must not write, or not all of what they would write."""
-    names = ("names that are taken or read", "full disks", "several fills at a time", "fills killed, given again", "pipes")
-    taken, full, several, killed, pipes = rows = [Row(name) for name in names]
+    names = ("names that are taken or read", "full disks", "several fills at a time", "fills killed, given again")
+    names += ("pipes, other files, headers that lie", "two resumptions of one run at a time")
+    taken, full, several, killed, foreign, resumed = rows = [Row(name) for name in names]
     with folder() as place:
         noise = np.random.default_rng(0).integers(90, 110, (24, 28, 3), np.uint8)
         Image.fromarray(np.uint8(np.arange(24)[:, None] * np.ones(28) == 9) * 255).save("m.png")
@@ -370,6 +376,10 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
         nibabel.save(nibabel.Nifti1Image(noise, np.eye(4)), "a.nii.gz")
         with h5py.File("a.h5", "w") as file:
             file["a"] = noise
+        Path("a.csv").write_text("x,y,v\n" + "".join(f"{n % 7},{n // 7},{n * n % 17}\n" for n in range(42)))
+        Path("frames").mkdir()
+        for number in (1, 2, 4):
+            Image.fromarray(noise).save(f"frames/{number}.png")
         seconds_of([*FIT, "--trainer.max_steps", "20"])
         os.mkfifo("pipe.png")
         run_dir, plain = str(next(place.glob("runs/*/1"))), ["--model", "exact", "--folds", "none", "--no_std"]
@@ -377,11 +387,18 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
         def fill(source: str, out: str, *more: str) -> list[str]:
             return ["fill", source, "--missing", "m.png", "--out", out, *plain, *more]
 
+        def made(name: str) -> dict[Path, list[str]]:
+            clip = Path(f"{name}-clip")
+            return {Path(f"{name}.png"): fill("a.png", f"{name}.png"), clip: ["fill", "frames", *plain, "--out", str(clip)]}
+
         sources = ["geo.tif", "a.png", "a.jpg", "a.webp", "a.tif", "a.npy", "a.nii.gz", "a.h5"]
         outs = [f"out.{'png' if name in ('a.jpg', 'a.webp') else name.partition('.')[2]}" for name in sources]
         exports = ["export", run_dir, "--format", "checkpoint", "--out"]
         commands = [*map(fill, sources, outs), fill("a.png", "out.jpg"), fill("a.png", "out.webp"), [*exports, "out.ckpt"]]
         commands += [["export", run_dir, "--out", "out.safetensors"]]
+        points = ["fill", "a.csv", "--coordinates", "x,y", "--values", "v", "--grid", "8,9", "--folds", "none", "--out"]
+        commands += [[*points, "out.nc"], [*points, "map.tif"]]
+        others = ["out.jpg", "out.webp", "out.ckpt", "out.safetensors", "out.nc", "map.tif"]
 
         def content() -> dict[str, bytes]:
             return {str(file): file.read_bytes() for file in place.rglob("*") if file.is_file()}
@@ -396,7 +413,7 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
             held = status == 2 and len(errors.splitlines()) == 1 and content() == before
             row.add(None if held else f"{' '.join(arguments)}: status {status}, {content() == before}, {errors[-250:]}")
 
-        for name, arguments in zip([*outs, "out.jpg", "out.webp", "out.ckpt", "out.safetensors"], commands, strict=True):
+        for name, arguments in zip([*outs, *others], commands, strict=True):
             Path(name).write_text("precious")
             refused(taken, arguments)
             for size in (400, 1000):  # the message takes up to 300
@@ -409,19 +426,118 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
         refused(taken, ["fill", "a.png", "--missing", "x_before_after.png", "--out", "x.png", "--force", *plain])
         refused(taken, [*exports, f"{run_dir}/checkpoints/last.ckpt", "--force"])
         refused(taken, ["fill", "a.png", "a.jpg", "--missing", "m.png", "--out", "many", *plain])
-        refused(pipes, fill("pipe.png", "y.png"))
-        refused(pipes, ["fill", "a.png", "--missing", "pipe.png", "--out", "y.png"])
-        whole = seconds_of(fill("a.png", "whole.png"))
+        refused(foreign, fill("pipe.png", "y.png"))
+        refused(foreign, ["fill", "a.png", "--missing", "pipe.png", "--out", "y.png"])
+        for name in foreign_files():
+            refused(foreign, ["fill", name, "--out", f"y{Path(name).suffix}", "--folds", "none"])
+        refused(foreign, [*points[:6], "--like", "servers.tif", "--out", "y.tif"])
+        last, more = "checkpoints/last.ckpt", ["--trainer.max_steps", "300"]
+        whole = {out: seconds_of(arguments) for out, arguments in made("whole").items()}
         for number in range(kills):
+            copy = place / f"runs/copy{number}/1"
+            shutil.copytree(run_dir, copy)
             with concurrent.futures.ThreadPoolExecutor(3) as pool:
                 ends = sorted(end for end, _ in pool.map(run, [fill("a.png", f"s{number}.png")] * 3))
-            several.add(None if ends == [0, 2, 2] else f"status {ends}")
-            run(fill("a.png", f"k{number}.png"), moment := rng.uniform(0, whole))
-            Path(f"k{number}.png").unlink(missing_ok=True)
-            status, errors = run(fill("a.png", f"k{number}.png", "--force"))
-            same = Path("whole.png").read_bytes() == Path(f"k{number}.png").read_bytes()
-            killed.add(None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}")
+                several.add(None if ends == [0, 2, 2] else f"status {ends}")
+                ends = sorted(end for end, _ in pool.map(run, [[*FIT, *more, "--ckpt_path", str(copy / last)]] * 2))
+                resumed.add(None if ends == [0, 2] else f"status {ends}")
+            for (out, arguments), (expected, seconds) in zip(made(f"k{number}").items(), whole.items(), strict=True):
+                run(arguments, moment := rng.uniform(0, seconds))
+                status, errors = (0, "") if out.exists() else run([*arguments, "--force"])
+                same = tree(out) == tree(expected)
+                killed.add(
+                    None if status == 0 and same else f"killed after {moment:.3f} s: status {status}, {errors[-200:]}"
+                )
     return rows
+
+
+def tree(path: Path) -> list[bytes]:
+    """The content of a file, or of the files of a folder."""
+    return [file.read_bytes() for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+
+
+def foreign_files() -> list[str]:
+    """Writes files that name other files or servers, and a WAV file that claims more samples than it has; their names."""
+    with h5py.File("links.nc", "w") as file:
+        file["a"] = h5py.ExternalLink("a.h5", "/a")
+    with h5py.File("external.nc", "w") as file:
+        file.create_dataset("a", (4, 5), "f4", external=[("a.npy", 0, 80)])
+    with h5py.File("virtual.h5", "w") as file:
+        layout = h5py.VirtualLayout((24, 28, 3), np.uint8)
+        layout[:] = h5py.VirtualSource("a.h5", "a", shape=(24, 28, 3))
+        file.create_virtual_dataset("a", layout)
+    band = '<VRTRasterBand dataType="Byte" band="1"><SimpleSource><SourceFilename>geo.tif</SourceFilename></SimpleSource>'
+    vrt = f'<VRTDataset rasterXSize="28" rasterYSize="24">{band}</VRTRasterBand></VRTDataset>'
+    Path("other.tif").write_text(vrt)
+    Path("servers.tif").write_text(
+        '<GDAL_WMS><Service name="TMS"><ServerUrl>http://127.0.0.1:9</ServerUrl></Service></GDAL_WMS>'
+    )
+    soundfile.write("lies.wav", np.sin(np.arange(800) / 9), 8000)
+    content = bytearray(Path("lies.wav").read_bytes())
+    size = content.index(b"data") + 4
+    content[size : size + 4] = (1 << 20).to_bytes(4, "little")
+    Path("lies.wav").write_bytes(content)
+    return ["links.nc", "external.nc", "virtual.h5", "other.tif", "servers.tif", "lies.wav"]
+
+
+# -- values -----------------------------------------------------------------------------------------------------------------
+
+
+def kept_values(number: int, rng: random.Random) -> list[Row]:
+    """Fills of packed NetCDF, integers beyond 2^53, foreign byte orders and numbers of any size."""
+    kept, sizes = Row("fills of files: all but missing cells as before"), Row("fills of arrays of any size: finite")
+    noise = np.random.default_rng(rng.randrange(2**31))
+    y, x = np.mgrid[:16, :18]
+    smooth = np.sin(y / 3) + np.cos(x / 4)
+    with folder():
+        for _ in range(number):
+            gap = np.zeros(smooth.shape, bool)
+            top, left = noise.integers(1, 9, 2)
+            gap[top : top + 3, left : left + 5] = True
+            dtype = rng.choice(["int16", "uint8", "int32", "int64", "float32", ">i2"])
+            fill = 0 if dtype == "uint8" else -1
+            stored = (120 + 50 * smooth).astype(dtype) if dtype != "int64" else 2**53 + 1 + (1e3 * smooth).astype(dtype)
+            stored[gap] = fill
+            packing = {
+                "scale_factor": np.float32(10.0 ** rng.randint(-4, 2)),
+                "add_offset": np.float32(10.0 ** rng.randint(0, 6)),
+            }
+            about = {"_FillValue": np.array(fill, dtype)[()], **(packing if rng.random() < 0.7 else {})}
+            values = {"v": (("lat", "lon"), stored, about), "other": ("lon", 2**60 + np.arange(18))}
+            xarray.Dataset(values, {"lat": y[:, 0], "lon": x[0]}).to_netcdf("a.nc", engine="h5netcdf")
+            np.save("a.npy", stored)
+            for name in ("a.nc", "a.npy"):
+                more = ["--variable", "v"] if name == "a.nc" else ["--missing", str(fill)]
+                out = f"out.{name[2:]}"
+                arguments = ["fill", name, "--out", out, *more, "--members", "fourier", "--folds", "none", "--force"]
+                status, errors = forked(lambda given=arguments: command(given), limit=LIMIT)  # type: ignore[misc]
+                if status:
+                    kept.add(f"{name} {dtype}: status {status}, {errors[-250:]}")
+                    continue
+                if name == "a.npy":
+                    found, others = np.load(out), True
+                else:
+                    with h5py.File("a.nc") as before, h5py.File(out) as after:
+                        others = np.array_equal(after["other"], before["other"])
+                        found = after["v"][()]
+                held = found.dtype == np.dtype(dtype) and np.array_equal(found[~gap], stored[~gap]) and others
+                held = (
+                    held
+                    and bool((found[gap] != fill).all())
+                    and bool((abs(found[gap] / 1.0 - stored[~gap].mean()) < 1e4).all())
+                )
+                kept.add(None if held else f"{name}, {dtype}, {about}")
+            scale = 10.0 ** rng.choice([-320, -310, -200, -45, -3, 0, 5, 38, 200, 300, 307])
+            array = np.where(gap, np.nan, (smooth + 2) / 4 * scale)
+
+            def fills(array=array) -> int:  # type: ignore[no-untyped-def]
+                found = pe_lightning.fill(array, members=["fourier"], std=True, folds="none")
+                finite = np.isfinite(found.values).all() and np.isfinite(found.std).all()
+                return HELD if finite and (found.std[found.missing] > 0).all() else BROKEN
+
+            status, errors = forked(fills, limit=LIMIT)
+            sizes.add(None if status == HELD else f"{scale}: status {status}, {errors[-250:]}")
+    return [kept, sizes]
 
 
 # -- damage -----------------------------------------------------------------------------------------------------------------
@@ -683,12 +799,13 @@ def main(arguments: list[str] | None = None) -> int:
         "stopping",
         "averaging",
         "double",
+        "accumulated",
         "terminated",
         "terminated_sweeps",
         "sweeps",
         "comparisons",
     )
-    sections += ("caches", "folders", "files", "readers", "memory", "solves")
+    sections += ("caches", "folders", "files", "values", "readers", "memory", "solves")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
@@ -737,11 +854,15 @@ def section(name: str, seed: int, part: int, kills: int, mutations: int) -> list
         "stopping": lambda: [killed_fits(few, rng, "the same with EarlyStopping", EARLY_STOPPING)],
         "double": lambda: [killed_fits(few, rng, "the same in float64", ["--trainer.precision", "64-true"])],
         "averaging": lambda: [killed_fits(few, rng, "the same with SWA", AVERAGING)],
+        "accumulated": lambda: [
+            killed_fits(few, rng, "the same with GradientAccumulationScheduler", ACCUMULATION, signal.SIGTERM)
+        ],
         "terminated": lambda: [killed_fits(few, rng, "fits that get SIGTERM, resumed", signum=signal.SIGTERM)],
         "terminated_sweeps": lambda: [killed_sweeps(few, rng, "sweeps that get SIGTERM, given again", signal.SIGTERM)],
         "sweeps": lambda: [killed_sweeps(few, rng, "sweeps killed, given again")],
         "folders": lambda: [read_only_folders()],
         "files": lambda: written_files(few, rng),
+        "values": lambda: kept_values(2 * few, rng),
         "comparisons": lambda: [killed_comparisons(few, rng)],
         "caches": lambda: [killed_caches(few, rng)],
         "readers": lambda: damaged_files(mutations, rng),

@@ -190,7 +190,7 @@ def fill_files(
         _print_scores(filled, path, "denoised" if smooth else "this fit", verbose)
         _, std, picture = outputs_of(target)
         drawn = draw_before_after(original, filled.stack)
-        with ExitStack() as stack:  # all are written before the first of them, the result, gets its name
+        with ExitStack() as stack:  # all are written before the first gets its name; the result is the last
             filled.write_to(stack.enter_context(replacing(target, force=force)))
             if filled.std is not None and not original.holds_std:
                 write_std(stack.enter_context(replacing(std, force=force)), filled)

@@ -119,6 +119,17 @@ def _axes(
     return {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
 
 
+def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
+    """Refuses a map that is beside the points, such as one in another coordinate reference system."""
+    for axis in fit.axes:
+        low, high = axes[axis.name].min(), axes[axis.name].max()
+        if not axis.periodic and (low > axis.high or high < axis.low):
+            raise InputError(
+                f"{axis.name} of the map is {low:.6g} to {high:.6g}, and of the points {axis.low:.6g} to {axis.high:.6g}: "
+                "both need one coordinate reference system"
+            )
+
+
 def fill_points(
     paths: list[str],
     out: Path,
@@ -196,11 +207,14 @@ def fill_points(
     if not fit.has_std:
         print("no standard deviations: the points are too few for them")
     if at is None:
-        found = fit.grid(raster or (sizes if sizes is not None and not limits else _axes(fit, sizes, limits, steps)))
+        axes = raster or (sizes if sizes is not None and not limits else _axes(fit, sizes, limits, steps))
+        if isinstance(axes, dict):
+            _check_overlap(fit, axes)
+        found = fit.grid(axes)
         found.crs = crs
         if out.suffix in (".tif", ".tiff"):
             check_map(out, found.axes)
-        print(f"wrote {found.write(out)}")
+        print(f"wrote {found.write(out, force)}")
         caption = f"{fit.info.num_points} points and their {'x'.join(str(len(x)) for x in found.axes.values())} map"
         print(f"picture: {plot_map(out.with_name(f'{out.stem}_map.png'), found, *fit.points, caption)}")
         return 0
@@ -214,7 +228,7 @@ def fill_points(
         print(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
     predicted = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
     std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
-    print(f"wrote {write_places(out, columns, known, predicted, std)}")
+    print(f"wrote {write_places(out, columns, known, predicted, std, force)}")
     return 0
 
 

@@ -98,7 +98,7 @@ class PointMap:
             made["crs"] = ((), 0, _crs_attributes(crs, geographic))
         return made
 
-    def write(self, path: str | Path) -> Path:
+    def write(self, path: str | Path, force: bool = True) -> Path:
         """Writes the map atomically, in the format of the suffix of the path.
 
         - ``.nc``: NetCDF, a variable per value, with coordinates (extra ``geo``).
@@ -107,13 +107,17 @@ class PointMap:
         - ``.csv``: a row per sample: its coordinates, then the values.
         - ``.npy``: a structured array of the shape of the grid, with a field per coordinate and per value.
 
+        Args:
+            path: The file.
+            force: Whether a file of this name is replaced.
+
         Raises:
             InputError: If the suffix is another one, the format cannot hold the map, or a package is missing.
         """
         target = Path(path)
         check_map(target, self.axes)
         if target.suffix == ".csv":
-            return write_table(target, self._columns())
+            return write_table(target, self._columns(), force)
         if target.suffix == ".npy":
             columns = self._columns()
             shape = tuple(map(len, self.axes.values()))
@@ -122,9 +126,10 @@ class PointMap:
                 table[name] = column.reshape(shape)
             content = io.BytesIO()
             np.save(content, table)
-            write_atomically(target, content.getbuffer())
+            write_atomically(target, content.getbuffer(), force)
         else:  # in memory: neither HDF5 nor GDAL reports a full disk
-            write_atomically(target, netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff())
+            content = netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff()
+            write_atomically(target, content, force)
         return target
 
     def _columns(self) -> dict[str, AnyArray]:
@@ -222,6 +227,7 @@ def write_places(
     known: npt.NDArray[np.bool_],
     values: Mapping[str, npt.NDArray[np.float64]],
     std: Mapping[str, npt.NDArray[np.float64]],
+    force: bool = True,
 ) -> Path:
     """Writes the columns of a file of places, the values there and their standard deviations, as CSV or NPY.
 
@@ -231,6 +237,7 @@ def write_places(
         known: Rows without a missing coordinate, ``(P,)``; the others have no value.
         values: Values at the rows ``known`` by name.
         std: Standard deviations by the names of the values; may be empty.
+        force: Whether a file of this name is replaced.
     """
     found: dict[str, AnyArray] = dict(columns)
     for name, column in PointMap({}, dict(values), dict(std)).variables.items():
@@ -238,12 +245,12 @@ def write_places(
         found[own] = np.full(len(known), np.nan)
         found[own][known] = column
     if path.suffix == ".csv":
-        return write_table(path, found)
+        return write_table(path, found, force)
     cells = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in found.items()}
     table = np.empty(len(known), [(name, column.dtype) for name, column in cells.items()])
     for name, column in cells.items():
         table[name] = column
-    with replacing(path) as file, file.open("wb") as stream:
+    with replacing(path, force=force) as file, file.open("wb") as stream:
         np.save(stream, table)
     return path
 

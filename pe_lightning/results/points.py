@@ -22,18 +22,19 @@ MAX_PLOTTED_POINTS = 20_000
 """Points that a picture shows; of more, every n-th."""
 
 
-def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray]) -> Path:
+def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], force: bool = True) -> Path:
     """Writes columns as CSV atomically: a header, and numbers with as many digits as they need.
 
     Args:
         path: The file.
         columns: Text, numbers or ``datetime64``, ``(P,)`` each; missing numbers are empty cells.
+        force: Whether a file of this name is replaced.
     """
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*map(text_of, columns.values()), strict=True))
-    write_atomically(path, text.getvalue())
+    write_atomically(path, text.getvalue(), force)
     return path
 
 

@@ -40,7 +40,7 @@ MAX_COLUMNS = 10_000
 """Largest number of columns that are all taken by default."""
 SAMPLE_LINES = 50
 """Number of lines from which the delimiter is found."""
-MAX_MARKS, FAR = 3, 2.0
+MAX_MARKS, FAR, MIN_OTHERS = 3, 2.0, 5
 """Different numbers that may mark missing values, and their least distance from the others, as a share of their range."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MISSING_VALUES = frozenset(
@@ -241,7 +241,7 @@ def note_repeated(label: str, values: NDArray[np.float64]) -> None:
         values: Its values, NaN where one is missing.
     """
     numbers, counts = np.unique(values[np.isfinite(values)], return_counts=True)
-    for count in range(1, min(MAX_MARKS, len(numbers) - 2) + 1):
+    for count in range(1, min(MAX_MARKS, len(numbers) - MIN_OTHERS) + 1):
         for outside, others in ((slice(count), numbers[count:]), (slice(-count, None), numbers[:-count])):
             distance = min(abs(numbers[outside][0] - others).min(), abs(numbers[outside][-1] - others).min())
             if counts[outside].min() > 1 and distance > FAR * np.ptp(others):
