@@ -27,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 FITTED = ("image/varpro", "image/warm_head", "points/adaptive", "labelled/closed_form", "row/depth", "video/random_points")
 """Kinds of fits beside those that a stock LightningCLI repeats in ``test_stock_cli.py``; the other recipes are stress."""
 RECIPES = [
-    pytest.param(Path(recipes.find(name)).resolve(), id=name, marks=pytest.mark.slow if name in FITTED else pytest.mark.stress)
+    pytest.param(
+        Path(recipes.find(name)).resolve(), id=name, marks=pytest.mark.slow if name in FITTED else pytest.mark.stress
+    )
     for name in recipes.names()
     if not name.startswith("attention/")
 ]

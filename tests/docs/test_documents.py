@@ -56,7 +56,11 @@ OTHERS = {"pip", "pytest", "wandb"}
 LEFT_OUT = ("...", "…")
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 
-LONG = {"docs/points.md", "docs/gallery.md", *(f"docs/tutorials/{n}.md" for n in ("damaged", "denoise", "photograph", "wandb"))}
+LONG = {
+    "docs/points.md",
+    "docs/gallery.md",
+    *(f"docs/tutorials/{n}.md" for n in ("damaged", "denoise", "photograph", "wandb")),
+}
 """Pages whose blocks take many seconds, and run what tests of the same verbs run on smaller data."""
 
 

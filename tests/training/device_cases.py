@@ -66,7 +66,7 @@ CASES: dict[str, Case] = {
     "exact, row": Case(_exact(), lambda: signals(2, 64)),
     "exact, cube": Case(_exact(), lambda: signals(1, 12, 12, 12)),
     "exact, learned": Case(
-        lambda: ComplexLinear({"name": "lff", "num_features": 4}, warm_start=True), lambda: signals(1, 8, 8)
+        lambda: ComplexLinear({"name": "lff", "num_features": 4}, warm_start=True), lambda: signals(1, 16, 16, channels=1)
     ),
     "exact, hidden layer": Case(lambda: ComplexLinear(GAU, depth=1, width=6, warm_start=True), steps=2),
     "sparse": Case(lambda: ComplexLinear("keys", keep=60), data={"sampling": GridSampling(1)}),

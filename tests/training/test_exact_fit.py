@@ -136,7 +136,7 @@ def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch)
 @pytest.mark.parametrize("name", encoders.names())
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")  # it is meant for sine and its like
 def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
-    data = TensorDataModule(smooth(1, (10, 10), 1))
+    data = TensorDataModule(smooth(1, (16, 16), 1))
     takes = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
     encoder = {"name": name, **({"num_features": 4} if takes else {})}
     model = fitted(make_trainer, ComplexLinear(encoder, warm_start=True), data)
