@@ -311,8 +311,8 @@ def test_options_are_built_from_the_signature():
     parser = LightningArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(LightningDataModule, "data")
     config = parser.parse_args([
-        "--data", "ImageDataModule", "--data.paths", "[a.png, b.png]", "--data.sampling", "RandomSampling",
-        "--data.sampling.fraction", "0.5", "--data.center_crop", "[3, 4]", "--data.batching.kind", "points",
+        "--data", "ImageDataModule", "--data.paths", "[a.png, b.png]",
+        "--data.sampling", "{name: random, fraction: 0.5}", "--data.center_crop", "[3, 4]", "--data.batching.kind", "points",
         "--data.batching.size", "7", "--data.storage.in_memory", "false",
     ])  # fmt: skip
     data = parser.instantiate(config).data
