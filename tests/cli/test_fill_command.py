@@ -123,7 +123,7 @@ def test_a_refusal_imports_no_torch() -> None:
     program = "import sys; from pe_lightning.__main__ import main; status = main(sys.argv[1:]); "
     program += "exit(9 if 'torch' in sys.modules else status)"
     done = subprocess.run(
-        [sys.executable, "-c", program, *["fill", "no.png", "--out", "b.png"]], capture_output=True, text=True
+        [sys.executable, "-c", program, "fill", "no.png", "--out", "b.png"], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
