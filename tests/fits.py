@@ -30,10 +30,26 @@ def signals(count: int, *grid: int, channels: int = 2) -> Tensor:
     return 0.5 + 0.4 * torch.stack(waves).reshape(count, channels, *grid).movedim(1, -1)
 
 
+def smooth(signals: int = 2, size: tuple[int, ...] = (24, 20), channels: int = 3) -> torch.Tensor:
+    """Signals with something to learn at every scale."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.rand(signals, channels, *size, generator=generator)
+    spectrum = torch.fft.fftn(noise, dim=tuple(range(2, 2 + len(size))))
+    radius = sum(torch.fft.fftfreq(n).square().reshape(-1, *[1] * (len(size) - 1 - a)) for a, n in enumerate(size)).sqrt()
+    values = torch.fft.ifftn(spectrum / (1 + (12 * radius) ** 2), dim=tuple(range(2, 2 + len(size)))).real
+    low, high = values.amin(), values.amax()
+    return ((values - low) / (high - low)).movedim(1, -1).contiguous()
+
+
 def fit(module: CoordinateModule, data: TensorDataModule, make_trainer: MakeTrainer, steps: int, **more: Any) -> Trainer:
     trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, **more)
     trainer.fit(module, data)
     return trainer
+
+
+def fitted(make_trainer: MakeTrainer, model: ComplexLinear, data: TensorDataModule, steps: int = 0) -> ComplexLinear:
+    make_trainer(max_steps=steps, num_sanity_val_steps=0).fit(model, datamodule=data)
+    return model
 
 
 class Losses(Callback):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from make import CASES, EXPECTED, FOLDER, RECIPES, fitted, keys, predictions, run, scores
+from golden.make import CASES, EXPECTED, FOLDER, RECIPES, fitted, keys, predictions, run, scores
 
 from pe_lightning import load
 from pe_lightning.__main__ import main

@@ -1,6 +1,6 @@
-"""Makes the fits of ``device_cases.py`` on a device that is emulated in CPU memory, and compares them with those on the CPU.
+"""Makes the fits of ``device_cases.py`` on a device emulated in CPU memory, and compares them with those on the CPU.
 
-    python tests/training/emulated_device.py           # all; or those whose names contain an argument
+    python tests/training/emulated_device.py    # all; or those whose names contain an argument
 
 A tensor of the emulated device is a wrapper around a tensor of the CPU. An operation computes on what is inside, and fails
 where it is given tensors of both devices, as it does with a GPU. So a tensor that is left on the CPU is found on a machine

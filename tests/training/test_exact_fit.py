@@ -3,30 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from fits import fitted, smooth
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, RandomSampling
 from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
 
-
-def smooth(signals: int = 2, size: tuple[int, ...] = (24, 20), channels: int = 3) -> torch.Tensor:
-    """Signals with something to learn at every scale."""
-    generator = torch.Generator().manual_seed(0)
-    noise = torch.rand(signals, channels, *size, generator=generator)
-    spectrum = torch.fft.fftn(noise, dim=tuple(range(2, 2 + len(size))))
-    radius = sum(torch.fft.fftfreq(n).square().reshape(-1, *[1] * (len(size) - 1 - a)) for a, n in enumerate(size)).sqrt()
-    values = torch.fft.ifftn(spectrum / (1 + (12 * radius) ** 2), dim=tuple(range(2, 2 + len(size)))).real
-    low, high = values.amin(), values.amax()
-    return ((values - low) / (high - low)).movedim(1, -1).contiguous()
-
-
 GAU = {"name": "gau", "num_features": 12}
-
-
-def fitted(make_trainer, model: ComplexLinear, data: TensorDataModule, steps: int = 0) -> ComplexLinear:
-    make_trainer(max_steps=steps, num_sanity_val_steps=0).fit(model, datamodule=data)
-    return model
 
 
 def test_it_is_the_ridge_regression_of_numpy(make_trainer):

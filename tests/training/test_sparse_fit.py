@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_exact_fit import fitted, smooth
+from fits import fitted, smooth
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError

@@ -39,7 +39,7 @@ def sweep(tmp_path, monkeypatch):
     token = tmp_path.parent / "token"
     token.write_text(secrets.token_hex(32))
     token.chmod(0o600)
-    paths = [str(ROOT), str(ROOT / "tests/studies/sweep"), os.environ.get("PYTHONPATH", "")]
+    paths = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_AUTH_TOKEN_PATH": str(token)}
     environment |= {"OMP_NUM_THREADS": "1"}
     environment.pop("RAY_ADDRESS", None)
