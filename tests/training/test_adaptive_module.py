@@ -138,8 +138,9 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
     """Noise whose size differs from place to place, on a smooth signal."""
     noise = torch.randn(1, 56, 48, 1, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.005, 0.08, 48)[:, None]
     values = (0.2 + 0.6 * signals(1, 56, 48, channels=1) + noise).clamp(0, 1)
-    fitted = pe_lightning.fit(values, "gau", Adaptive(angles=4) if model == "Adaptive" else None, sampling=sampling)
-    unseen = ~fitted.trainer.datamodule.split.train_mask()[0]
+    data = TensorDataModule(values, sampling=sampling)
+    fitted = pe_lightning.fit(data, "gau", Adaptive(angles=4) if model == "Adaptive" else None)
+    unseen = ~data.split.train_mask()[0]
     coords = torch.cartesian_prod(torch.arange(56) / 56, torch.arange(48) / 48).reshape(56, 48, 2)
     deviations = fitted.std(coords)
     assert deviations.shape == (56, 48, 1)
