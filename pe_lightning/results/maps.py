@@ -124,9 +124,9 @@ class PointMap:
             table = np.empty(shape, [(name, column.dtype) for name, column in columns.items()])
             for name, column in columns.items():
                 table[name] = column.reshape(shape)
-            content = io.BytesIO()
-            np.save(content, table)
-            write_atomically(target, content.getbuffer(), force)
+            buffer = io.BytesIO()
+            np.save(buffer, table)
+            write_atomically(target, buffer.getbuffer(), force)
         else:  # in memory: neither HDF5 nor GDAL reports a full disk
             content = netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff()
             write_atomically(target, content, force)
