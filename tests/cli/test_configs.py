@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from lightning.pytorch import LightningDataModule, LightningModule
 
 from pe_lightning import ComplexLinear
 from pe_lightning.__main__ import main
@@ -61,29 +60,6 @@ def test_another_encoder_starts_from_its_own_defaults(capsys, tmp_path):
     chosen = printed(capsys, "--config", "image/closed_form", "--model.encoder", "tri")["model"]["init_args"]
     (encoder,) = ComplexLinear(chosen["encoder"], choose_bandwidth=chosen["choose_bandwidth"]).configured.entries
     assert (encoder.name, encoder.automatic()) == ("tri", "half_width")
-
-
-class Flat(LightningDataModule):
-    """A DataModule of somebody else."""
-
-    def __init__(self, batch_size: int = 1) -> None: ...
-
-
-class Own(LightningModule):
-    """A model that is no coordinate network.
-
-    Args:
-        width: Of its layers.
-    """
-
-    def __init__(self, width: int = 3) -> None:
-        super().__init__()
-
-
-def test_a_model_and_data_of_somebody_else_are_parsed(capsys):
-    config = printed(capsys, "--model", f"{__name__}.Own", "--model.width", "5", "--data", f"{__name__}.Flat")
-    assert config["model"] == {"class_path": f"{__name__}.Own", "init_args": {"width": 5}}
-    assert config["data"]["init_args"] == {"batch_size": 1}
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.name)

@@ -45,17 +45,6 @@ def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert __version__ in capsys.readouterr().out
 
 
-def test_encoders_lists_all_of_them_with_their_arguments(capsys):
-    assert main(["encoders"]) == 0
-    shown = capsys.readouterr().out
-    for name in encoders.names():
-        assert name in shown
-        for argument in encoders.registry.parameters(encoders.registry.get(name)):
-            assert argument in shown
-    assert "sigma=0.64/K" in shown
-    assert "Eq. 54" in shown
-
-
 def test_list_shows_every_registry_and_the_recipes(capsys):
     assert main(["list"]) == 0
     shown = capsys.readouterr().out.split()
@@ -134,15 +123,6 @@ def test_the_help_shows_the_options_of_the_classes_that_are_named(capsys):
     shown = capsys.readouterr().out
     assert "--scale" in shown
     assert "--data" not in shown.partition("Options of other")[0]
-
-
-def test_help_all_ends_with_the_options_of_the_trainer(capsys):
-    assert main(["fit", "--help=all"]) == 0
-    shown = capsys.readouterr().out
-    places = [
-        shown.index(f"\n  {option}") for option in ("--model", "--data", "--wandb.tags", "--trainer.limit_val_batches")
-    ]
-    assert places == sorted(places)
 
 
 def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):

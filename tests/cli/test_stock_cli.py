@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from commands import NO_WANDB, fit
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
+from stopping import run_command
 
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
@@ -157,9 +157,10 @@ def test_a_saved_configuration_records_again_and_does_not_resume():
 def test_two_processes_have_the_weights_of_one():
     program = (ROOT / "docs/lightning_cli.md").read_text().partition("```python\n")[2].partition("```")[0]
     Path("main.py").write_text(program)
-    args = [sys.executable, "main.py", "fit", f"--config={ROOT}/configs/image/demo.yaml", *PICTURE, "--trainer.max_steps=7"]
-    for name, more in (("one", []), ("two", ["--trainer.devices=2", "--trainer.strategy=ddp"])):
-        subprocess.run([*args, *more, f"--trainer.default_root_dir={name}"], check=True, capture_output=True, timeout=300)
+    args = ["main.py", "fit", f"--config={ROOT}/configs/image/demo.yaml", *PICTURE, "--trainer.max_steps=7"]
+    for name, more in (("one", []), ("two", ["--trainer.devices", "2", "--trainer.strategy=ddp"])):
+        done = run_command(Path(), *args, *more, f"--trainer.default_root_dir={name}")
+        assert done.returncode == 0, done.stderr
     files = (next(Path(name).rglob("*.ckpt")) for name in ("one", "two"))
     one, two = (torch.load(path, weights_only=True)["state_dict"] for path in files)
     assert all(torch.allclose(one[key], two[key], atol=1e-6) for key in one)

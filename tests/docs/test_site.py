@@ -91,17 +91,6 @@ def test_pictures_of_the_documents_are_small():
     assert 0 < sum(path.stat().st_size for path in pictures) < LIMIT
 
 
-PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.parent.name != "reference"]
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
-def test_every_page_says_first_what_it_is_for(path):
-    first = path.read_text().split("\n\n")[1]
-    assert re.match(r"[`*A-Z]", first), first
-    assert not first.startswith("```")
-    assert len(first) > 60
-
-
 @pytest.mark.slow
 def test_the_site_needs_no_network(tmp_path):
     pytest.importorskip("mkdocs", reason="pip install pe-lightning[docs]")

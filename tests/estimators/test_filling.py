@@ -91,11 +91,11 @@ def test_known_values_are_unchanged_in_every_dtype(dtype: str) -> None:
     levels, mask = damaged(channels=1)
     array = (levels[..., 0].astype(dtype) * (1 if dtype == "uint8" else 3)).astype(dtype)
     array[mask] = 7
-    found = fill(array, mask, folds="none").values
+    found = fill(array, mask, model=exact, folds="none").values
     assert found.dtype == array.dtype
     assert found.shape == array.shape
     np.testing.assert_array_equal(found[~mask], array[~mask])
-    near = np.abs(found[mask].astype(float) - levels[mask][:, 0] * (1.0 if dtype == "uint8" else 3.0))
+    near = np.abs(found[mask] / (1 if dtype == "uint8" else 3) - levels[mask][:, 0])
     assert near.mean() < 30
     assert (found[mask] != 7).all()
 
@@ -105,7 +105,7 @@ def test_a_channel_that_is_known_stays_where_another_is_missing() -> None:
     values = levels.astype(float)
     values[4, 4, 1] = np.nan
     values[6, 7] = np.inf
-    found = fill(values, folds="none")
+    found = fill(values, model=exact, folds="none")
     known = np.isfinite(values)
     np.testing.assert_array_equal(found.values[known], values[known])
     assert np.isfinite(found.values).all()
@@ -346,12 +346,15 @@ def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
         fill(levels, mask, folds="none").write(tmp_path / "c.png")
 
 
+EXACT: dict[str, Any] = {"model": exact, "folds": "none"}
+
+
 def surface(shape: tuple[int, ...] = (20, 24)) -> np.ndarray:
     y, x = np.mgrid[: shape[0], : shape[1]] / 20
     return np.sin(4 * x * y) + 0.3 * np.cos(9 * x) + 1.5
 
 
-@pytest.mark.parametrize("scale", [1e200, 1e300, 1e-45, 1e-300])
+@pytest.mark.parametrize("scale", [1e300, 1e-300])
 def test_deviations_of_values_of_any_size(scale: float) -> None:
     """Those of the values divided by their scale, times it; float32 could not hold them."""
     values = np.where(np.random.default_rng(0).random((20, 24)) < 0.1, np.nan, surface())
@@ -363,14 +366,14 @@ def test_deviations_of_values_of_any_size(scale: float) -> None:
 
 
 def test_masks_as_users_have_them() -> None:
-    """Booleans, 0 and 255, an axis of one channel, and NumPy masked arrays mark the same samples."""
+    """Booleans, 0 and 255, 0.0 and 1.0, an axis of one channel, and NumPy masked arrays mark the same samples."""
     values, mask = surface(), np.random.default_rng(0).random((20, 24)) < 0.1
-    expected = pe_lightning.fill(values, mask, folds="none").values
+    expected = pe_lightning.fill(values, mask, **EXACT).values
     assert (expected[mask] != values[mask]).all()
-    for other in (mask.astype(np.uint8) * 255, mask.astype(int)[..., None], torch.from_numpy(mask), mask.astype(float)):
-        np.testing.assert_array_equal(pe_lightning.fill(values, other, folds="none").values, expected)
+    for other in (mask.astype(np.uint8) * 255, mask.astype(int)[..., None], mask.astype(float), torch.from_numpy(mask)):
+        np.testing.assert_array_equal(pe_lightning.fill(values, other, **EXACT).values, expected)
     hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
-    np.testing.assert_array_equal(pe_lightning.fill(hidden, folds="none").values, expected)
+    np.testing.assert_array_equal(pe_lightning.fill(hidden, **EXACT).values, expected)
     with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got"):
         pe_lightning.fill(values, mask[:10])
 
@@ -378,11 +381,11 @@ def test_masks_as_users_have_them() -> None:
 def test_pictures_with_their_channels_first() -> None:
     colours = np.stack([surface(), 2 - surface() / 2, surface() ** 2])
     mask = np.random.default_rng(0).random((20, 24)) < 0.1
-    expected = pe_lightning.fill(np.moveaxis(colours, 0, -1), mask, folds="none").values
-    found = pe_lightning.fill(colours, mask, folds="none")
+    expected = pe_lightning.fill(np.moveaxis(colours, 0, -1), mask, **EXACT).values
+    found = pe_lightning.fill(colours, mask, **EXACT)
     assert found.missing.shape == found.values.shape == colours.shape
     np.testing.assert_array_equal(np.moveaxis(found.values, 0, -1), expected)
-    batch = pe_lightning.fill(np.where(mask, np.nan, colours)[None], folds="none").values
+    batch = pe_lightning.fill(np.where(mask, np.nan, colours)[None], **EXACT).values
     np.testing.assert_allclose(batch[0], found.values, rtol=1e-6)
 
 
@@ -396,5 +399,5 @@ def test_a_channel_that_is_missing_entirely_is_named() -> None:
 def test_large_integers_are_compared_exactly() -> None:
     values = 2**53 + np.arange(480).reshape(20, 24)
     values[3, 4] = 2**53
-    assert pe_lightning.fill(values, 2**53, folds="none").missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
-    assert pe_lightning.fill(values, "9007199254740993,9007199254740999", folds="none").missing.sum() == 2
+    assert pe_lightning.fill(values, 2**53, **EXACT).missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
+    assert pe_lightning.fill(values, "9007199254740993,9007199254740999", **EXACT).missing.sum() == 2

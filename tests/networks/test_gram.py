@@ -274,8 +274,8 @@ class Exact(Callback):
 @pytest.mark.slow  # the full interval between two exact values of the loss
 def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
     generator = torch.Generator().manual_seed(0)
-    data = TensorDataModule(torch.rand(1, 128, 128, 3, generator=generator))
-    encoder = {"name": "gau", "num_features": 64, "sigma": 0.01}
+    data = TensorDataModule(torch.rand(1, 64, 64, 3, generator=generator))
+    encoder = {"name": "gau", "num_features": 32, "sigma": 0.01}
     adam = {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=1e-5)}
     module, losses, exact = ComplexLinear(encoder, warm_start=True, ridge=1e-6, **adam), Losses(), Exact()
     steps = MAX_STEPS_BETWEEN_EVALUATIONS + 10

@@ -2,23 +2,19 @@
 
 import doctest
 import importlib
-import inspect
 import json
 import logging
 import pkgutil
-import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from jsonargparse import ArgumentError
-from lightning.pytorch import LightningDataModule, LightningModule
-from lightning.pytorch.cli import LightningArgumentParser
+from lightning.pytorch import LightningModule
 from PIL import Image
 
 import pe_lightning.signals
-from pe_lightning.errors import InputError, argument_names
+from pe_lightning.errors import InputError
 from pe_lightning.signals import (
     Batching,
     GridBatch,
@@ -28,12 +24,10 @@ from pe_lightning.signals import (
     Source,
     Storage,
     grid_axes,
-    samplings,
 )
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals, Scaling
-from pe_lightning.signals.sources import sources
-from pe_lightning.training import ImageDataModule, RowDataModule, SignalDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.sharding import SignalsStrategy
 
@@ -87,18 +81,6 @@ def test_point_batches(shared):
             assert batch.coords[own, point].tolist() == [axis[i] for axis, i in zip(batch.axes, position, strict=True)]
             assert evaluation.train_mask[(own, *position)]
     assert evaluation.mask.equal(~evaluation.train_mask)
-
-
-def test_info_and_defaults():
-    data = TensorDataModule(tensor(3, 6, 7, 2))
-    scaling = {"dtype": "float32", "low": [0.0], "high": [1.0]}
-    assert data.info.to_dict() == {
-        "names": ["signal0", "signal1", "signal2"], "grid": [6, 7], "channels": 2,
-        "scaling": scaling, "rate": None, "media": "image", "metric": "psnr",
-    }  # fmt: skip
-    assert SignalInfo.from_dict(data.info.to_dict()) == data.info
-    assert data.sampling == GridSampling(2)
-    assert (data.batching, data.storage.cache, data.protocol) == (Batching("full"), "auto", "rest")
 
 
 # -- protocols --------------------------------------------------------------------------------------------------------
@@ -305,51 +287,3 @@ def test_the_grid_of_a_prediction(monkeypatch):
 
 
 # -- the command line's view ------------------------------------------------------------------------------------------
-
-
-def test_options_are_built_from_the_signature():
-    parser = LightningArgumentParser(exit_on_error=False)
-    parser.add_subclass_arguments(LightningDataModule, "data")
-    config = parser.parse_args([
-        "--data", "ImageDataModule", "--data.paths", "[a.png, b.png]",
-        "--data.sampling", "{name: random, fraction: 0.5}", "--data.center_crop", "[3, 4]", "--data.batching.kind", "points",
-        "--data.batching.size", "7", "--data.storage.in_memory", "false",
-    ])  # fmt: skip
-    data = parser.instantiate(config).data
-    assert data.sampling == RandomSampling(0.5)
-    assert (data.source.paths, data.source.center_crop) == (["a.png", "b.png"], [3, 4])
-    assert (data.batching, data.storage) == (Batching("points", 7), Storage(in_memory=False))
-
-
-@pytest.mark.parametrize(
-    "cls", [SignalDataModule, TensorDataModule, Batching, Storage, *[samplings.get(name) for name in samplings.names()]]
-)
-def test_every_argument_is_typed_and_documented(cls):
-    for argument, parameter in inspect.signature(cls).parameters.items():
-        assert parameter.annotation is not parameter.empty
-        assert parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        assert f"    {argument}: " in cls.__doc__
-
-
-@pytest.mark.parametrize(
-    ("cls", "source"), [(ImageDataModule, "images"), (RowDataModule, "rows"), (VideoDataModule, "video")]
-)
-def test_a_data_module_has_the_options_of_its_source_with_type_default_and_help(cls, source):
-    parser = LightningArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(cls, "data")
-    of_source = sources.parameters(sources.get(source))
-    own = {"sampling", "protocol", "batching", "storage", "folds", "validation", "samples"}
-    assert {*argument_names(cls)} == {*of_source, *own}
-    config = parser.parse_args(["--data.paths", "a"]).data
-    for name, parameter in of_source.items():
-        assert name == "paths" or config[name] == parameter.default
-    entries = [" ".join(entry.split()) for entry in re.split(r"\n +(?=--data)", parser.format_help())]
-    helps = {entry.split()[0].rstrip(","): entry for entry in entries if "type: " in entry}
-    for name in [*of_source, "sampling", "protocol"]:
-        described, typed = helps[f"--data.{name}"].rsplit("type: ", 1)
-        assert len(described) > len(name) + 40, described
-        assert "Unvalidated" not in typed
-    for given, words in (("--data.colr=grey", "data.colr"), ("--data.color=gry", "grey"), ("--data.max_pixels=x", "int")):
-        with pytest.raises(ArgumentError) as error:
-            parser.parse_args(["--data.paths=a", given])
-        assert words in str(error.value)

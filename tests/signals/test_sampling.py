@@ -119,17 +119,6 @@ def test_random_samples(grid, fraction, seed, signals, shared, data):
         assert torch.cat(list(unlisted.train_indices), 1).equal(split.index)
 
 
-@quick
-@given(st.lists(st.integers(3, 9), min_size=1, max_size=3).map(tuple), st.data())
-def test_odd_is_within_rest(grid, data):
-    split = GridSampling(2).split(grid, 1)
-    odd, rest = split.test_mask("odd"), split.test_mask("rest")
-    assert (odd & rest).equal(odd)
-    assert odd.sum() == np.prod([n // 2 for n in grid])
-    block = data.draw(blocks_of(grid))
-    assert split.test_mask_of("odd", block).equal(odd[(slice(None), *block)])
-
-
 def test_midpoints_are_halfway_between_trained_samples():
     split = GridSampling([4, 2], [1, 0]).split((10, 5), 1)
     rows, columns = np.arange(10) % 4 == 3, np.arange(5) % 2 == 1

@@ -17,18 +17,6 @@ from pe_lightning.errors import InputError
 
 
 @pytest.mark.slow  # starts a process
-def test_exact_fits_do_not_import_lightning():
-    program = (
-        "import sys, pe_lightning, torch\n"
-        "values = torch.rand(1, 12, 12, 1)\n"
-        "pe_lightning.fit(values, 'gau'), pe_lightning.fit(values)\n"
-        "pe_lightning.fill(torch.where(values[0] < 0.7, values[0], torch.nan).numpy(), axes=2, folds='none')\n"
-        "assert 'lightning' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
-
-
-@pytest.mark.slow  # starts a process
 def test_torch_is_imported_when_a_name_is_used():
     program = (
         "import sys, pe_lightning\n"

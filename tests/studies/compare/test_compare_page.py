@@ -87,15 +87,3 @@ def test_names_with_html_are_text(make_run, write):
         assert page.signals[0][0][0] == EVIL
         assert EVIL not in text
         assert EVIL in "".join(page.text)
-
-
-def test_the_tables_can_be_read_without_a_script(make_run, write):
-    make_run("a/1", (30.0, 31.0, 35.0), config={"seed": 1, "same": 2})
-    make_run("b/1", (29.0, 31.0, 33.0), config={"seed": 2, "same": 2, "depth": {"of": 3}})
-    page = Page(write())
-    assert [a["aria-sort"] for a in page.of("th") if "aria-sort" in a] == ["none", "descending", *["none"] * 6]
-    words = page.text
-    assert words[words.index("b/1") :][:3] == ["b/1", "31.00 ± 1.63", "-1.00 [-3.48, +1.48]"]
-    assert "No reconstructions: no signal-0_comparison.h5, no signal-1_comparison.h5, no signal-2_comparison.h5." in words
-    settings = words[words.index("Configuration, where it differs") :]
-    assert settings == ["Configuration, where it differs", "key", "a/1", "b/1", "seed", "1", "2", "depth.of", "–", "3"]

@@ -204,7 +204,7 @@ def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monke
     )
     monkeypatch.setattr(networks, "NETWORKS", some)
     name = picture("a.png", 40, 40)
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "3", "--all"]) == 0
+    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--all"]) == 0
     shown = capsys.readouterr().out
     assert "learned" in shown
     assert " steps" in shown
