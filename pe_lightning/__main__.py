@@ -28,14 +28,6 @@ from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_stat
 CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
-INTEGER_VARIABLES = (
-    *("RANK", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT"),
-    *("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_NTASKS", "JSM_NAMESPACE_RANK", "PL_GLOBAL_SEED"),
-)
-"""Environment variables that Lightning, PyTorch and launchers read as integers."""
-BOOLEAN_VARIABLES = ("JSONARGPARSE_DEBUG", "JSONARGPARSE_DEFAULT_ENV", "JSONARGPARSE_ADD_PRINT_COMPLETION_ARGUMENT")
-"""Environment variables that jsonargparse reads as switches."""
-
 FUNCTIONS = {
     "demo": "pe_lightning.studies.demo.command.demo",
     "list": "pe_lightning.cli.commands.list_registered",
@@ -199,18 +191,7 @@ def _fail(message: str, status: int) -> int:
     return status
 
 
-def _check_environment() -> None:
-    """Refuses environment variables that libraries cannot read as a number or a switch."""
-    for name in INTEGER_VARIABLES:
-        if (value := os.environ.get(name)) is not None and not value.isdecimal():
-            raise InputError(f"the environment variable {name} must be an integer >= 0; got {value!r}. Set it, or unset it")
-    for name in BOOLEAN_VARIABLES:
-        if (value := os.environ.get(name, "")).lower() not in ("", "true", "false"):
-            raise InputError(f"the environment variable {name} must be true or false; got {value!r}. Set it, or unset it")
-
-
 def _run(verb: str, arguments: Sequence[str]) -> int:
-    _check_environment()
     added = {} if verb in VERBS else _added_verbs()
     if verb not in VERBS and verb not in added:
         if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):

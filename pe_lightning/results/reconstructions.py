@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,7 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, compariso
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.results.signal_files import Formats, choose_format, new_array, write_signal
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.files import replacing
-from pe_lightning.signals.hdf5 import PatientFile
+from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.output import Output
 from pe_lightning.signals.raw import Scaling
 from pe_lightning.signals.values import FileValues
@@ -131,7 +131,8 @@ def write_comparison(
         frames: Indices of the frames of a cube.
         trained: Mask of the trained samples of a row, ``(N,)``.
     """
-    with replacing(path) as temporary, PatientFile(temporary) as stream, h5py.File(stream, "w") as file:
+    content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
+    with h5py.File(content, "w") as file:
         truth = values["truth"]
         for name, array in values.items():
             if truth.ndim == 2:
@@ -147,6 +148,7 @@ def write_comparison(
             file.attrs["media"] = info.media
             if info.rate is not None:
                 file.attrs["rate"] = info.rate
+    write_atomically(path, content.getbuffer())
 
 
 class FileAssembly:

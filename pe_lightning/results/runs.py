@@ -6,18 +6,14 @@ A run directory is created by one ``mkdir``, which succeeds for one process only
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pe_lightning.errors import InputError
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from pe_lightning.errors import InputError
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -85,29 +81,14 @@ def claim(root: str | Path, name: str) -> Path:
         ) from error
 
 
-class Lock:
-    """A run directory held for one fit. The system releases it when the process ends, in any way.
-
-    Args:
-        run_dir: The directory.
-    """
-
-    def __init__(self, run_dir: Path) -> None:
-        self._descriptor: int | None = os.open(run_dir, os.O_RDONLY) if fcntl is not None else None
-        try:
-            if self._descriptor is not None:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self.release()
-            raise InputError(f"another fit writes to {str(run_dir)!r}: wait until it has ended") from error
-        except OSError:  # a file system without locks
-            self.release()
-
-    def release(self) -> None:
-        """Releases the directory; nothing if it is released."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self._descriptor = None
+def hold(run_dir: Path) -> FileLock:
+    """Locks a run directory for one fit; the system releases the lock when the process ends, in any way."""
+    lock = FileLock(run_dir / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise InputError(f"another fit writes to {str(run_dir)!r}: wait until it has ended") from error
+    return lock
 
 
 def of_checkpoint(path: str | Path) -> Path:

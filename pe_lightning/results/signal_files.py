@@ -35,7 +35,6 @@ from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
-from pe_lightning.signals.hdf5 import PatientFile
 from pe_lightning.signals.raw import Scaling
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
@@ -230,10 +229,12 @@ def _write_h5(
     names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
     if len(names) != values.ndim - 1:
         names = tuple(f"axis{number}" for number in range(1, values.ndim))
-    with PatientFile(path) as stream, h5py.File(stream, "w") as file:
+    content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
+    with h5py.File(content, "w") as file:
         dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
         _restore_into(dataset, values, scaling, index)
         dataset.attrs["axes"] = [*names, "channel"]
         dataset.attrs["scaling"] = json.dumps(Scaling(scaling.dtype, (low,), (high,)).to_dict())
         if rate is not None:
             dataset.attrs["rate"] = float(rate)
+    path.write_bytes(content.getbuffer())

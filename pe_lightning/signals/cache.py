@@ -1,10 +1,11 @@
-"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of the decoded files.
+"""The cache of decoded signals: one file per set of signals, keyed by the content of the decoded files.
 
-The values have a checksum per chunk, which HDF5 verifies on every read.
+An entry is two NumPy arrays in one file: a JSON description as bytes, and the values, which are mapped into memory.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -15,43 +16,34 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 from filelock import Timeout
 
 from pe_lightning import __version__
-from pe_lightning.signals.cache_folder import CacheError, CacheFolder
+from pe_lightning.signals.cache_folder import CacheError, CacheFolder, read_entry
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.hdf5 import PatientFile
 from pe_lightning.signals.options import Storage
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.values import decoded_blocks
 
-ENTRY_FORMAT = 4
+ENTRY_FORMAT = 5
 """Increment when the meaning of an entry changes; those of another format are not found."""
 LOCK_NOTICE_SECONDS = 5.0
 """Seconds of waiting for another process before a notice."""
-CHUNK_BYTES = 1 << 20
 READ_BYTES = 1 << 22
-CHUNK_CACHE_BYTES = 1 << 24
 
 
 class CacheNotice(UserWarning):
     """An event of the cache that costs time only: an entry is rebuilt, or another process is writing it."""
 
 
-class DamagedEntry(CacheError):
-    """An entry is damaged and was removed; the next attempt decodes the signals again."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"{problem}; run again to decode them again")
-        self.notice = f"{problem}; they are decoded again"
-
-
 def open_signals(source: Source, storage: Storage) -> RawSignals:
-    """The signals of a source, from the cache if its files and arguments are unchanged."""
+    """The signals of a source, from the cache if its files and arguments are unchanged.
+
+    If the default folder cannot be used, only a notice is printed.
+    """
     files = source.files()
     if storage.cache == "off" or not files:
         return source.read()
@@ -82,14 +74,26 @@ class SignalCache(CacheFolder):
         return hashlib.sha256(text.encode()).hexdigest()
 
     def find(self, key: str) -> RawSignals | None:
-        """The cached signals of a key, or ``None``."""
+        """The cached signals of a key, or ``None``. The time of use of the entry is updated."""
+        path = self.entry(key)
         try:
-            return StoredSignals(self.entry(key)).describe()
+            plain, values = read_entry(path)
+            parts: dict[str, Any] = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+            parts |= {"scaling": Scaling.from_dict(plain["scaling"]), "blocks": functools.partial(_blocks, path)}
+            raw = RawSignals(**{**plain, **parts}, array=functools.partial(_values, path))
+            if (raw.shape, raw.stored) != (values.shape, values.dtype.name):
+                raise ValueError("values differ from their description")
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except DamagedEntry as error:
-            warnings.warn(error.notice, CacheNotice, stacklevel=2)
+        except Exception as error:  # NumPy raises many types for a damaged file
+            with suppress(OSError):
+                path.unlink()
+            notice = f"the cached signals in {str(path)!r} were damaged ({error}) and have been removed"
+            warnings.warn(f"{notice}; they are decoded again", CacheNotice, stacklevel=2)
             return None
+        with suppress(OSError):  # the cache may be read-only
+            os.utime(path)
+        return raw
 
     def store(self, key: str, source: Source) -> RawSignals:
         """The signals of a key from the cache; if there are none, they are decoded into it block by block."""
@@ -103,32 +107,29 @@ class SignalCache(CacheFolder):
                 warnings.warn(notice, CacheNotice, stacklevel=2)
                 lock.acquire()
             try:
-                found = self.find(key)
-                if found is None:
-                    raw = source.read()
-                    self.make_room(math.prod(raw.shape) * np.dtype(raw.stored).itemsize)
-                    self._write(key, raw)
-                    found = StoredSignals(self.entry(key)).describe()
+                if (found := self.find(key)) is None:
+                    self._write(key, source.read())
+                    found = self.find(key)
+                assert found is not None
                 return found
             finally:
                 lock.release()
 
     def _write(self, key: str, raw: RawSignals) -> None:
-        temporary, stored = self.temporary(key), np.dtype(raw.stored)
+        stored = np.dtype(raw.stored)
+        self.make_room(math.prod(raw.shape) * stored.itemsize)
         described = {name: getattr(raw, name) for name in ("names", "grid", "channels", "stored", "unit", "rate", "media")}
         described["scaling"] = raw.scaling.to_dict()
-        text = np.frombuffer(json.dumps(described, default=lambda number: number.item()).encode(), dtype=np.uint8)
+        text = json.dumps(described, default=lambda number: number.item())
+        temporary = self.temporary(key)
         try:
-            with PatientFile(temporary) as file:
-                # this version of the HDF5 format has checksums for metadata
-                with h5py.File(file, "w", libver=("v110", "v110"), rdcc_nbytes=CHUNK_CACHE_BYTES) as entry:
-                    entry.create_dataset("description", data=text, chunks=text.shape, fletcher32=True)
-                    chunks = _chunks(raw.shape, stored)
-                    values = entry.create_dataset("values", raw.shape, stored, chunks=chunks, fletcher32=True)
-                    for signal, row, block in decoded_blocks(raw):
-                        values[signal, row : row + len(block)] = block
-                        file.check()
-                file.check()
+            with temporary.open("wb") as file:
+                np.save(file, np.frombuffer(text.encode(), np.uint8))
+                header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": raw.shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for _, _, block in decoded_blocks(raw):
+                    file.write(np.ascontiguousarray(block).data)
+                file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.entry(key))
         except BaseException:
@@ -137,81 +138,15 @@ class SignalCache(CacheFolder):
             raise
 
 
-class StoredSignals:
-    """The values of an entry, read by slices. Unpickling opens the file again.
-
-    Args:
-        path: The entry. Its time of use is updated.
-
-    Raises:
-        FileNotFoundError: If there is no such file.
-        DamagedEntry: If it is not an intact HDF5 file, or a checksum is wrong when values are read; the entry is removed.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.stat()  # HDF5 does not distinguish a missing file from a damaged one
-        with suppress(OSError):  # the cache may be read-only
-            os.utime(path)
-        try:
-            self._values = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES)["values"]
-            plain = json.loads(self._values.file["description"][()].tobytes())
-            parts = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
-            self._description = {**plain, **parts, "scaling": Scaling.from_dict(plain["scaling"])}
-        except Exception as error:  # HDF5 raises many types for a damaged file
-            raise self._damaged(error) from error
-        self.shape: tuple[int, ...] = self._values.shape
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoredSignals, (self.path,)
-
-    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
-        """The values of a block."""
-        try:
-            values: AnyArray = self._values[index]
-        except OSError as error:
-            raise self._damaged(error) from error
-        return values
-
-    def blocks(self) -> Iterator[AnyArray]:
-        """The values in order, in arrays ``(n, N_2, ..., N_D, C)`` of one signal each."""
-        signals, rows = self.shape[:2]
-        step = max(1, READ_BYTES // (math.prod(self.shape[2:]) * self._values.dtype.itemsize))
-        together = max(1, step // rows)  # several small signals per read
-        for signal in range(0, signals, together):
-            for row in range(0, rows, step):
-                yield from self[signal : signal + together, row : row + step]
-
-    def describe(self) -> RawSignals:
-        """Description of the signals, whose values are read from this entry."""
-        # not an attribute: a reference cycle would keep the file open, and HDF5 does not see changes of an open file
-        return RawSignals(**self._description, blocks=self.blocks, array=self._itself)
-
-    def _itself(self) -> StoredSignals:
-        return self
-
-    def _damaged(self, error: Exception) -> DamagedEntry:
-        """Removes the entry."""
-        with suppress(OSError):
-            self.path.unlink()
-        reason = str(error).partition(" (")[0].partition("\n")[0]
-        return DamagedEntry(f"the cached signals in {str(self.path)!r} were damaged ({reason}) and have been removed")
+def _values(path: Path) -> AnyArray:
+    return read_entry(path)[1]
 
 
-def _chunks(shape: Sequence[int], dtype: np.dtype[Any]) -> tuple[int, ...]:
-    """Chunk shape of at most 1 MiB, contiguous in row-major order.
-
-    >>> _chunks((2, 1000, 1000, 3), np.dtype("uint8"))
-    (1, 334, 1000, 3)
-    """
-    chunks = list(shape)
-    for axis, size in enumerate(shape):
-        most = CHUNK_BYTES // (math.prod(shape[axis + 1 :]) * dtype.itemsize)
-        if most >= 1:
-            chunks[axis] = math.ceil(size / math.ceil(size / most))
-            break
-        chunks[axis] = 1
-    return tuple(chunks)
+def _blocks(path: Path) -> Iterator[AnyArray]:
+    """The values in order, in arrays ``(n, N_2, ..., N_D, C)`` of one signal each."""
+    for signal in _values(path):
+        step = max(1, READ_BYTES // signal[:1].nbytes)
+        yield from (signal[row : row + step] for row in range(0, len(signal), step))
 
 
 def _sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""The folder of cached signals: path, size limit, entries and locks. Needs neither Lightning nor HDF5."""
+"""The folder of cached signals: path, size limit, entries and locks. Needs neither Lightning nor torch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import platformdirs
 from filelock import FileLock
 
@@ -38,14 +39,19 @@ class Entry(NamedTuple):
 
     def describe(self) -> dict[str, Any]:
         """Names, grid, channels and stored dtype of its signals; empty if the file cannot be read."""
-        import h5py
-
         try:
-            with h5py.File(self.path, "r", locking=False) as file:
-                plain: dict[str, Any] = json.loads(file["description"][()].tobytes())
-                return plain
-        except Exception:  # HDF5 raises many types for a damaged file
+            return read_entry(self.path)[0]
+        except Exception:  # NumPy raises many types for a damaged file
             return {}
+
+
+def read_entry(path: Path) -> tuple[dict[str, Any], np.memmap[Any, np.dtype[Any]]]:
+    """The description of an entry and its values, ``(S, N_1, ..., N_D, C)``, mapped into memory."""
+    with path.open("rb") as file:
+        described = json.loads(np.lib.format.read_array(file, allow_pickle=False).tobytes())
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        return described, np.memmap(file, dtype, "r", file.tell(), shape)
 
 
 class Cleared(NamedTuple):
@@ -57,7 +63,7 @@ class Cleared(NamedTuple):
 
 
 class CacheFolder:
-    """A folder of entries ``<key>.h5``, their temporary files and their locks.
+    """A folder of entries ``<key>.npy``, their temporary files and their locks.
 
     An entry is written to a temporary file and renamed, so it is complete. Its lock is held while it is written or removed,
     not while it is read. Lock files are empty and never removed: otherwise two processes could hold one lock. Other files in
@@ -76,7 +82,7 @@ class CacheFolder:
 
     def entry(self, key: str) -> Path:
         """Path of the entry of a key, which need not exist."""
-        return self.path / f"{key}.h5"
+        return self.path / f"{key}.npy"
 
     def temporary(self, key: str) -> Path:
         """Path of the temporary file of a key."""
@@ -86,8 +92,8 @@ class CacheFolder:
         """The lock of a key, not acquired."""
         return FileLock(self.path / f".{key}.lock")
 
-    def entries(self, form: str = r"([0-9a-f]{64})\.h5") -> list[Entry]:
-        """The entries, least recently used first."""
+    def entries(self, form: str = r"([0-9a-f]{64})\.(?:npy|h5)") -> list[Entry]:
+        """The entries, least recently used first; ``.h5`` are those of version 0.2."""
         found = []
         with self.errors():
             for path in self.path.iterdir() if self.path.is_dir() else ():

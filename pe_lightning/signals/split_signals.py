@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,7 +16,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.cache import CacheNotice, DamagedEntry, open_signals
+from pe_lightning.signals.cache import open_signals
 from pe_lightning.signals.dataset import PointDataset, SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
@@ -120,7 +119,7 @@ class Signals:
         split.test_mask_of(protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
         if not loaded:
             _check_streamed(raw, source, splitting)
-        values = _values(raw, loaded, source, splitting.storage)
+        values = load(raw) if loaded else FileValues(raw)
         if isinstance(values, Tensor) and (known := known_samples(values)) is not None:
             check_known(known, info.names)
             split = _split_of_known(sampling, known, info.num_signals)
@@ -220,15 +219,6 @@ def _info_of(raw: RawSignals, metric: str) -> SignalInfo:
     if min(info.grid) < 2:
         raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
     return info
-
-
-def _values(raw: RawSignals, loaded: bool, source: Source, storage: Storage) -> Tensor | FileValues:
-    """The values, read again where their entry of the cache is damaged."""
-    try:
-        return load(raw) if loaded else FileValues(raw)
-    except DamagedEntry as error:
-        warnings.warn(error.notice, CacheNotice, stacklevel=2)
-        return load(open_signals(source, storage))
 
 
 def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Split:

@@ -170,22 +170,6 @@ def test_characters_that_an_encoding_lacks_are_replaced(tmp_path):
     assert "?, protocol" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "words"),
-    [
-        ("RANK", "x", "an integer >= 0"),
-        ("SLURM_NTASKS", "", "an integer >= 0"),
-        ("JSONARGPARSE_DEBUG", "1", "true or false"),
-    ],
-)
-def test_variables_of_the_environment(name, value, words, monkeypatch, capsys):
-    monkeypatch.setenv(name, value)
-    assert main(["cache", "list"]) == 2
-    assert capsys.readouterr().err == (
-        f"pe-lightning: error: the environment variable {name} must be {words}; got {value!r}. Set it, or unset it\n"
-    )
-
-
 def test_messages_are_one_printable_line_of_limited_length(tmp_path, capsys):
     name = "\x1b[31m" + "\udcff \n" * 1000
     assert main([name]) == 2

@@ -18,7 +18,7 @@ from lightning.pytorch import Callback, Trainer
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import read_checkpoint
-from pe_lightning.results.runs import Lock
+from pe_lightning.results.runs import hold
 from pe_lightning.signals import files
 from pe_lightning.training.checkpoints import CheckpointFiles
 
@@ -174,11 +174,10 @@ def test_a_resumed_run_logs_its_scores_too(made: Path) -> None:
     assert best["best_model_path"] == str(Path("run/checkpoints/best.ckpt").absolute())
 
 
-@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 def test_a_run_is_resumed_by_one_process_at_a_time(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(made, "runs/a/1")
     again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "runs/a/1/checkpoints/last.ckpt"]
-    held = Lock(Path("runs/a/1"))
+    held = hold(Path("runs/a/1"))
     assert "another fit writes to" in refused(capsys, again)
     held.release()
     assert main(again) == 0

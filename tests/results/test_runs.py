@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,11 +109,10 @@ def test_the_run_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert runs.of_checkpoint("checkpoints/last.ckpt") == tmp_path
 
 
-@pytest.mark.skipif(os.name == "nt", reason="locks of POSIX")
 def test_one_fit_at_a_time_holds_a_run_directory(tmp_path: Path) -> None:
-    held = runs.Lock(tmp_path)
+    held = runs.hold(tmp_path)
     with pytest.raises(InputError, match="another fit writes to"):
-        runs.Lock(tmp_path)
+        runs.hold(tmp_path)
     held.release()
-    runs.Lock(tmp_path).release()
+    runs.hold(tmp_path).release()
     assert list(tmp_path.iterdir()) == []

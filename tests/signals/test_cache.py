@@ -10,7 +10,6 @@ import shutil
 import signal
 import warnings
 
-import h5py
 import numpy as np
 import pytest
 from filelock import FileLock
@@ -18,7 +17,7 @@ from filelock import FileLock
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage
 from pe_lightning.signals import cache as cache_module
-from pe_lightning.signals.cache import CacheNotice, DamagedEntry, SignalCache
+from pe_lightning.signals.cache import CacheNotice, SignalCache
 from pe_lightning.signals.cache_folder import CacheError, CacheFolder
 from pe_lightning.signals.raw import RawSignals, Scaling
 from pe_lightning.signals.sources.base import Source
@@ -84,8 +83,7 @@ def cache(tmp_path):
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "float16", "float64"])
 @pytest.mark.parametrize("shape", [SHAPE, (1, 1, 1), (40, 3, 1), (2, 5, 3, 11, 1)])
 def test_round_trip(cache, dtype, shape, monkeypatch):
-    monkeypatch.setattr(cache_module, "CHUNK_BYTES", 64)  # small arrays have many chunks and reads
-    monkeypatch.setattr(cache_module, "READ_BYTES", 256)
+    monkeypatch.setattr(cache_module, "READ_BYTES", 256)  # small arrays have many reads
     values = numbers(shape, dtype)
     source = Counting(values)
     assert cache.find(KEY) is None
@@ -99,8 +97,6 @@ def test_round_trip(cache, dtype, shape, monkeypatch):
         assert {block.dtype.name for block in raw.blocks()} == {dtype}
         assert np.array_equal(in_order(pickle.loads(pickle.dumps(raw))), values)
     assert source.decoded == 1
-    with h5py.File(cache.entry(KEY), "r", locking=False) as file:  # plain HDF5
-        assert np.array_equal(file["values"][()], values)
 
 
 def test_the_description_is_kept_exactly(cache):
@@ -155,30 +151,6 @@ def test_the_key_depends_on_parameters_content_names_and_order(tmp_path, cache):
 # -- damage ---------------------------------------------------------------------------------------------------
 
 
-def test_a_flipped_byte_anywhere_is_found_or_harmless(cache):
-    values = numbers((2, 50, 3))
-    cache.store(KEY, Counting(values))
-    content, found = cache.entry(KEY).read_bytes(), 0
-    for where in np.linspace(0, len(content) - 1, 150, dtype=int):
-        changed = bytearray(content)
-        changed[where] ^= 4
-        cache.entry(KEY).write_bytes(changed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", CacheNotice)
-            raw = cache.find(KEY)
-        try:
-            assert raw is None or np.array_equal(in_order(raw), values)
-        except DamagedEntry:
-            raw = None
-        found += raw is None
-        assert cache.entry(KEY).exists() == (raw is not None), "what is damaged is removed"
-    assert found > 20
-    where = content.index(values[0].tobytes())
-    cache.entry(KEY).write_bytes(content[:where] + b"\xff" + content[where + 1 :])
-    with pytest.raises(DamagedEntry, match=r"were damaged .* removed; run again to decode them again"):
-        in_order(cache.find(KEY))
-
-
 @pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content[:700], lambda content: b"text"])
 def test_truncated_and_foreign_files_are_made_anew(cache, change):
     cache.store(KEY, Counting())
@@ -198,15 +170,8 @@ def test_a_data_module_decodes_damaged_signals_anew(tmp_path, in_memory):
     batching = {"kind": "points"}
     fingerprint = SignalDataModule(source, batching=batching, storage=storage).fingerprint
     (entry,) = CacheFolder(tmp_path / "cache").entries()
-    content = entry.path.read_bytes()
-    where = content.index(numbers()[0].tobytes())
-    entry.path.write_bytes(content[:where] + b"\xff" + content[where + 1 :])
-    if in_memory:
-        with pytest.warns(CacheNotice, match="were damaged .* they are decoded again"):
-            assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
-    else:
-        with pytest.raises(DamagedEntry, match="run again"):
-            next(iter(SignalDataModule(source, batching=batching, storage=storage).train_dataloader()))
+    entry.path.write_bytes(entry.path.read_bytes()[:-1])
+    with pytest.warns(CacheNotice, match="were damaged .* they are decoded again"):
         assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
     assert source.decoded == 2
 

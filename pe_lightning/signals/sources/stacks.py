@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import logging
 import re
@@ -18,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray, Scaling
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
 from pe_lightning.signals.sources.checks import check_area, in_common, value_scaling
-from pe_lightning.signals.sources.clips import BLOCK_BYTES, Clip, frames_at_once
+from pe_lightning.signals.sources.clips import Clip, frames_at_once
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.signals.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers, to_unit
@@ -29,7 +28,6 @@ __all__ = ["check_frames", "read_frames", "read_nifti", "read_stack_arrays", "re
 Limits: TypeAlias = "tuple[float, float] | None"
 
 DEPTH_AXES = "ZTQI"  # letters of tifffile for the axis along which pages are stacked; Q and I are unnamed axes
-MAX_NIFTI_HEADER_BYTES = 1 << 20  # of a NIfTI file, with its extensions
 PHOTOMETRIC_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
 
 
@@ -184,13 +182,6 @@ def read_nifti(
     the maximum become 0 and 1, also of integers. A fourth axis of at most 4 is channels.
     """
     volume = _load_nifti(file, max_pixels)
-    if file.path.suffix.lower() == ".gz":
-        with (
-            reading(file.given),
-            gzip.open(file.path) as stream,
-        ):  # up to the checksum at the end, which nibabel does not read
-            while stream.tell() < MAX_NIFTI_HEADER_BYTES + 8 * volume.size and stream.read(BLOCK_BYTES):
-                pass
 
     def read(frames: range) -> Iterator[AnyArray]:
         whole = _load_nifti(file, max_pixels)

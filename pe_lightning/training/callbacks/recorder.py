@@ -12,6 +12,7 @@ import lightning
 import numpy as np
 import numpy.typing as npt
 import torch
+from filelock import FileLock
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
@@ -89,7 +90,7 @@ class RunRecorder(TimedCallback):
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
         self.durations = Durations()
-        self._lock: runs.Lock | None = None
+        self._lock: FileLock | None = None
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
         self._at_points: tuple[Array, PointBatch] | None = None
@@ -152,7 +153,7 @@ class RunRecorder(TimedCallback):
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
         folder.mkdir(parents=True, exist_ok=True)
         if stage == "fit":
-            self._lock = runs.Lock(folder)
+            self._lock = runs.hold(folder)
         return folder
 
     def _release(self) -> None:
