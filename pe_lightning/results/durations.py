@@ -31,5 +31,4 @@ class Durations:
 
     @property
     def total(self) -> float:
-        """Seconds so far."""
         return time.perf_counter() - self._began

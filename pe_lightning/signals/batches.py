@@ -50,12 +50,10 @@ class SignalInfo:
 
     @property
     def num_signals(self) -> int:
-        """Number of signals ``S``."""
         return len(self.names)
 
     @property
     def num_axes(self) -> int:
-        """Number of coordinate axes ``D``."""
         return len(self.grid)
 
     def to_dict(self) -> dict[str, Any]:

@@ -81,15 +81,12 @@ class CacheFolder:
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
     def entry(self, key: str) -> Path:
-        """Path of the entry of a key, which need not exist."""
         return self.path / f"{key}.npy"
 
     def temporary(self, key: str) -> Path:
-        """Path of the temporary file of a key."""
         return self.path / f".{key}.part"
 
     def lock(self, key: str) -> FileLock:
-        """The lock of a key, not acquired."""
         return FileLock(self.path / f".{key}.lock")
 
     def entries(self, form: str = r"([0-9a-f]{64})\.(?:npy|h5)") -> list[Entry]:

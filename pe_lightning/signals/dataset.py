@@ -64,7 +64,6 @@ class SignalDataset:
             self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in axes)
 
     def of(self, signals: slice) -> SignalDataset:
-        """The dataset of a subset of the signals in memory."""
         return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven, self.cells)
 
     def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
@@ -72,7 +71,6 @@ class SignalDataset:
         return SignalDataset(self.in_memory(), split, protocol, self.uneven, self.cells)
 
     def in_memory(self) -> Tensor:
-        """The values."""
         if isinstance(self.values, FileValues):
             raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
         return self.values
@@ -224,23 +222,19 @@ class PointDataset(SignalDataset):
         self.points = points.to(dtype)
 
     def of(self, signals: slice) -> PointDataset:
-        """The dataset of a subset of the signals."""
         part = super().of(signals)
         return PointDataset(part.in_memory(), part.split, self.protocol, self.points, self.grid)
 
     def resampled(self, split: Split, protocol: Protocol) -> PointDataset:
-        """The same samples, of which others are trained on."""
         return PointDataset(self.in_memory(), split, protocol, self.points, self.grid)
 
     @cached_property
     def train_batch(self) -> PointBatch:
-        """All trained samples."""
         assert isinstance(self.split, PointSplit)
         return PointBatch(self.points[self.split.index], self.split.take(self.in_memory()), grid=self.grid)
 
     @cached_property
     def evaluation_batch(self) -> PointBatch:  # type: ignore[override]
-        """All samples, with masks of scored and trained ones."""
         masks = self.split.test_mask(self.protocol), self.split.train_mask()
         return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
 

@@ -73,7 +73,6 @@ class TrainLoader(ABC):
         return {"position": self.position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the position."""
         self.position = state["position"]
 
 

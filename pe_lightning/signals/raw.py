@@ -69,7 +69,6 @@ class Scaling:
         return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
 
     def of(self, signal: int) -> tuple[float, float]:
-        """``(low, high)`` of one signal."""
         place = 0 if len(self.low) == 1 else signal
         return self.low[place], self.high[place]
 
@@ -106,7 +105,6 @@ class Scaling:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Scaling:
-        """The inverse of :meth:`to_dict`."""
         return cls(plain["dtype"], tuple(plain["low"]), tuple(plain["high"]))
 
 
@@ -162,7 +160,6 @@ class RawSignals:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """``(S, N_1, ..., N_D, C)``."""
         return (len(self.names), *self.grid, self.channels)
 
     @property

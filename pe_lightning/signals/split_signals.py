@@ -104,7 +104,6 @@ class Signals:
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
-        """Reads, checks and splits signals."""
         sampling, protocol = splitting.sampling, splitting.protocol
         raw = open_signals(source, splitting.storage)
         info = replace(_info_of(raw, source.metric), samples=splitting.samples)
@@ -150,7 +149,6 @@ class Signals:
         return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, protocol))
 
     def one(self, signal: int) -> Signals:
-        """One of the signals in memory."""
         low, high = self.info.scaling.of(signal)
         scaling = Scaling(self.info.scaling.dtype, (low,), (high,))
         info = replace(self.info, names=(self.info.names[signal],), scaling=scaling)
@@ -158,12 +156,10 @@ class Signals:
 
     @property
     def split(self) -> Split:
-        """The split into trained and held-out samples."""
         return self.dataset.split
 
     @property
     def streamed(self) -> bool:
-        """Whether the signals are read from their file."""
         return isinstance(self.dataset.values, FileValues)
 
     @property

@@ -34,7 +34,6 @@ class FileValues:
         self._array: ArrayLike | None = None
 
     def __getstate__(self) -> dict[str, object]:
-        """The state without the open file."""
         return {**self.__dict__, "_array": None}
 
     @property

@@ -86,12 +86,10 @@ class Adaptive(SampledModule):
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
-        """The bank; :meth:`calibrate` sets its samples."""
         return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
 
     @property
     def bank(self) -> Bank:
-        """The bank of encoders."""
         bank = self.network.encoding
         assert isinstance(bank, Bank)
         return bank
@@ -99,7 +97,6 @@ class Adaptive(SampledModule):
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Reads the prior, if there is one."""
         super().choose(data, device)
         self.local_prior = self.estimator.read_prior(data.split)
 
@@ -112,7 +109,6 @@ class Adaptive(SampledModule):
 
     @torch.no_grad()
     def solve(self) -> None:
-        """Chooses the ridge of each signal and fits the stored samples."""
         began = time.perf_counter()
         self._fields, self._spread, fits = [], None, self._fits
         for place in range(self.networks.num_signals):
@@ -132,11 +128,9 @@ class Adaptive(SampledModule):
         return LocalFits(self.bank, info.grid, self.window, self.estimator.noise, self.local_prior, periodic)
 
     def make_field(self, place: int) -> SignalField:
-        """A signal as a function of coordinates, with the ridge that was chosen."""
         return self._fits.field(self.samples(place), float(self.network.ridge[place]))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the arguments of the prior, if there is one."""
         super().on_save_checkpoint(checkpoint)
         if self.local_prior is not None:
             checkpoint[PRIOR_KEY] = self.local_prior.spec()
@@ -152,7 +146,6 @@ class Adaptive(SampledModule):
 
     @property
     def has_std(self) -> bool:
-        """Whether :meth:`std` is available: the model has one signal."""
         return self.info is not None and self.info.num_signals == 1
 
     @torch.no_grad()

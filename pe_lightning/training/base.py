@@ -140,7 +140,6 @@ class TrainedModule(LightningModule, ABC):
             step_plateau(self.trainer, self.monitor, score)
 
     def on_test_epoch_end(self) -> None:
-        """Stores the scores in ``self.scores`` and logs their means."""
         self.scores = self.scorer.test() | self.fold_scores
         for name, values in self.scores.items():
             if values.isfinite().all():
@@ -163,7 +162,6 @@ class TrainedModule(LightningModule, ABC):
         return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
 
     def configure_callbacks(self) -> list[Callback]:
-        """The callback that makes a resumed fit equal to an uninterrupted one."""
         return [Resumption()]
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -175,7 +173,6 @@ class TrainedModule(LightningModule, ABC):
             super().lr_scheduler_step(scheduler, metric)
 
     def on_train_start(self) -> None:
-        """Checks the state of the optimiser that a checkpoint restored."""
         for optimizer in self.trainer.optimizers:
             check_optimizer(optimizer)
 
@@ -218,11 +215,9 @@ class TrainedModule(LightningModule, ABC):
         self.save_hyperparameters({"_class_path": path, **arguments}, logger=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the version of this package."""
         checkpoint[VERSION_KEY] = __version__
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Checks that the checkpoint is of this model."""
         if self.content_key not in checkpoint:
             raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
         refuse_other_version(checkpoint)

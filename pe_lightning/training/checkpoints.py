@@ -66,7 +66,6 @@ class BestAndLast(ModelCheckpoint):
         self.last_is_complete = False
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts a fit."""
         super().on_train_start(trainer, pl_module)
         self.last_is_complete = False
 

@@ -180,20 +180,17 @@ class ComplexLinear(CoordinateModule):
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
     def make_network(self, info: SignalInfo) -> ComplexNetwork:
-        """The encoding, the linear layer and the head."""
         if self.warm_start and self.depth and self.width < 2 * info.channels:
             raise InputError(f"warm_start with a head needs width >= {2 * info.channels} for {info.channels} channels")
         encoding = Complex(self.encoder, info.num_axes, self.normalize)
         return ComplexNetwork(encoding, info.channels, self.depth, self.width, self.activation)
 
     def describe(self) -> dict[str, Any]:
-        """As in the base class, with the head."""
         head = {"name": self.activation, "depth": self.depth, "width": self.width}
         return {**super().describe(), "network": head if self.depth else None}
 
     @property
     def network(self) -> ComplexNetwork:
-        """The networks of all signals: its weight is ``(S, outputs, K_1, ..., K_D)``, its mean ``(S, C)``."""
         network = self.networks.network
         assert isinstance(network, ComplexNetwork)
         return network
@@ -317,7 +314,6 @@ class ComplexLinear(CoordinateModule):
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule."""
         trainer = trainer_of(self)
         if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")
@@ -353,7 +349,6 @@ class ComplexLinear(CoordinateModule):
             checkpoint[SPARSE_KEY] = [kept.pack() for kept in self.sparse_weights]
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in the base class; the layer is made from the kept numbers."""
         self.sparse_weights = [SparseWeight.unpack(packed) for packed in checkpoint.get(SPARSE_KEY, [])]
         if self.sparse_weights:
             checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
@@ -410,7 +405,6 @@ class ComplexLinear(CoordinateModule):
 
     @property
     def stack(self) -> ComplexStack:
-        """The networks of all signals, evaluated together."""
         return ComplexStack(self.networks)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
@@ -430,7 +424,6 @@ class ComplexLinear(CoordinateModule):
         return self.stack.at(points)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid, exactly, by mode products."""
         self.require_info()
         self.encoding.check_axes(axes)
         return self.stack.grid(axes)

@@ -49,7 +49,6 @@ class ConfiguredEncoders:
         return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)
 
     def specs(self) -> list[dict[str, Any]]:
-        """The description of each entry."""
         return [encoder.spec() for encoder in self.entries]
 
     @property

@@ -368,7 +368,6 @@ class CoordinateModule(TrainedModule):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Flushes near-subnormal gradients to zero."""
         flush_subnormal(self.parameters(), optimizer)
 
     def configure_gradient_clipping(
@@ -415,7 +414,6 @@ class CoordinateModule(TrainedModule):
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> None:
-        """Scores the held-out samples."""
         self.scorer.add(self.predicted(batch), batch)
 
     def test_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> dict[str, Tensor]:
@@ -433,7 +431,6 @@ class CoordinateModule(TrainedModule):
             self.of_cells([1 / n for n in output.grid(info)])
 
     def on_predict_end(self) -> None:
-        """Predictions are means over the cells of the samples again."""
         if self.info is not None:
             self.encoding.cells = self.info.cells
 
@@ -455,7 +452,6 @@ class CoordinateModule(TrainedModule):
 
     @property
     def label(self) -> str:
-        """Name of the model in tables."""
         return type(self).__name__
 
     def fit(self, signals: Signals) -> CoordinateModule:

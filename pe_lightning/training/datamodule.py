@@ -83,7 +83,6 @@ class SignalDataModule(LightningDataModule):
 
     @classmethod
     def of_signals(cls, signals: Signals) -> SignalDataModule:
-        """A DataModule of signals that are read and split."""
         made = cls(signals.source, signals.sampling, signals.dataset.protocol)
         made._signals = signals
         return made
@@ -93,11 +92,9 @@ class SignalDataModule(LightningDataModule):
         self.prepare()
 
     def setup(self, stage: str | None = None) -> None:
-        """Loads the data unless it is loaded; the same for every ``stage``."""
         self.prepare()
 
     def prepare(self) -> None:
-        """Loads, checks and splits the signals, once."""
         if self._signals is None:
             options = (self.protocol, self.storage, self.batching, self.folds, self.validation, self.samples)
             self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
@@ -110,13 +107,11 @@ class SignalDataModule(LightningDataModule):
         return self._signals
 
     def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
-        """The same signals in memory with other trained samples."""
         other = self._of(self.signals.resampled(sampling, protocol))
         other.sampling, other.protocol, other.folds = sampling, protocol, None
         return other
 
     def one(self, signal: int) -> SignalDataModule:
-        """The data of one of the signals in memory, in a DataModule of its own."""
         return self._of(self.signals.one(signal))
 
     def _of(self, signals: Signals) -> SignalDataModule:
@@ -126,7 +121,6 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def num_missing(self) -> list[int] | None:
-        """Missing samples of each signal; ``None`` if there are none."""
         return self.signals.num_missing
 
     @property
@@ -141,12 +135,10 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def dataset(self) -> SignalDataset:
-        """The batches of all signals."""
         return self.signals.dataset
 
     @property
     def streamed(self) -> bool:
-        """Whether the signals are read from their file."""
         return self.signals.streamed
 
     @property
@@ -176,11 +168,9 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
         return self.signals.fingerprint
 
     def describe(self) -> dict[str, Any]:
-        """Description of the data as plain values, for ``metrics.json``."""
         return {
             **self.source.describe(),
             **self.info.to_dict(),
@@ -207,7 +197,6 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def process(self) -> Process:
-        """Rank of this process and number of processes."""
         trainer = self.trainer
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
@@ -236,11 +225,9 @@ class SignalDataModule(LightningDataModule):
         return dataset.evaluation_loader(process, validation=True)
 
     def test_dataloader(self) -> GridLoader[Any]:
-        """The whole grid, in one batch or in blocks."""
         return self.dataset.evaluation_loader(self.process)
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
-        """Coordinates of the whole grid, in one batch or in blocks."""
         grid = OutputGrid(list(self.info.grid))
         grid.trainer = self.trainer
         return grid.predict_dataloader()

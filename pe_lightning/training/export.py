@@ -187,7 +187,6 @@ class PointwiseModel(nn.Module):
             )
 
     def forward(self, coords: Tensor) -> Tensor:
-        """Values of every signal at the points."""
         return torch.stack([network(coords) for network in self.networks])
 
 

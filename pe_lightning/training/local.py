@@ -51,44 +51,36 @@ class Local(SampledModule):
         self.save_arguments(prior=prior)
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Reads the prior."""
         super().choose(data, device)
         self._read = (PretrainedInterpolator(self.prior).read_prior(data.signals),)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
-        """The prior; :meth:`calibrate` sets the samples."""
         if not self._read:
             self._read = (read_prior(self.prior),)
         return SampleNetwork(self._read[0].for_axes(info.num_axes))
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Stores the trained samples."""
         check_even(batch, self.require_info())
         super().calibrate(batch)
 
     def solve(self) -> None:
-        """Nothing is left to be solved."""
         self.solution = FitReport("local", None, 0.0)
 
     def make_field(self, place: int) -> LocalGrid | LocalFrames:
-        """A signal as a function of coordinates."""
         prior = self.network.encoding
         assert isinstance(prior, LocalPrior)
         return interpolator_field(prior, self.samples(place), self.require_info().grid)
 
     def describe(self) -> dict[str, Any]:
-        """As of any module, with the prior and its number of parameters."""
         described = super().describe()
         return {**described, "prior": {"name": self.prior, "num_params": self._read[0].num_params}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the arguments of the prior."""
         super().on_save_checkpoint(checkpoint)
         if self._read:
             checkpoint[PRIOR_KEY] = self._read[0].spec()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, which holds the prior."""
         if checkpoint.get(PRIOR_KEY) is not None:
             self._read = (prior_from(checkpoint[PRIOR_KEY]),)
         super().on_load_checkpoint(checkpoint)

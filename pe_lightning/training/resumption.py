@@ -53,7 +53,6 @@ class Resumption(Callback):
             )
 
     def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Adds the logged metrics, and whether the weights are averages."""
         checkpoint[METRICS_KEY] = {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()}
         checkpoint[AVERAGED_KEY] = self._averaged
 
@@ -67,7 +66,6 @@ class Resumption(Callback):
         }
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Trains no further where ``EarlyStopping`` has ended the fit."""
         for callback in _callbacks(trainer):
             if isinstance(callback, EarlyStopping) and callback.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
                 trainer.should_stop = True
@@ -108,7 +106,6 @@ class Resumption(Callback):
                         group["lr"] = rate
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Notes whether callbacks have replaced the weights by averages."""
         moving = any(isinstance(callback, WeightAveraging) for callback in _callbacks(trainer))
         self._averaged = moving or swa_ends_with(trainer, trainer.current_epoch - 1)
 

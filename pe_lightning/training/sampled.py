@@ -37,7 +37,6 @@ class SampledModule(CoordinateModule):
 
     @property
     def network(self) -> SampleNetwork:
-        """The samples of all signals, ``(S, n_1, ..., n_D, C)``."""
         network = self.networks.network
         assert isinstance(network, SampleNetwork)
         return network
@@ -50,19 +49,16 @@ class SampledModule(CoordinateModule):
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule."""
         trainer = trainer_of(self)
         if trainer is not None and self.is_fitting and trainer.max_steps != 0:
             raise InputError(f"{type(self).__name__} is solved for, not trained: set --trainer.max_steps 0")
         super().configure_model()
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Refuses signals that are not in memory."""
         check_in_memory(data.signals, type(self).__name__)
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Stores the trained samples."""
         found, network = TrainedSamples.of(batch, self.require_info(), type(self).__name__), self.network
         network.samples.data = found.values.clone()
         if found.coords is not None:
@@ -74,7 +70,6 @@ class SampledModule(CoordinateModule):
         network.step.copy_(found.step)
 
     def samples(self, place: int) -> SignalSamples:
-        """The stored samples of a signal."""
         network = self.network
         coords = network.coords[place] if network.coords.numel() else None
         return SignalSamples(
@@ -82,13 +77,11 @@ class SampledModule(CoordinateModule):
         )
 
     def describe(self) -> dict[str, Any]:
-        """As of any module; numbers of features play no part."""
         described = super().describe()
         described["encoder"].pop("num_features", None)  # one entry: all axes have one encoder
         return described
 
     def on_fit_start(self) -> None:
-        """Fits the stored samples."""
         self.solve()
 
     @abstractmethod
@@ -100,7 +93,6 @@ class SampledModule(CoordinateModule):
         """A signal as a function of coordinates, from its stored samples."""
 
     def on_fit_end(self) -> None:
-        """Gathers the signals that other processes fitted."""
         shared = self.shard is not None
         super().on_fit_end()
         if shared:
@@ -116,7 +108,6 @@ class SampledModule(CoordinateModule):
         return self._fields
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, with as many samples as it contains."""
         super().on_load_checkpoint(checkpoint)
         self._fields = []
         for name in ("samples", "coords"):
@@ -127,7 +118,6 @@ class SampledModule(CoordinateModule):
     # -- use ------------------------------------------------------------------------------------------------------------
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, M)``."""
         if isinstance(batch, GridBatch):
             return (self.predict_grid(batch.axes) - batch.values).flatten(1)
         each = batch.coords.expand(len(self.fields), -1, -1)
@@ -135,7 +125,6 @@ class SampledModule(CoordinateModule):
         return (prediction - batch.values).flatten(1)
 
     def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """As in the base class, differentiable in the points."""
         if name != "forward":
             return self._derivatives(name, points)
         return torch.stack([field.at(points) for field in self.fields])

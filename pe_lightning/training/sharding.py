@@ -36,7 +36,6 @@ class SignalsStrategy(DDPStrategy):
         """Does not wrap the module."""
 
     def shard(self, num_signals: int) -> slice:
-        """The signals of this process."""
         return Process(self.global_rank, self.world_size).share(num_signals)
 
     def gather(self, shard: Tensor, num_signals: int) -> Tensor:
@@ -54,7 +53,6 @@ class SignalsStrategy(DDPStrategy):
         return torch.cat(parts).to(shard.device)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        """The parameters of all signals, on every process."""
         return self._per_signal(super().lightning_module_state_dict(), self.gather)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -63,7 +61,6 @@ class SignalsStrategy(DDPStrategy):
         super().load_model_state_dict({**checkpoint, "state_dict": state}, strict)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """The state of the optimiser for all signals, on every process."""
         state: dict[str, Any] = super().optimizer_state(optimizer)
         return {**state, "state": self._of_optimizer(state["state"], self.gather)}
 
@@ -142,6 +139,5 @@ class SignalShard:
         networks.replace_signals(lambda tensor: self.strategy.gather(tensor, self.num_signals))
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum of a value over all processes."""
         total: Tensor = self.strategy.reduce(value, reduce_op="sum")
         return total

@@ -127,7 +127,6 @@ class SimpleMLP(CoordinateModule):
             )
 
     def make_network(self, info: SignalInfo) -> SimpleNetwork:
-        """The encoding and the perceptron."""
         return self._network(info, self.encoder, self._omega)
 
     def _network(self, info: SignalInfo, encoder: Encoder | list[Encoder], omega: float | None) -> SimpleNetwork:
@@ -200,14 +199,12 @@ class SimpleMLP(CoordinateModule):
         self.solution = FitReport(spectrum=SpectrumReport(parameter, best, curve, self.choice_seconds))
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, with its ``omega`` if that was chosen."""
         super().on_load_checkpoint(checkpoint)
         chosen = checkpoint["state_dict"].get("networks.network.mlp.activations.0.omega")
         if self.omega == "auto" and chosen is not None:
             self._omega = float(chosen.flatten()[0])
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Sets the scale of the features from the training coordinates."""
         coords = _coordinates(batch)
         if self.networks.features_are_shared:
             self.encoding.calibrate(coords)
@@ -216,7 +213,6 @@ class SimpleMLP(CoordinateModule):
             self.networks.change("calibrate", points, each=each)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, P * C)``."""
         signals, channels = batch.values.shape[0], batch.values.shape[-1]
         if self.networks.features_are_shared:
             inputs = batch.axes if isinstance(batch, GridBatch) else (batch.coords,)

@@ -115,4 +115,4 @@ def test_one_fit_at_a_time_holds_a_run_directory(tmp_path: Path) -> None:
         runs.hold(tmp_path)
     held.release()
     runs.hold(tmp_path).release()
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]

@@ -43,7 +43,6 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Name and unit, as a heading."""
         return f"{show_metric(self.name)} ({self.unit})" if self.unit else show_metric(self.name)
 
     def text(self, value: float, sign: str = "", unit: bool = False) -> str:
@@ -70,12 +69,10 @@ class Run:
 
     @cached_property
     def metric(self) -> Metric:
-        """The metric of the run."""
         return Metric.of(self.metrics["metric"])
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Samples per axis; empty if unknown."""
         return tuple(self.metrics.get("grid") or ())
 
     @cached_property
@@ -90,7 +87,6 @@ class Run:
 
     @cached_property
     def test(self) -> dict[str, float]:
-        """The held-out score per signal."""
         return self.scores(f"test/{self.metric.name}")
 
     def scores(self, key: str) -> dict[str, float]:

@@ -116,7 +116,6 @@ class _RunContents(Contents):
         self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def tile(self, run: Run, stem: str) -> Tile:
-        """Reads the reconstruction of a signal."""
         path = run.path / RECONSTRUCTIONS / f"{stem}_comparison.h5"
         if len(run.grid) not in (1, 2, 3):
             return {"reason": f"signals of {len(run.grid) or 'unknown'} axes are not shown"}

@@ -53,7 +53,6 @@ class Row:
 
     @cached_property
     def test(self) -> dict[str, float]:
-        """Held-out score per signal."""
         return self.scores(f"test/{self.runs[0].metric.name}")
 
     @property
@@ -105,22 +104,18 @@ class ScoreTable:
 
     @property
     def fitted(self) -> tuple[Row, ...]:
-        """The rows of fits, without interpolations."""
         return tuple(row for row in self.rows if not row.interpolation)
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """All runs, in the order of the rows."""
         return tuple(run for row in self.fitted for run in row.runs)
 
     @property
     def metric(self) -> Metric:
-        """The metric of all runs."""
         return self.runs[0].metric
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of the data."""
         return as_text(self.runs[0].metrics.get("data_fingerprint") or "unknown")
 
     @property

@@ -38,7 +38,6 @@ class Network:
     encoder: dict[str, Any] | None = None
 
     def model(self) -> dict[str, Any]:
-        """The section ``model`` of a configuration."""
         section: dict[str, Any] = self._recipe()["model"]
         if self.encoder is not None:
             section["init_args"]["encoder"] = self.encoder

@@ -203,7 +203,6 @@ class Trial:
 
     @property
     def best(self) -> TrialScore:
-        """The score on all samples, else that on windows."""
         found = self.whole or self.windows
         assert found is not None
         return found

@@ -160,7 +160,6 @@ class _Report(Callback):
     """Reports each validation to the scheduler, which may then stop the fit."""
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reports the step and the monitored score."""
         monitor = getattr(pl_module, "monitor", "")
         if monitor in trainer.callback_metrics:
             score = float(trainer.callback_metrics[monitor])

@@ -91,7 +91,6 @@ class SweepRecord:
             raise InputError(f"cannot write to {str(self.folder)!r}: {error.strerror}; choose another --out") from error
 
     def run_dir(self, cell: Cell) -> Path:
-        """The absolute run directory of a cell."""
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
@@ -110,7 +109,6 @@ class SweepRecord:
         return dict(json.loads((run / runs.METRICS).read_text()))
 
     def status(self, cell: Cell) -> Status | None:
-        """The recorded status of a cell."""
         status: Status | None = self.entries.get(cell.name, {}).get("status")
         return status
 
@@ -128,7 +126,6 @@ class SweepRecord:
         }
 
     def write(self) -> None:
-        """Writes the record."""
         content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
         write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
@@ -205,11 +202,9 @@ class SweepProgress:
         return self.signum is not None
 
     def say(self, text: str, style: str = "yellow") -> None:
-        """Prints a line above the bar."""
         self._bar.console.print(Text(text, style), soft_wrap=True)
 
     def start(self, cell: Cell) -> None:
-        """Records that a cell is running."""
         self._bar.update(self._task, description=cell.name)
         self.record.note(cell, "running")
         self.record.write()
@@ -221,7 +216,6 @@ class SweepProgress:
         self._count_one(cell, f"stopped by the scheduler at {_score({'metric': metric, f'test/{metric}': score})}", "dim")
 
     def finish(self, cell: Cell, outcome: Outcome) -> None:
-        """Records the outcome of a cell."""
         for text in outcome.warnings:
             self.say(f"{cell.name}: warning: {text}")
         if outcome.error is None:

@@ -146,21 +146,17 @@ class TimedCallback(Callback):
         self._earlier = 0.0  # seconds of the fit that is resumed
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock; a resumed fit continues from its seconds so far."""
         self.clock = TrainingClock.of(trainer)
         self.clock.start(self._earlier)
         self._earlier = 0.0
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock."""
         self.clock.pause(pl_module.device)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Restarts the clock after a validation."""
         self.clock.resume()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock."""
         self.clock.pause(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -176,7 +172,6 @@ class PeriodicCallback(Callback):
         self._last = 0
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """The action; called in all processes."""
         raise NotImplementedError
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

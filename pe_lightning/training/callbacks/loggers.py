@@ -103,17 +103,14 @@ class TolerantWandbLogger(WandbLogger):
         self.clock = clock
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Logs numbers, tables and media."""
         with wandb_may_fail():
             super().log_metrics({**metrics, "seconds": self.clock.seconds}, step)
 
     def log_image(self, *args: Any, **kwargs: Any) -> None:
-        """Logs pictures."""
         with wandb_may_fail():
             super().log_image(*args, **kwargs)
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """Logs the configuration."""
         with wandb_may_fail():
             super().log_hyperparams(*args, **kwargs)
 
@@ -246,12 +243,10 @@ class CSVLog(Logger):
 
     @property
     def name(self) -> str:
-        """The name of the folder of all versions."""
         return self._root.name
 
     @property
     def version(self) -> int:
-        """The number of this log; a resumed fit has a further one."""
         return self._version
 
     @property
@@ -261,17 +256,14 @@ class CSVLog(Logger):
 
     @property
     def save_dir(self) -> str:
-        """The run directory."""
         return str(self._root.parent)
 
     @property
     def log_dir(self) -> str:
-        """The folder of the files."""
         return str(self._root / f"version_{self._version}")
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Tensor | float], step: int | None = None) -> None:
-        """Adds a row."""
         values = {name: value.item() if isinstance(value, Tensor) else value for name, value in metrics.items()}
         self._rows.append({**values, "seconds": self.clock.seconds, "step": step})
         if len(self._rows) >= FLUSH_EVERY_ROWS:
@@ -279,7 +271,6 @@ class CSVLog(Logger):
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        """Writes ``hparams.yaml``, with what was logged before."""
         self._hparams |= vars(params) if isinstance(params, Namespace) else params
         with replacing(Path(self.log_dir) / "hparams.yaml") as temporary:
             save_hparams_to_yaml(temporary, self._hparams)

@@ -44,13 +44,11 @@ class PeakMemory(Callback):
         self._found: dict[str, Any] = {}
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Resets the peak of the device."""
         self._found = {}
         if pl_module.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Collects the peaks of all processes; called in each of them."""
         used = trainer.strategy.root_device  # Lightning has moved the module to the CPU
         on_device = used.type == "cuda"
         device = torch.cuda.max_memory_allocated(used) if on_device else 0
@@ -66,5 +64,4 @@ class PeakMemory(Callback):
         log_values(trainer, logged | ({"memory/peak_device_gib": max(devices) / 2**30} if on_device else {}))
 
     def report(self) -> dict[str, Any]:
-        """``peak_memory`` in bytes."""
         return {"peak_memory": self._found} if self._found else {}

@@ -24,5 +24,4 @@ class MatmulPrecision(Callback):
         self.precision = precision
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Sets the precision of PyTorch, for the process."""
         torch.set_float32_matmul_precision(self.precision)

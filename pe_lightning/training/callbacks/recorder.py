@@ -161,17 +161,14 @@ class RunRecorder(TimedCallback):
             self._lock.release()
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Allows other fits to resume in the run directory."""
         self._release()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """As :meth:`teardown`."""
         self._release()
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Logs the description of the fit and starts the clock."""
         self._log_description(trainer, pl_module)
         self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
         super().on_fit_start(trainer, pl_module)
@@ -198,17 +195,14 @@ class RunRecorder(TimedCallback):
             logger.log_hyperparams({**dict(flatten(described, entries=True)), "config": self.hyper_parameters})
 
     def state_dict(self) -> dict[str, Any]:
-        """Seconds of the fit so far, for a resumption."""
         return {"fit_seconds": self.clock.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the content of :meth:`state_dict`."""
         self._earlier = state_dict["fit_seconds"]
 
     # -- scores and files -----------------------------------------------------------------------------------------------
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Creates the output files for signals that are not held in memory."""
         data, info = data_of(trainer), getattr(pl_module, "info", None)
         self.durations.mark("fit")
         self._files = self._tested = self._at_points = None
@@ -219,7 +213,6 @@ class RunRecorder(TimedCallback):
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Stores the prediction of a batch, if the module returns one."""
         prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
         if isinstance(batch, PointBatch) and prediction is not None and trainer.is_global_zero:
             self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
@@ -300,7 +293,6 @@ class RunRecorder(TimedCallback):
         write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuses to predict standard deviations with a model that has none."""
         if (output := _output_of(trainer)) is not None and output.output_std and not _has_std(pl_module):
             raise InputError(
                 f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "
@@ -310,7 +302,6 @@ class RunRecorder(TimedCallback):
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        """Writes each predicted signal as a file."""
         info = getattr(pl_module, "info", None)
         if self.run_dir is None or not trainer.is_global_zero or info is None:
             return
@@ -332,7 +323,6 @@ class RunRecorder(TimedCallback):
             print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Releases the predictions."""
         self._writers = []
 
 

@@ -63,7 +63,6 @@ class Snapshots(PeriodicCallback):
             raise InputError("Snapshots draws rows beside the truth, which stays in its file; set in_memory: true")
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes the reconstructions of this step."""
         run_dir = RunRecorder.run_dir_of(trainer)
         if run_dir is None or not trainer.is_global_zero:
             return

@@ -72,25 +72,21 @@ class StableRank(PeriodicCallback):
         self._features: float | None = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses modules without known layers, before a run directory is made."""
         if stage == "fit":
             require_signals("StableRank", trainer)
             if not getattr(pl_module, "has_layers", False):
                 raise InputError(f"StableRank is for SimpleMLP and ComplexLinear, got a {type(pl_module).__name__}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Clears the curves of an earlier fit; a resumed fit keeps its own."""
         if not self._resumed:
             self._curves = {}
         self._resumed, self._features, self._coords = False, None, None
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measures before the first step."""
         super().on_train_start(trainer, pl_module)
         self.act(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measures the final weights, and draws the curves."""
         self.act(trainer, pl_module)
         self._coords = None
         run_dir = RunRecorder.run_dir_of(trainer)
@@ -99,7 +95,6 @@ class StableRank(PeriodicCallback):
             plot_curves(run_dir / "stable_rank.png", curves.pop("steps"), curves, "stable rank, mean over signals")
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measures the current weights, once per step."""
         if not trainer.is_global_zero or trainer.global_step in self._curves.get("steps", [])[-1:]:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
@@ -114,11 +109,9 @@ class StableRank(PeriodicCallback):
         return {"stable_rank": curves} if curves else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """The curves so far."""
         return {"curves": self._curves}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the content of :meth:`state_dict`."""
         self._curves, self._resumed = state_dict["curves"], True
 
     def _ranks(self, trainer: Trainer, module: CoordinateModule) -> dict[str, float]:

@@ -69,7 +69,6 @@ class GracefulStop(Callback):
         self._before = signal.getsignal(signal.SIGTERM)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Installs the handlers (main thread only)."""
         self.signum = self._requested = None
         self.training = True
         if self.listen:
@@ -95,12 +94,10 @@ class GracefulStop(Callback):
                 mark_preempting(trainer.loggers)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the handlers."""
         self.training = False
         self._stack.close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Restores the handlers."""
         self.on_train_end(trainer, pl_module)
 
 
@@ -124,20 +121,16 @@ class PSNRProgressBar(ProgressBar):
         self._task = TaskID(0)
 
     def enable(self) -> None:
-        """Shows the bar; on all processes but the first Lightning disables it."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Hides the bar."""
         self._enabled = False
 
     def print(self, *args: Any, **kwargs: Any) -> None:
-        """Prints above the bar."""
         console = self._progress.console if self._progress is not None else Console()
         console.print(*args, **kwargs)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the bar at the step the fit starts from."""
         super().on_train_start(trainer, pl_module)
         if not self._enabled:
             return
@@ -162,16 +155,13 @@ class PSNRProgressBar(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Updates the bar at regular steps."""
         if trainer.global_step % self._refresh_every == 0:
             self._update(trainer, pl_module)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Removes the bar."""
         self._stop()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Closes the bar."""
         self._stop()
 
     def _update(self, trainer: Trainer, pl_module: LightningModule) -> None:

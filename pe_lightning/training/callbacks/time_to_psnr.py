@@ -53,24 +53,20 @@ class TimeToPSNR(TimedCallback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Reads the train PSNR at regular steps."""
         if trainer.global_step % self.every_n_steps == 0 or self._shared is None:
             self._shared = getattr(batch, "total", None) is not None
             self._read(trainer, pl_module)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads the held-out PSNR."""
         held_out = trainer.callback_metrics.get("val/psnr")
         if trainer.state.fn == TrainerFn.FITTING and not trainer.sanity_checking and held_out is not None:
             self._note("val", held_out.item(), trainer.global_step)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Reads the train PSNR of the last step."""
         self._read(trainer, pl_module)
         super().on_train_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Logs the thresholds that were reached."""
         super().on_fit_end(trainer, pl_module)
         for kind, prefix in (("train", "time_to/"), ("val", "time_to/val_")):
             log_values(trainer, {f"{prefix}{name}": at["seconds"] for name, at in self._reached.get(kind, {}).items()})
@@ -81,11 +77,9 @@ class TimeToPSNR(TimedCallback):
         return {"time_to_psnr": found} if found else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Thresholds reached and seconds so far."""
         return {"reached": self._reached, "seconds": self.clock.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the content of :meth:`state_dict`."""
         self._reached, self._earlier = state_dict["reached"], state_dict["seconds"]
 
     def _read(self, trainer: Trainer, pl_module: LightningModule) -> None:
