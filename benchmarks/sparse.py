@@ -339,7 +339,7 @@ def measured(folder: str, arguments: list[str]) -> tuple[int, int, float]:
     """Peak bytes of ``pe-lightning fit`` when the fit ends, when the process ends, and its core seconds."""
     program = (
         "import sys, time; from pe_lightning.__main__ import main; "
-        "from pe_lightning.training.callbacks.memory import peak_resident_bytes; "
+        "from pe_lightning.training.callbacks.devices import peak_resident_bytes; "
         "code = main(sys.argv[1:]); print(); print(peak_resident_bytes(), time.process_time()); sys.exit(code)"
     )
     quiet = ["--trainer.callbacks+=PeakMemory", "--wandb.enabled", "false"]

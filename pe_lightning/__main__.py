@@ -22,7 +22,7 @@ from typing import TextIO
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
-from pe_lightning.results.durations import Durations
+from pe_lightning.results.runs import Durations
 from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
 CLOSED_OUTPUT = 141

@@ -1,4 +1,4 @@
-"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: how one is created, file names, dotted settings.
+"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: file names, dotted settings.
 
 A run directory is created by one ``mkdir``, which succeeds for one process only, so two runs never share one.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,31 @@ def of_checkpoint(path: str | Path) -> Path:
     """The run directory of a checkpoint: the parent of ``checkpoints/``, else the checkpoint's own folder."""
     folder = Path(path).absolute().parent
     return folder.parent if folder.name == CHECKPOINTS else folder
+
+
+class Durations:
+    """Wall seconds of a command by what they were spent on, in all since the command began or this object was made."""
+
+    command_began: float | None = None
+    """When the command of this process began, by :func:`time.perf_counter`; ``None`` outside of a command."""
+
+    def __init__(self) -> None:
+        now = time.perf_counter()
+        self.seconds: dict[str, float] = {}
+        self._began = self._marked = now
+        if Durations.command_began is not None:
+            self._began = Durations.command_began
+            self.seconds["start"] = now - self._began
+
+    def mark(self, name: str) -> None:
+        """Adds the seconds since this object was made, or since the last mark, to those of this name."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._marked
+        self._marked = now
+
+    @property
+    def total(self) -> float:
+        return time.perf_counter() - self._began
 
 
 RECORDER = "pe_lightning.RunRecorder"

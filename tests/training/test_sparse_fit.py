@@ -15,7 +15,7 @@ from pe_lightning.signals import RandomSampling
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.solvers.solution import encode
 from pe_lightning.training import ComplexLinear, TensorDataModule
-from pe_lightning.training.callbacks.memory import peak_resident_bytes
+from pe_lightning.training.callbacks.devices import peak_resident_bytes
 
 EXACT = {"ridge": 0.0}
 

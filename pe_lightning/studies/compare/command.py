@@ -82,9 +82,7 @@ def _write_report(
     folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
 ) -> None:
     """Writes all files atomically, and removes plots of an earlier report that this report does not have."""
-    from pe_lightning.studies.compare.curves import Curve, plot, read_curve
-    from pe_lightning.studies.compare.page import draw_page
-    from pe_lightning.studies.compare.reconstructions import collect
+    from pe_lightning.studies.compare.page import Curve, collect, draw_page, plot, read_curve
 
     runs = [run for table in tables for run in table.runs]
     curves: dict[Run, Curve | None] = {}

@@ -1,4 +1,4 @@
-"""The page of ``pe-lightning compare`` and ``pe-lightning demo``: tables, plots and a viewer of reconstructions.
+"""The page of ``pe-lightning compare`` and ``pe-lightning demo``: plots of curves, a viewer of reconstructions, the HTML.
 
 The page is one file, which loads nothing and is readable without scripts. The template escapes all text, and a content
 security policy allows only the script and the style of the page.
@@ -7,16 +7,318 @@ security policy allows only the script and the style of the page.
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
-from collections.abc import Mapping, Sequence
+import io
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
+import h5py
+import numpy as np
+import numpy.typing as npt
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
+from PIL import Image
 
 from pe_lightning import __version__
+from pe_lightning.errors import printable
+from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of
+from pe_lightning.signals.files import figure_bytes
+from pe_lightning.signals.hdf5 import check_dataset
+from pe_lightning.studies.compare.reading import Run, mean
+from pe_lightning.studies.compare.scores import ScoreTable
+
+MAX_LEGEND_ENTRIES = 20
+"""Longest legend that is drawn; a longer one would be larger than the plot."""
+STYLES = ("-", "--", ":", "-.")
+
+Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
+"""Index of a row in the table, x and y of its points, and the lengths of its error bars, if any."""
+
+
+class Curve(NamedTuple):
+    """Held-out score, averaged over signals, against steps (from 0) and seconds of a fit.
+
+    If the log has no seconds, the duration of the fit, without that of an initial exact solution, is divided evenly among
+    its steps, and ``measured`` is false. If the duration is unknown, ``seconds`` is empty.
+    """
+
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+    seconds: tuple[float, ...]
+    measured: bool = False
+
+
+def read_curve(run: Run) -> Curve | None:
+    """The curve of a run; ``None`` if no held-out score was logged.
+
+    Raises:
+        ValueError: If a log cannot be read.
+    """
+    column = f"val/{run.metric.name}"
+    points: dict[int, tuple[float, float | None]] = {}
+    # a resumed fit logs to version_1 and so on, from the step of its checkpoint; later points of earlier logs are void
+    for path in sorted((run.path / "logs").glob("*/metrics.csv"), key=lambda path: (len(path.parent.name), path)):
+        try:
+            rows = [row for row in csv.DictReader(path.read_text("utf-8").splitlines()) if row.get(column)]
+            seconds = [float(row["seconds"]) if row.get("seconds") else None for row in rows]
+            more = {int(row["step"]): (float(row[column]), time) for row, time in zip(rows, seconds, strict=True)}
+        except (OSError, ValueError, csv.Error) as error:
+            raise ValueError(f"{path.name} of {path.parent.name} cannot be read: {error}") from error
+        points = {step: point for step, point in points.items() if not more or step < min(more)}
+        points |= {step: point for step, point in more.items() if math.isfinite(point[0])}
+    if not points:
+        return None
+    steps = tuple(sorted(points))
+    values, logged = zip(*(points[step] for step in steps), strict=True)
+    if None not in logged:
+        return Curve(steps, values, logged, measured=True)
+    total, start, end = (run.metrics.get(key) or 0.0 for key in ("fit_seconds", "solve_seconds", "steps"))
+    if not total or not end:
+        return Curve(steps, values, ())
+    start = min(start, total)
+    return Curve(steps, values, tuple(start + (total - start) * min(1.0, (step + 1) / end) for step in steps))
+
+
+def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
+    """The plots of a table that have data: quantity on the x axis -> PNG."""
+    lines: dict[str, list[Line]] = {"step": [], "seconds": [], "parameters": []}
+    note = ""
+    for place, row in enumerate(table.fitted):
+        for run in row.runs:
+            curve, end = curves.get(run), mean(run.test.values())
+            if curve is not None:
+                lines["step"].append((place, [step + 1 for step in curve.steps], curve.values, {}))
+            elif not run.metrics.get("steps"):
+                lines["step"].append((place, [0], [end], {}))
+            if curve is not None and curve.seconds:
+                note = note if curve.measured else "curves: the duration of the fit divided evenly among its steps"
+                lines["seconds"].append((place, curve.seconds, curve.values, {}))
+            if run.metrics.get("fit_seconds"):
+                lines["seconds"].append((place, [run.metrics["fit_seconds"]], [end], {}))
+        fewest, most = row.params
+        if fewest > 0:
+            errors = {"xerr": (most - fewest) / 2, "yerr": row.deviation}
+            lines["parameters"].append((place, [(fewest + most) / 2], [row.mean], errors))
+    if not any(curves.get(run) for run in table.runs):
+        del lines["step"]
+    if len({x[0] for _, x, _, _ in lines["parameters"]}) < 2:
+        del lines["parameters"]  # all points would lie on one vertical line
+    shown = {against: drawn for against, drawn in lines.items() if any(np.isfinite(y).any() for _, _, y, _ in drawn)}
+    return {against: _draw(table, against, drawn, note) for against, drawn in shown.items()}
+
+
+def _draw(table: ScoreTable, against: str, lines: Sequence[Line], note: str) -> bytes:
+    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    label = {"step": "step", "seconds": "seconds of the fit", "parameters": "parameters per signal"}[against]
+    axes.set(xlabel=label, ylabel=f"held-out {table.metric.title}")
+    axes.set_title(note if against == "seconds" else "", fontsize="small", color="grey")
+    axes.grid(alpha=0.3)
+    named: dict[str, Any] = {}
+    for place, x, y, errors in lines:
+        style = f"{'o' if len(x) == 1 else '.'}{STYLES[place // 10 % len(STYLES)]}"
+        handle = axes.errorbar(x, y, **errors, fmt=style, color=f"C{place % 10}", capsize=3)
+        named.setdefault(table.fitted[place].name, handle)
+    extent = [value for _, x, _, _ in lines for value in x if value > 0]
+    axes.set_xscale("log" if against != "step" and max(extent) > 10 * min(extent) else "linear")
+    best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
+    if best is not None:
+        named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))
+    if len(named) <= MAX_LEGEND_ENTRIES:
+        figure.set_figheight(3.6 + 0.2 * len(named))
+        # Matplotlib reads a dollar as a formula, and leaves out names that start with an underscore
+        names = [f" {name[:80]}".replace("$", r"\$") for name in named]
+        figure.legend(list(named.values()), names, loc="outside lower center", fontsize="small")
+    return figure_bytes(figure, dpi=120)
+
+
+MAX_CHANNELS = 8
+"""Channels of a row that are shown."""
+
+DATASETS = ("truth", "reconstruction", "interpolation")
+"""Datasets of a file that are shown; ``interpolation`` is the best one of the same trained samples."""
+
+Tile = dict[str, Any]
+"""The data that the script needs to show a reconstruction, or the ``reason`` why there is none."""
+
+
+class Viewer(NamedTuple):
+    """The reconstructions of a table: a tile per run for every signal, the first readable tile, and notes."""
+
+    signals: dict[str, list[Tile]]
+    first: Tile
+    notes: list[str]
+
+
+def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: float) -> tuple[list[Viewer], dict[str, str]]:
+    """Reads the reconstructions of the first signals of every run.
+
+    Args:
+        tables: The tables of the page.
+        most: Largest number of signals per run.
+        frames: Largest number of frames of a cube.
+        megapixels: Limit of all pictures together: first the number of frames is reduced, then all pictures are scaled down
+            by the same factor. Rows take at most as many bytes.
+
+    Returns:
+        A viewer per table; and the distinct pictures and arrays by the keys that the viewers use, as ``data:`` URI or
+        base64.
+    """
+    runs = [run for table in tables for run in table.runs]
+    jobs = [(run, stem) for run in runs for stem in file_names(tuple(run.metrics["signals"]))[:most]]
+    contents = _RunContents([run for run, _ in jobs], frames, megapixels)
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow releases the interpreter lock while encoding
+        tiles = pool.map(lambda job: contents.tile(*job), jobs)  # results are in the order of the jobs
+        found = {run: dict(zip(run.signals[:most], tiles, strict=False)) for run in runs}
+    return [_viewer(table, found, contents.scale) for table in tables], contents.texts
+
+
+class Contents:
+    """Pictures and arrays of a page. Keys are digests of the content, so that equal ones are stored once.
+
+    Args:
+        scale: Factor by which pictures are reduced, at most 1.
+    """
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self.scale = scale
+        self.texts: dict[str, str] = {}
+
+    def picture(self, levels: npt.NDArray[np.uint8]) -> str:
+        """Adds a picture ``(H, W, C)``, grey or RGB, and returns its key; an opacity channel is dropped."""
+
+        def encode() -> str:
+            image = Image.fromarray(levels[..., 0] if levels.shape[-1] < 3 else levels[..., :3]).convert("RGB")
+            if self.scale < 1:
+                width, height = (max(1, round(side * self.scale)) for side in image.size)
+                image = image.resize((width, height), Image.Resampling.BOX)
+            buffer = io.BytesIO()
+            # lossless: artefacts of a codec must not be confused with those of a fit; smaller and faster than PNG
+            image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
+            return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
+
+        return self._add(levels, encode)
+
+    def array(self, values: npt.NDArray[Any]) -> str:
+        """Adds an array, float32 or uint8, and returns its key."""
+        return self._add(values, lambda: base64.b64encode(values.tobytes()).decode())
+
+    def _add(self, values: npt.NDArray[Any], encode: Callable[[], str]) -> str:
+        key = "p" + hashlib.sha256(f"{values.dtype}{values.shape}".encode() + values.tobytes()).hexdigest()[:20]
+        if key not in self.texts:
+            self.texts[key] = encode()
+        return key
+
+
+class _RunContents(Contents):
+    """The reconstructions of runs, reduced to the size of a page."""
+
+    def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
+        cubes = [(1, *run.grid)[-3:] for run in runs if len(run.grid) > 1]
+
+        def pixels(most: int) -> int:
+            return sum(min(most, count) * height * width for count, height, width in cubes)
+
+        fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
+        self.frames = next(fitting, min(frames, 4))
+        super().__init__(min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5))
+        # truth, reconstruction and error of every channel of a row; 281,250 values take 1.5 MB in base64, like a megapixel
+        lines = sum(3 * min(run.metrics["channels"], MAX_CHANNELS) for run in runs if len(run.grid) == 1)
+        self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
+
+    def tile(self, run: Run, stem: str) -> Tile:
+        path = run.path / RECONSTRUCTIONS / f"{stem}_comparison.h5"
+        if len(run.grid) not in (1, 2, 3):
+            return {"reason": f"signals of {len(run.grid) or 'unknown'} axes are not shown"}
+        if not path.is_file():
+            return {"reason": f"no {path.name}"}
+        try:
+            with h5py.File(path) as file:
+                for name in [name for name in DATASETS if name in file]:
+                    check_dataset(file[name], path, path.name)
+                tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
+                rate = file.attrs.get("rate")
+                return tile | {"rate": None if rate is None else float(rate)}
+        except (OSError, ValueError, LookupError, RuntimeError) as error:  # raised by h5py for damaged files
+            return {"reason": printable(f"{path.name} cannot be read: {error}")}
+
+    def _frames(self, file: h5py.File, count: int) -> Tile:
+        truth, held = file["truth"], file.attrs["frames"]
+        parts = min(len(held), self.frames)
+        places = [(2 * part + 1) * len(held) // (2 * parts) for part in range(parts)]  # the file may have uneven spacing
+        if len(held) == count:
+            places = frames_of(count, parts)
+        return {
+            **{name: [self.picture(file[name][place]) for place in places] for name in DATASETS if name in file},
+            "frames": [int(held[place]) for place in places],
+            "count": count,
+            "what": "frame" if file.attrs.get("media") == "video" else "slice",
+            "size": [truth.shape[2], truth.shape[1]],
+        }
+
+    def _row(self, file: h5py.File) -> Tile:
+        count, channels = file["truth"].shape
+        lines = {name: file[name][:, :MAX_CHANNELS].T for name in DATASETS if name in file}
+        step = 1 if count <= self.values else -(-2 * count // self.values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            lines["error"] = lines["reconstruction"] - lines["truth"]
+            if "interpolation" in lines:
+                lines["interpolation_error"] = lines["interpolation"] - lines["truth"]
+        keys = {name: self.array(line if step == 1 else ranges(line, step)) for name, line in lines.items()}
+        if step == 1 and "trained" in file:
+            keys["trained"] = self.array(file["trained"][()].astype(np.uint8))
+        return {**keys, "count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
+
+
+def ranges(lines: npt.NDArray[np.float32], step: int) -> npt.NDArray[np.float32]:
+    """``(C, N)`` -> ``(C, 2, ceil(N / step))``: minimum and maximum of every ``step`` values, without NaN."""
+    starts = np.arange(0, lines.shape[1], step)
+    return np.stack([np.fmin.reduceat(lines, starts, axis=1), np.fmax.reduceat(lines, starts, axis=1)], axis=1)
+
+
+def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) -> Viewer:
+    first = next((tile for run in table.runs for tile in found[run].values() if "reason" not in tile), None)
+    signals: dict[str, list[Tile]] = {}
+    for row in table.fitted:
+        for run in row.runs:
+            for name, tile in found[run].items():
+                about = {"run": run.label, "group": row.name, "score": run.metric.text(run.test[name], unit=True)}
+                signals.setdefault(name, []).append(about | tile)
+    for row in [row for row in table.rows if row.interpolation][:1]:  # the best one, which every file contains
+        for name, tiles in signals.items():
+            holders = [tile for tile in tiles if "interpolation" in tile]
+            if holders and name in row.test:
+                score, tile = table.metric.text(row.test[name], unit=True), holders[0]
+                made = {"reconstruction": tile["interpolation"], "error": tile.get("interpolation_error")}
+                tiles.append(tile | made | {"run": row.name, "group": row.name, "score": score})
+    if first is None:
+        reasons = dict.fromkeys(tile["reason"] for tiles in signals.values() for tile in tiles)
+        return Viewer({}, {}, [f"No reconstructions: {', '.join(reasons)}."] if reasons else [])
+    total = max(len(run.signals) for run in table.runs)
+    notes = [f"{len(signals)} of {total} signals."] if len(signals) < total else []
+    if "frames" in first:
+        if len(first["frames"]) < first["count"]:
+            what = "frames" if first["what"] == "frame" else "slices along the first axis"
+            numbers = ", ".join(str(frame + 1) for frame in first["frames"])
+            notes.append(f"{len(first['frames'])} of {first['count']} {what}: {numbers}.")
+        if scale < 1:
+            notes.append(f"Shown at {scale:.0%} of their size; --megapixels raises the limit.")
+        notes.append("Error maps are computed from the pictures as shown: clamped to [0, 1], 8 bits.")
+    else:
+        notes.append("Values are those of the fit, not clamped; error is reconstruction − ground truth.")
+        if first["step"] > 1:
+            notes.append(f"Drawn as the range of every {first['step']} samples, without markers of trained samples.")
+        if first["channels"] < first["all_channels"]:
+            notes.append(f"Channels 1 to {first['channels']} of {first['all_channels']}.")
+    readable = {name: tiles for name, tiles in signals.items() if any("reason" not in tile for tile in tiles)}
+    return Viewer(readable, first, notes)
 
 
 def draw_page(

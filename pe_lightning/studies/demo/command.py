@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pe_lightning.studies.compare.reconstructions import Contents, Viewer
+    from pe_lightning.studies.compare.page import Contents, Viewer
     from pe_lightning.studies.demo.examples import Example, Result
 
 SIZES = (32, 256)
@@ -45,8 +45,10 @@ def demo(folder: Path, /, *, size: int = 192) -> int:
 def write_demo(folder: Path, size: int) -> list[Example]:
     """Solves the examples for pictures of a size, and writes their files and the page; returns them with their results."""
     from pe_lightning.signals.files import replacing, write_atomically
-    from pe_lightning.studies.compare.page import draw_page  # imports torch, which --help does not need
-    from pe_lightning.studies.compare.reconstructions import Contents
+    from pe_lightning.studies.compare.page import (
+        Contents,
+        draw_page,  # imports torch, which --help does not need
+    )
     from pe_lightning.studies.demo.examples import EXAMPLES
 
     try:
@@ -109,7 +111,7 @@ def _section(example: Example, contents: Contents) -> dict[str, Any]:
 
 def _viewer(example: Example, contents: Contents) -> Viewer:
     """The truth and the results of an example, for the viewer of the page."""
-    from pe_lightning.studies.compare.reconstructions import Viewer
+    from pe_lightning.studies.compare.page import Viewer
 
     tiles = []
     for result in example.results:

@@ -71,8 +71,7 @@ def suggest(
     from pe_lightning.signals.files import write_atomically
     from pe_lightning.studies.suggest.networks import NETWORKS, train_networks
     from pe_lightning.studies.suggest.report import configuration, print_result
-    from pe_lightning.studies.suggest.search import encoder_candidates, search
-    from pe_lightning.studies.suggest.windows import all_signals, make_windows
+    from pe_lightning.studies.suggest.search import all_signals, encoder_candidates, make_windows, search
     from pe_lightning.training.datamodule import SignalDataModule
 
     prepare()

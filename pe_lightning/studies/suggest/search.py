@@ -21,10 +21,14 @@ from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.signals import GridBatch, sample_coordinates
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.blocks import Block
+from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.signals.validation import free_memory
-from pe_lightning.studies.suggest.windows import ScoredSignals
+from pe_lightning.signals.values import FileValues, known_samples
+from pe_lightning.training.datamodule import SignalDataModule
 
 FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
 """Numbers of features that are tried, relative to ``num_features: auto``."""
@@ -50,6 +54,125 @@ MODELS: dict[str, dict[str, Any]] = {
 """Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 """Notes on a trial, by the name of the warning of the solver."""
+WINDOW_SIZES = {1: 512, 2: 64, 3: 24}
+"""Trained samples per axis of a window, by number of axes; 16 for more axes."""
+MAX_WINDOWS = 4
+"""Largest number of windows, over all signals."""
+MIN_REDUCTION = 1.5
+"""Windows are used where the signals have at least this many times their samples."""
+
+
+@dataclass(frozen=True)
+class ScoredSignals:
+    """Signals, with the samples that are trained on and those that are scored.
+
+    Args:
+        dataset: The samples.
+        info: Shape and names.
+        text: Description for messages, such as ``all samples``.
+        sizes: Trained samples per axis; for scattered samples, those of a grid of the same density.
+        full_sizes: The same for the whole signals, if these are windows.
+    """
+
+    dataset: SignalDataset
+    info: SignalInfo
+    text: str
+    sizes: tuple[int, ...]
+    full_sizes: tuple[int, ...]
+
+    def auto_features(self) -> list[tuple[int, int]]:
+        """The value of ``num_features: auto`` per axis, for these signals and for the whole signals.
+
+        For scattered samples it is the size of the grid.
+        """
+        if isinstance(self.dataset.split, GridSplit):
+            return list(zip(self.sizes, self.full_sizes, strict=True))
+        per_axis = zip(self.info.grid, self.sizes, self.full_sizes, strict=True)
+        return [(n, n if size == whole else round(n * whole / size)) for n, size, whole in per_axis]
+
+
+def _sizes(split: Split) -> tuple[int, ...]:
+    """Trained samples per axis; for scattered samples, those of a grid of the same density."""
+    if isinstance(split, GridSplit):
+        return split.sizes
+    share = (split.num_train / math.prod(split.grid)) ** (1 / len(split.grid))
+    return tuple(max(1, round(n * share)) for n in split.grid)
+
+
+def all_signals(data: SignalDataModule) -> ScoredSignals | None:
+    """All signals; ``None`` if they are streamed from their file."""
+    if data.streamed:
+        return None
+    sizes = _sizes(data.split)
+    return ScoredSignals(data.dataset, data.info, "all samples", sizes, sizes)
+
+
+def make_windows(data: SignalDataModule) -> ScoredSignals | None:
+    """Windows of some signals, whose corners are trained samples; ``None`` if they would contain most of the data."""
+    split, info, num_axes = data.split, data.info, data.info.num_axes
+    size: float = WINDOW_SIZES.get(num_axes, 16)
+    if isinstance(split, GridSplit):
+        positions, stride = split.index, split.stride
+    elif data.streamed:
+        raise InputError(
+            "the exact fit of random samples needs the signals in memory: set --data.storage.in_memory true, or "
+            "--data.sampling grid"
+        )
+    else:
+        positions, stride = tuple(torch.arange(n) for n in info.grid), (1,) * num_axes
+        size /= (split.num_train / math.prod(info.grid)) ** (1 / num_axes)
+    count = min(info.num_signals, MAX_WINDOWS)
+    signals = [number * info.num_signals // count for number in range(count)]
+    axes = [(len(along), min(len(along), round(size))) for along in positions]  # trained samples of the signal, of a window
+    # windows of a signal are evenly spaced along its diagonal, without overlap
+    per_signal = max(1, min(MAX_WINDOWS // count, max(n // w for n, w in axes)))
+    starts = [
+        [min(max((2 * number + 1) * n // (2 * per_signal) - w // 2, 0), n - w) for n, w in axes]
+        for number in range(per_signal)
+    ]
+    in_windows = count * per_signal * math.prod(w for _, w in axes)
+    in_signals = info.num_signals * math.prod(n for n, _ in axes)
+    if not data.streamed and in_signals <= MIN_REDUCTION * in_windows:
+        return None
+    grid = tuple((w - 1) * step + 1 for (_, w), step in zip(axes, stride, strict=True))
+    corners = [[int(along[i]) for along, i in zip(positions, start, strict=True)] for start in starts]
+    blocks = [tuple(slice(i, i + n) for i, n in zip(corner, grid, strict=True)) for corner in corners]
+    values = data.dataset.values
+    if isinstance(values, FileValues):
+        read = [values.read(block) for block in blocks]
+    else:
+        read = [values[index] for index in [(slice(None), *block) for block in blocks]]
+    windowed = _split_of_windows(split, grid, blocks, signals, info.num_signals)
+    names = tuple(f"{info.names[signal]} {number}" for number in range(per_signal) for signal in signals)
+    windows = torch.cat([window[signals] for window in read])
+    if (known := known_samples(windows)) is not None:
+        windowed = replace(windowed, known=known)
+    dataset = SignalDataset(windows, windowed, data.effective_protocol)
+    # as in the signal, trained samples are at multiples of 1/w, which are the shifts of w features
+    dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
+    return ScoredSignals(
+        dataset,
+        replace(info, names=names, grid=grid),
+        f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {info.num_signals} signal(s)",
+        _sizes(windowed),
+        _sizes(split),
+    )
+
+
+def _split_of_windows(
+    split: Split, grid: tuple[int, ...], blocks: Sequence[Block], signals: Sequence[int], num_signals: int
+) -> Split:
+    """The trained samples of windows of shape ``grid``, at ``blocks`` of some signals."""
+    if isinstance(split, GridSplit):
+        index = tuple(torch.arange(0, n, step) for n, step in zip(grid, split.stride, strict=True))
+        return GridSplit(grid, index, split.stride)
+    masks = torch.cat([split.train_mask_of(block).expand(num_signals, *grid)[signals] for block in blocks])
+    points = [row.nonzero()[:, 0] for row in masks.flatten(1)]
+    fewest = min(map(len, points))
+    if fewest < 1:
+        raise InputError("a window of the signals has no trained sample; set a larger --data.sampling.fraction")
+    # windows that are fitted together need the same number of points: evenly spaced ones are left out of the others
+    return PointSplit(grid, torch.stack([row[torch.arange(fewest) * len(row) // fewest] for row in points]))
 
 
 @dataclass(frozen=True)

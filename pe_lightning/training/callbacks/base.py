@@ -43,18 +43,13 @@ def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
     return data
 
 
-def check_steps(owner: object, every_n_steps: int) -> int:
-    """Returns ``every_n_steps`` if it is at least 1; raises InputError otherwise."""
-    return validation.integer(f"{type(owner).__name__}: every_n_steps", every_n_steps, 1)
-
-
 def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
     """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is never logged, or whose mode is the wrong one.
 
     Args:
         callbacks: The callbacks of a Trainer.
         logged: What the module logs, and in which direction it improves.
-        held_out: Whether samples are held out, so that there is a validation.
+        held_out: Whether there is a validation.
     """
     known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
     for callback in callbacks:
@@ -168,7 +163,7 @@ class PeriodicCallback(Callback):
     """Base of callbacks that call :meth:`act`, defined by the subclass, every ``every_n_steps`` optimiser steps."""
 
     def __init__(self, every_n_steps: int) -> None:
-        self.every_n_steps = check_steps(self, every_n_steps)
+        self.every_n_steps = validation.integer(f"{type(self).__name__}: every_n_steps", every_n_steps, 1)
         self._last = 0
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:

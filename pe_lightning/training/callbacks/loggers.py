@@ -16,7 +16,7 @@ from urllib.parse import urlparse
 
 from lightning.pytorch import Trainer
 from lightning.pytorch.core.saving import save_hparams_to_yaml
-from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
 from torch import Tensor
 
@@ -58,13 +58,8 @@ class WandbSettings:
         if self.enabled:
             import wandb  # late: it makes folders in the temporary folder, which a killed process leaves
 
-            given: dict[str, Any] = {
-                "project": self.project,
-                "entity": self.entity,
-                "run_name": self.name,
-                "run_tags": self.tags,
-            }
-            given |= {"run_group": self.group, "run_job_type": self.job_type, "mode": os.environ.get("WANDB_MODE")}
+            given: dict[str, Any] = {"project": self.project, "entity": self.entity, "mode": os.environ.get("WANDB_MODE")}
+            given |= {f"run_{name}": getattr(self, name) for name in ("name", "tags", "group", "job_type")}
             try:
                 wandb.Settings(**{name: value for name, value in given.items() if value})
             except (ValueError, wandb.errors.UsageError) as error:
@@ -130,11 +125,11 @@ def wandb_is_offline() -> bool:
 
 
 def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
-    """Creates the loggers of a run; called in each process, only the first one writes.
+    """Creates the loggers of a run in each process, of which the first one writes.
 
     Args:
         trainer: Whose fit it is.
-        run_dir: The run directory; W&B keeps its files in ``wandb/`` there, the CSV log is in ``logs/version_0/``.
+        run_dir: The run directory.
         settings: How the run appears in W&B.
         goals: ``max`` or ``min`` per logged value: which of its values is the summary of the run.
     """
@@ -217,11 +212,8 @@ def _log_media(logger: WandbLogger, metrics: Mapping[str, Any], shown: Sequence[
         logger.log_image("choice", [str(curve)], step=step)
 
 
-FLUSH_EVERY_ROWS = 100
-
-
-class CSVLog(Logger):
-    """Logs to ``logs/version_<n>/`` of a run directory, in the format of Lightning's ``CSVLogger``.
+class CSVLog(CSVLogger):
+    """Lightning's ``CSVLogger`` in ``logs/version_<n>/`` of a run directory, whose files are whole at any time.
 
     Every row has the seconds of the fit, in the column ``seconds``. Rows of a validation are exact. On a GPU those of a
     training step may be a little early: nothing waits for the device.
@@ -232,41 +224,22 @@ class CSVLog(Logger):
     """
 
     def __init__(self, run_dir: Path, clock: TrainingClock) -> None:
-        super().__init__()
+        super().__init__(run_dir, name="logs")
         self.clock = clock
-        self._root = run_dir / "logs"
-        taken = [path.name.removeprefix("version_") for path in self._root.glob("version_*")]
-        self._version = max((int(number) + 1 for number in taken if number.isdecimal()), default=0)
-        self._hparams: dict[str, Any] = {}
         self._columns: list[str] = []
         self._rows: list[dict[str, Any]] = []
+        self._hparams: dict[str, Any] = {}
 
     @property
-    def name(self) -> str:
-        return self._root.name
-
-    @property
-    def version(self) -> int:
-        return self._version
-
-    @property
-    def experiment(self) -> CSVLog:
-        """The object that writes, as of every logger of Lightning: this one."""
+    def experiment(self) -> CSVLog:  # type: ignore[override]
+        """This logger: Lightning's writer is not atomic."""
         return self
-
-    @property
-    def save_dir(self) -> str:
-        return str(self._root.parent)
-
-    @property
-    def log_dir(self) -> str:
-        return str(self._root / f"version_{self._version}")
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Tensor | float], step: int | None = None) -> None:
         values = {name: value.item() if isinstance(value, Tensor) else value for name, value in metrics.items()}
         self._rows.append({**values, "seconds": self.clock.seconds, "step": step})
-        if len(self._rows) >= FLUSH_EVERY_ROWS:
+        if len(self._rows) >= self._flush_logs_every_n_steps:
             self.save()
 
     @rank_zero_only

@@ -22,7 +22,6 @@ import pe_lightning
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
-from pe_lightning.results.durations import Durations
 from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
 from pe_lightning.results.pictures import plot_choice
@@ -34,9 +33,18 @@ from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.values import FileValues
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_monitors, data_of
-from pe_lightning.training.callbacks.descriptions import Describes, data_name, describe, metric_of, run_name
 from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
-from pe_lightning.training.callbacks.scores import print_scores, rmse_in_units, score, score_baselines
+from pe_lightning.training.callbacks.scores import (
+    Describes,
+    data_name,
+    describe,
+    metric_of,
+    print_scores,
+    rmse_in_units,
+    run_name,
+    score,
+    score_baselines,
+)
 from pe_lightning.training.checkpoints import CheckpointFiles
 from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.output import OutputGrid
@@ -89,7 +97,7 @@ class RunRecorder(TimedCallback):
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
-        self.durations = Durations()
+        self.durations = runs.Durations()
         self._lock: FileLock | None = None
         self._files: FileAssembly | None = None
         self._tested: tuple[Array, Array] | None = None
@@ -101,8 +109,6 @@ class RunRecorder(TimedCallback):
         """The run directory of a Trainer; ``None`` without a recorder and in a ``fast_dev_run``."""
         recorders = [callback for callback in trainer.callbacks if isinstance(callback, RunRecorder)]  # type: ignore[attr-defined]
         return recorders[0].run_dir if recorders else None
-
-    # -- the directory ------------------------------------------------------------------------------------------------
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Builds the module, which may refuse the data, then chooses the directory and attaches loggers."""
@@ -156,17 +162,12 @@ class RunRecorder(TimedCallback):
             self._lock = runs.hold(folder)
         return folder
 
-    def _release(self) -> None:
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._lock is not None:
             self._lock.release()
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        self._release()
-
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._release()
-
-    # -- the fit --------------------------------------------------------------------------------------------------------
+        self.teardown(trainer, pl_module, "")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._log_description(trainer, pl_module)
@@ -199,8 +200,6 @@ class RunRecorder(TimedCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._earlier = state_dict["fit_seconds"]
-
-    # -- scores and files -----------------------------------------------------------------------------------------------
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         data, info = data_of(trainer), getattr(pl_module, "info", None)

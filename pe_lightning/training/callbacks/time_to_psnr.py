@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
-from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_steps, log_values, require_coordinates
+from pe_lightning.signals import validation
+from pe_lightning.training.callbacks.base import TimedCallback, callbacks, log_values, require_coordinates
 
 
 @callbacks.register("TimeToPSNR")
@@ -38,7 +39,7 @@ class TimeToPSNR(TimedCallback):
         if not thresholds or not all(math.isfinite(threshold) for threshold in thresholds):
             raise InputError(f"TimeToPSNR: thresholds are one or more numbers in dB, got {list(thresholds)}")
         self.thresholds = {f"{threshold:g}dB": float(threshold) for threshold in sorted(thresholds)}
-        self.every_n_steps = check_steps(self, every_n_steps)
+        self.every_n_steps = validation.integer("TimeToPSNR: every_n_steps", every_n_steps, 1)
         self._reached: dict[str, dict[str, Any]] = {}
         self._shared: bool | None = None  # whether processes have samples of the same signals, once there was a step
 

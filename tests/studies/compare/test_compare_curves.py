@@ -2,7 +2,7 @@
 
 import pytest
 
-from pe_lightning.studies.compare.curves import plot, read_curve
+from pe_lightning.studies.compare.page import plot, read_curve
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.studies.compare.scores import compare
 

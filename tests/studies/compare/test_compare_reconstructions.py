@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from pe_lightning.results.pictures import to_levels
+from pe_lightning.studies.compare.page import collect
 from pe_lightning.studies.compare.reading import find_runs
-from pe_lightning.studies.compare.reconstructions import collect
 from pe_lightning.studies.compare.scores import compare
 
 VIDEO = (40, 6, 10)

@@ -8,14 +8,14 @@ import torch
 from small_fits import signals
 
 from pe_lightning.training.callbacks import PeakMemory
-from pe_lightning.training.callbacks.memory import peak_resident_bytes
+from pe_lightning.training.callbacks.devices import peak_resident_bytes
 
 MIB = 2**20
 
 
 OWN_PEAK = """
 import subprocess, sys, torch
-from pe_lightning.training.callbacks.memory import peak_resident_bytes
+from pe_lightning.training.callbacks.devices import peak_resident_bytes
 if sys.argv[1:]:
     before = peak_resident_bytes()
     torch.ones(64 * 2**20)  # 256 MiB, given back at once

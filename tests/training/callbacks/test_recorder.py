@@ -28,7 +28,7 @@ from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.options import Batching, Storage
 from pe_lightning.signals.sampling import RandomSampling
-from pe_lightning.studies.compare.curves import read_curve
+from pe_lightning.studies.compare.page import read_curve
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors

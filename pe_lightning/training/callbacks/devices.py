@@ -1,10 +1,10 @@
-"""Peak memory of a fit, of every process."""
+"""Devices: the precision of products on a GPU, and peak memory."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import psutil
 import torch
@@ -65,3 +65,20 @@ class PeakMemory(Callback):
 
     def report(self) -> dict[str, Any]:
         return {"peak_memory": self._found} if self._found else {}
+
+
+@callbacks.register("MatmulPrecision")
+class MatmulPrecision(Callback):
+    """Sets the precision of float32 products in training steps on a GPU.
+
+    Exact fits and Gram matrices are always computed in full precision.
+
+    Args:
+        precision: ``high`` is TF32 (faster, 10 bits), ``medium`` bfloat16, ``highest`` float32.
+    """
+
+    def __init__(self, precision: Literal["highest", "high", "medium"] = "high") -> None:
+        self.precision = precision
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        torch.set_float32_matmul_precision(self.precision)
