@@ -19,7 +19,7 @@
   Held: everything but the missing cells is as before, to the bit, and values and standard deviations are finite.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
-  :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .nii.gz, .npz) the right
+  :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .npz) the right
   signals.
 - ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
   dies, hangs, or runs foreign code.
@@ -96,7 +96,7 @@ ACCUMULATION = ["--trainer.callbacks+", "GradientAccumulationScheduler", "--trai
 LIMIT = 20
 HELD, REFUSED, BROKEN = 0, 2, 3
 SIGNATURE = "foreign-code-was-here"
-CHECKED = ("png", "nii.gz", "npz")
+CHECKED = ("png", "npz")
 PARTS = {"checkpoints": 8, "fits": 6}
 """Parts of long sections, which run at the same time."""
 

@@ -30,7 +30,7 @@ from matplotlib.ticker import LogFormatter, NullLocator
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.results import runs
 from pe_lightning.signals.files import save_figure
-from pe_lightning.studies.compare.scores import t_interval
+from pe_lightning.studies.statistics import t_interval
 from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.run import Row
 

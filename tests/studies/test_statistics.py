@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pe_lightning.studies.compare.scores import CONFIDENCE, t_interval
+from pe_lightning.studies.statistics import CONFIDENCE, t_interval
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])

@@ -17,30 +17,15 @@ from typing import NamedTuple
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
-from scipy.special import stdtrit  # scipy.stats has the same quantile, and takes longer to import
 
 from pe_lightning.cli import verbs
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.results.runs import flatten
 from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
+from pe_lightning.studies.statistics import CONFIDENCE, t_interval
 
 TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
 """Keys of ``metrics.json`` that agree for all runs of a table; otherwise scores are not comparable."""
-
-
-CONFIDENCE = 0.95
-"""Coverage of all confidence intervals."""
-
-
-def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of its t interval at :data:`CONFIDENCE`.
-
-    The half-width is NaN for fewer than two values, the mean for none.
-    """
-    if len(values) < 2:
-        return (values[0] if values else math.nan), math.nan
-    quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-    return statistics.fmean(values), quantile * statistics.stdev(values) / len(values) ** 0.5
 
 
 class Difference(NamedTuple):

@@ -94,7 +94,7 @@ def test_any_module_that_describes_itself_is_recorded(make_trainer, tmp_path, ca
     assert (found["signals"], found["num_signals"], found["steps"], found["baselines"]) == (["data"], 1, 4, {})
     assert found["fit_seconds"] > 0
     assert not any("psnr" in key or "ssim" in key for key in found)
-    assert sorted(path.name for path in recorder.run_dir.iterdir()) == ["checkpoints", "logs", "metrics.json"]
+    assert sorted(path.name for path in recorder.run_dir.iterdir()) == [".lock", "checkpoints", "logs", "metrics.json"]
     assert "held-out accuracy" in capsys.readouterr().out
     assert "held out" in terminal.getvalue()
 
