@@ -231,7 +231,7 @@ class CSVLog(CSVLogger):
         self._hparams: dict[str, Any] = {}
 
     @property
-    def experiment(self) -> CSVLog:  # type: ignore[override]
+    def experiment(self) -> CSVLog:
         """This logger: Lightning's writer is not atomic."""
         return self
 
@@ -243,8 +243,8 @@ class CSVLog(CSVLogger):
             self.save()
 
     @rank_zero_only
-    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
-        self._hparams |= vars(params) if isinstance(params, Namespace) else params
+    def log_hyperparams(self, params: dict[str, Any] | Namespace | None = None) -> None:
+        self._hparams |= vars(params) if isinstance(params, Namespace) else params or {}
         with replacing(Path(self.log_dir) / "hparams.yaml") as temporary:
             save_hparams_to_yaml(temporary, self._hparams)
 
