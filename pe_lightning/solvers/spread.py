@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings.bank import Bank
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints, HeldOut
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
 __all__ = ["spread_of_grid", "spread_of_points"]
@@ -68,7 +69,7 @@ def spread_of_grid(
         fitted = torch.zeros(*sizes, dtype=torch.bool)
         fitted[tuple(slice(None, None, s) for s in step)] = True
         held, others = ((which.flatten().nonzero()[:, 0]).to(values.device) for which in (pool & ~fitted, fitted))
-        held_out.append(HeldOut(held, others, lambda some, step=step: refit(step, some)))  # type: ignore[misc]
+        held_out.append(CalibrationSet(held, others, lambda some, step=step: refit(step, some)))  # type: ignore[misc]
         pool = fitted
         if min(sizes) < 2 * MIN_AXIS_SAMPLES:
             break
@@ -80,7 +81,7 @@ def _spread(
     values: Tensor,
     coords: Tensor,
     grid: Sequence[int],
-    held_out: HeldOut | None,
+    held_out: CalibrationSet | None,
     keeps_samples: bool,
     periodic: Sequence[bool] = (),
     refit: Callable[[Tensor, Tensor], Tensor] | None = None,

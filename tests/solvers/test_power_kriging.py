@@ -11,7 +11,8 @@ from scipy.spatial import cKDTree
 
 from pe_lightning.encodings.bank import Bank
 from pe_lightning.solvers import power_kriging
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints, least_error_weights
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.calibration import least_error_weights
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
 KERNELS = {1.0: "linear", 2.0: "thin_plate_spline", 3.0: "cubic"}

@@ -1,0 +1,175 @@
+"""Held-out samples of an adaptive fit: which ones, the weights they give its members, and the size of its errors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pe_lightning.solvers.gaps import has_wide_gaps
+from pe_lightning.solvers.point_level import PointLevel, Settings
+
+KNOWN_DISTANCE = 1e-3
+"""Distance from a sample, in spacings, below which a point is that sample."""
+
+
+class CalibrationSet(NamedTuple):
+    """Samples that weigh and calibrate, and their predictions by a fit to other samples."""
+
+    held: Tensor
+    """Held-out samples, ``(H,)``."""
+    others: Tensor
+    """The samples that are fitted."""
+    predict: Callable[[Tensor], Tensor] | None = None
+    """Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default those of the adaptive fit."""
+    coarser: CalibrationSet | None = None
+    """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
+
+
+class HeldOutErrors(NamedTuple):
+    """Errors at held-out samples, of the bank and of the ``M`` power variograms that are mixed with it."""
+
+    level: Tensor
+    """Number of the level that predicts each sample, ``(H,)``."""
+    errors: Tensor
+    """Prediction minus sample, ``(1 + M, H, C)``."""
+    deviations: Callable[[], Tensor]
+    """Computes standard deviations that are not calibrated, ``(H, C)``."""
+
+
+class Calibration(NamedTuple):
+    """What held-out samples say about predictions of a level."""
+
+    weights: Tensor
+    """Weights of the bank and of its ``M`` power variograms, ``(1 + M,)``; they sum to one."""
+    factor: Tensor
+    """Factor of the standard deviations, ``(C,)``."""
+
+
+def calibrate(parts: Sequence[HeldOutErrors], settings: Settings) -> dict[int, Calibration]:
+    """The calibration of each level; the last is that of all further levels.
+
+    With the factor, nine tenths of the errors are within 1.645 standard deviations, as those of a normal distribution: split
+    conformal prediction.
+
+    Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
+    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the factor.
+    """
+    number, deviations = torch.cat([part.level for part in parts]), torch.cat([part.deviations() for part in parts])
+    errors = torch.cat([part.errors for part in parts], 1).double()
+    result: dict[int, Calibration] = {}
+    for n in range(int(number.max()) + 1):
+        inside = number == n
+        inside = inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside)
+        weights = least_error_weights(errors[:, inside], errors, settings.sparsity_tolerance)
+        ratios = torch.einsum("m,mhc->hc", weights, errors[:, inside]).abs() / deviations[inside]
+        result[n] = Calibration(weights.to(deviations), (torch.quantile(ratios, 0.9, dim=0) / 1.6448536).to(deviations))
+    return result
+
+
+def random_sets(level: PointLevel, count: int, everything: bool, settings: Settings) -> list[CalibrationSet]:
+    """Random samples, a tenth at once: several times others where they are few.
+
+    Of many samples only those in some cells are held out, and only those around them are fitted.
+
+    Args:
+        level: Local fits whose first ``count`` samples are held out.
+        count: Samples of the signal.
+        everything: Whether all others are fitted in any case.
+        settings: Tuned constants.
+    """
+    some = around = level.some_cells()
+    for _ in range(2):  # the neighbours of neighbours
+        around = torch.unique(level.cell[level.near[around]])
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).to(level.cell.device)
+    size = count // settings.held_out
+    sets = []
+    for number in range(min(settings.held_out // 2, -(-settings.few_held_out // max(1, size)))):
+        start = size * number
+        held, others = order[start : start + size], torch.cat([order[:start], order[start + size :]])
+        near = held[torch.isin(level.cell[held], some)]
+        if len(near) >= settings.min_calibration:
+            held = near
+            if not everything:
+                others = others[torch.isin(level.cell[others], around)]
+        sets.append(CalibrationSet(held, others))
+    return sets
+
+
+def gap_size(level: PointLevel, count: int, grid: Sequence[int], settings: Settings) -> float:
+    """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are.
+
+    Args:
+        level: Local fits to the samples, with positions in samples of the grid.
+        count: Samples of the signal.
+        grid: Samples of the grid per axis.
+        settings: Tuned constants.
+    """
+    random = torch.Generator().manual_seed(0)
+    nodes = torch.rand(1 << 16, len(grid), generator=random, dtype=torch.float64) * torch.tensor(grid, dtype=torch.float64)
+    distance = torch.from_numpy(level.cells.nearest(nodes.floor().numpy())[1])
+    missing, known = distance[distance > KNOWN_DISTANCE], count / math.prod(grid)
+    if known >= 1 or len(missing) < settings.min_calibration:
+        return 0.0
+    if not has_wide_gaps(float(missing.mean()), 1 - known, grid):
+        return 0.0
+    return max(2.0, 2 * float(torch.quantile(missing, settings.gap_quantile)) - 1)
+
+
+def cube_sets(places: Tensor, side: float, settings: Settings) -> list[CalibrationSet]:
+    """Samples in cubes of a side, in the unit of their positions ``(P, D)``; none if there are too few cubes."""
+    cube = (places / side).floor().long()
+    _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
+    order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)[: settings.max_gaps]
+    most = settings.gap_share * len(places)
+    splits = min(settings.max_gap_splits, math.ceil(float(counts[order].sum()) / most))
+    split = (counts[order].cumsum(0) / most).ceil().long() - 1
+    split_of = torch.full_like(counts, splits).index_copy(0, order, split)[which]
+    if int((split < splits).sum()) < settings.min_gaps or int((split_of < splits).sum()) < settings.min_calibration:
+        return []
+    step = -(-int((split_of < splits).sum()) // settings.max_gap_samples)
+    held_out = [split_of == n for n in range(splits)]
+    return [CalibrationSet(held.nonzero()[::step, 0], (~held).nonzero()[:, 0]) for held in held_out if bool(held.any())]
+
+
+def are_enough(sets: Sequence[CalibrationSet], settings: Settings) -> bool:
+    """Whether there are as many held-out samples, and samples to fit, as weights and calibration take."""
+    return min(sum(len(one.held) for one in sets), *(len(one.others) for one in sets)) >= settings.min_calibration
+
+
+def least_error_weights(errors: Tensor, more: Tensor, tolerance: float = Settings.sparsity_tolerance) -> Tensor:
+    """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
+
+    Args:
+        errors: Errors of each prediction, ``(M, *)``.
+        more: Errors at further samples, ``(M, *)``: the mean products of both, relative to their sums of squares, are added,
+            so that weights by few samples are close to those by all.
+        tolerance: Relative increase of the squared error that is accepted for fewer predictions.
+
+    Returns:
+        ``(M,)``.
+    """
+    tiny, count = torch.finfo(torch.float64).tiny, len(errors)
+    product = torch.zeros(count, count, dtype=torch.float64)
+    for part in (errors, more):
+        flat = part.double().flatten(1).cpu()
+        flat = flat / flat.square().sum().sqrt().clamp_min(tiny**0.25)
+        product += flat @ flat.T
+    product.diagonal().add_(1e-9 * product.trace() + tiny)
+    best = []
+    for size in range(1, count + 1):
+        least = math.inf, torch.zeros(count, dtype=torch.float64)
+        for some in map(list, itertools.combinations(range(count), size)):
+            solution = torch.linalg.solve(product[some][:, some], torch.ones(size, dtype=torch.float64))
+            weights = torch.zeros_like(least[1])
+            weights[some] = solution / solution.sum()
+            error = float(weights @ product @ weights)
+            if bool((weights >= 0).all()) and error < least[0]:
+                least = error, weights
+        best.append(least)
+    limit = (1 + tolerance) * min(error for error, _ in best)
+    return next(weights for error, weights in best if error <= limit).to(errors.device)
