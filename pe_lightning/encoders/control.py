@@ -37,7 +37,6 @@ class Identity(Encoder):
         super().__init__(num_features=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The coordinate itself."""
         return (2 * x.to(exact_dtype(x))[..., None] - 1).to(x.dtype)
 
 
@@ -74,12 +73,10 @@ class Noise(Encoder):
         self.register_buffer("table", table)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The table's rows."""
         row = cell(x, self.num_positions).clamp(0, self.num_positions - 1).long()
         return self.table[row].to(x.dtype)
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        """As in the base class, from the sums of the rows."""
         table = self.table.to(torch.promote_types(exact_dtype(x), self.table.dtype))
         sums = torch.cat([table.new_zeros(1, self.num_features), table.cumsum(0)])
         half = torch.as_tensor(size, dtype=table.dtype, device=x.device) / 2
@@ -118,7 +115,6 @@ class _Wave(Shifted):
 
     @property
     def unit(self) -> float:
-        """The period."""
         return 1 / self.frequency
 
     def wave(self, x: Tensor) -> Tensor:
@@ -126,11 +122,9 @@ class _Wave(Shifted):
         return super().forward(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The wave at every shift, plus the offset."""
         return (self.wave(x.to(exact_dtype(x))) + self.offset).to(x.dtype)
 
     def antiderivative(self, x: Tensor) -> Tensor:
-        """That of the wave, plus the offset's."""
         return super().antiderivative(x) + self.offset * self.placed(x)[..., None]
 
     def distance(self, delta: Tensor) -> Tensor:

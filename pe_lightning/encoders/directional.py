@@ -115,7 +115,6 @@ class Directional(Encoder):
         return super().is_open and self.num_axes == 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features of all directions, or of all pairs."""
         features: Tensor = self.encoder(self._projected(points(self, x), offset=True))
         if self.product and self.num_axes == 2:
             first, second = features.chunk(2, -2)  # a direction and its perpendicular are n/2 apart

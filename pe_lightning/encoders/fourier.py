@@ -52,7 +52,6 @@ class Fourier(Encoder):
         """The frequencies in periods per unit length, ``(num_features / 2, num_axes)``, on the device of ``x``."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Cosines, then sines."""
         coords = points(self, x)
         return waves(coords, 2 * math.pi * self.frequencies_like(coords)).to(x.dtype)
 
@@ -91,7 +90,6 @@ class _Octaves(Fourier):
         """The frequencies at ``steps`` from 0 to 1."""
 
     def frequencies_like(self, x: Tensor) -> Tensor:
-        """The frequencies, ``(num_features / 2, 1)``."""
         # float64 where the device supports it: the frequencies of all dtypes are then the same numbers, rounded
         dtype = torch.float32 if x.device.type == "mps" else torch.float64
         frequencies = self.spaced(torch.linspace(0, 1, self.num_features // 2, dtype=dtype, device=x.device))
@@ -135,12 +133,10 @@ class LinearFourier(_Octaves):
             self.sigma = max(math.log2(self.num_features // 2), float(sigma) if isinstance(sigma, (int, float)) else 0.0)
 
     def spaced(self, steps: Tensor) -> Tensor:
-        """Evenly, from 1 to 2^sigma."""
         frequencies = 1 + (2**self.sigma - 1) * steps
         return frequencies.round() if self.whole else frequencies
 
     def periodic(self) -> LinearFourier:
-        """The encoder with whole frequencies."""
         return self.copy(whole=True)
 
 
@@ -166,7 +162,6 @@ class LogFourier(_Octaves):
     fallback_ridge = 1e-5
 
     def spaced(self, steps: Tensor) -> Tensor:
-        """By a constant factor, from 1 to 2^sigma."""
         return torch.exp2(self.sigma * steps)
 
 
@@ -225,7 +220,6 @@ class RandomFourier(Fourier):
             self.register_buffer("frequencies", normal if trainable else self.sigma * normal)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
-        """The frequencies, ``(num_features / 2, num_axes)``."""
         frequencies = self.frequencies.to(x.dtype)
         return frequencies * self.sigma if self.trainable else frequencies
 
@@ -265,7 +259,6 @@ class Basic(Fourier):
         super().__init__(num_features=2)
 
     def frequencies_like(self, x: Tensor) -> Tensor:
-        """The single frequency, ``(1, 1)``."""
         return torch.ones(1, 1, dtype=x.dtype, device=x.device)
 
 

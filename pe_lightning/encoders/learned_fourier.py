@@ -69,7 +69,6 @@ class Modulator(nn.Module):
         return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
     def forward(self, features: Tensor) -> Tensor:
-        """The outputs, in the dtype of the features."""
         device = features.device.type
         available = torch.amp.is_autocast_available(device)
         with torch.autocast(device, enabled=False) if available else contextlib.nullcontext():
@@ -165,7 +164,6 @@ class _GroupedWaves(Grouped):
         """The frequencies in radians per unit length, ``(num_inputs / 2, M)``, for coordinates ``(*batch, G, M)``."""
 
     def group_features(self, coords: Tensor) -> Tensor:
-        """Cosines, then sines."""
         return waves(coords, self.group_frequencies(coords)) / self.divisor
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
@@ -243,7 +241,6 @@ class LearnableFourier(_GroupedWaves):
         self.add_modulator(hidden, layer_norm, dropout, generator)
 
     def group_frequencies(self, coords: Tensor) -> Tensor:
-        """The trained frequencies."""
         return self.frequencies
 
     def penalty(self) -> Tensor:
@@ -306,7 +303,6 @@ class _Sines(_GroupedWaves):
         """The frequencies in radians per position, ``(num_inputs / 2, num_axes)``, float64."""
 
     def group_frequencies(self, coords: Tensor) -> Tensor:
-        """The frequencies of positions, in radians per unit length."""
         return (self.angular(coords.shape[-1]) * self.num_positions).to(device=coords.device, dtype=coords.dtype)
 
 
@@ -377,7 +373,6 @@ class JointSines(_Sines):
     formula = "cos, sin(p_1 / 10000^(2d/D) + p_2 / 5000^(2d/D) + ...), p = P x"
 
     def angular(self, num_axes: int) -> Tensor:
-        """Each axis has a base of its own."""
         count = self.num_inputs // 2
         return torch.stack([decay(count, 10000 / (axis + 1)) for axis in range(num_axes)], 1)
 
@@ -410,7 +405,6 @@ class PositionMLP(Grouped):
         self.add_modulator(hidden, False, dropout, generator)
 
     def group_features(self, coords: Tensor) -> Tensor:
-        """The coordinates of each group."""
         return coords
 
 

@@ -105,11 +105,9 @@ class Shifted(Encoder):
         return offsets - offsets.detach().round() if self.padding == "wrap" else offsets
 
     def forward(self, x: Tensor) -> Tensor:
-        """The kernel at every shift."""
         return self.kernel.value(self.offsets(x), self.unit).to(x.dtype)
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        """As in the base class, from the integral of the kernel."""
         if self.kernel.integral is None:
             return super().cell(x, size)
         exact_dtype(x)
@@ -133,15 +131,12 @@ class Shifted(Encoder):
         return integral + (x - inside)[..., None] * self.forward(inside) if self.padding == "edge" else integral
 
     def position(self, x: Tensor) -> Tensor:
-        """Fractional index of the largest feature at coordinates."""
         return self.placed(x) * self.resolution + self.outside
 
     def periodic(self) -> Shifted:
-        """The encoder with circular shifts."""
         return self.copy(padding="wrap", spacing=None)
 
     def leading(self, count: int) -> Shifted:
-        """The encoder of the first ``count`` features."""
         made = copy.copy(self)
         made.num_features, made.num_shifts = count, count - 2 * self.outside
         return made
@@ -157,7 +152,6 @@ class Shifted(Encoder):
 
     @property
     def features_per_unit(self) -> float:
-        """Shifts per unit length."""
         return self.resolution
 
     def resolved(self) -> dict[str, Any]:
@@ -384,7 +378,6 @@ class Impulse(Rectangle):
         Shifted.__init__(self, num_features, padding, spacing)
 
     def upper(self, x: Tensor, cells: float) -> Tensor:
-        """The nearest shift."""
         nearest = super().upper(x, cells)
         return nearest if self.padding == "wrap" else nearest.clamp(-self.outside, self.num_shifts - 1 + self.outside)
 
@@ -398,7 +391,6 @@ class Impulse(Rectangle):
         return integral
 
     def stable_rank(self, num_samples: int) -> float:
-        """``N``, up to the number of shifts."""
         return self._bounded(num_samples, num_samples)
 
 

@@ -256,7 +256,6 @@ class Embedding(Grouped):
         self.add_modulator(hidden, layer_norm, dropout, generator)
 
     def group_features(self, coords: Tensor) -> Tensor:
-        """The vectors of the positions."""
         last = self.num_positions - 1
         nearest = self.interpolation == "nearest"
         position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)

@@ -17,8 +17,6 @@ from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.encodings.base import Encoding
 from pe_lightning.encodings.complex import Complex
 
-__all__ = ["encoder_rank", "evaluating", "feature_rank", "stable_rank"]
-
 MAX_EXACT = 2048
 """Rows and columns up to which all eigenvalues of a Gram matrix are computed; of a larger one only the largest."""
 

@@ -94,7 +94,6 @@ class Simple(Encoding):
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
     def forward(self, coords: Tensor) -> Tensor:
-        """The concatenated, scaled features of points."""
         self.check_points(coords)
         return self._raw(coords) * self.scale
 

@@ -28,8 +28,6 @@ from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePo
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.spread import spread_of_grid
 
-__all__ = ["AdaptiveFit", "LocalFits", "Noise", "prior_weights", "takes_prior"]
-
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
 Noise: TypeAlias = Literal["none", "auto"]
@@ -140,9 +138,6 @@ class AdaptiveFit(Estimator):
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, ``auto`` smooths.
         prior: ``none``, or a network that was trained on other pictures.
-
-    Raises:
-        InputError: If an argument is out of range.
     """
 
     def __init__(
@@ -169,16 +164,11 @@ class AdaptiveFit(Estimator):
         return Bank(resolve(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects)
 
     def read_prior(self, split: Split) -> LocalPrior | None:
-        """The prior, if there is one and it can have an effect.
-
-        Raises:
-            InputError: If there is no such prior, for any signals.
-        """
+        """The prior, if there is one and it can have an effect."""
         prior = None if self.prior == NO_PRIOR else read_prior(self.prior)
         return prior if takes_prior(split) else None
 
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
-        """Fits the trained samples, which are in memory; see :class:`Estimator`."""
         check_in_memory(train, "Adaptive")
         return self.fit_batch(train.train_batch(), train.info, self.read_prior(train.split), default_device(device))
 

@@ -41,22 +41,6 @@ from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
 from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
 
-__all__ = [
-    "ConstantWarning",
-    "LinearField",
-    "LinearRidge",
-    "automatic_width",
-    "choose_data",
-    "choose_encoders",
-    "learn_data",
-    "learned_report",
-    "linear_spread",
-    "samples_of",
-    "size_encoders",
-    "solve_data",
-    "warn_of_constants",
-]
-
 Ridge = float | Literal["auto"]
 MAX_POSITIONS = 1024
 """Positions of an axis at which a constant is fitted."""
@@ -79,11 +63,9 @@ class LinearField(FittedField):
         self.solutions = list(solutions)
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at points, ``(P, D)`` -> ``(S, P, C)``."""
         return torch.cat([solution.at(points) for solution in self.solutions])
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         axes = [x.to(self.device) for x in axes]
         return torch.cat([solution.predict(axes) for solution in self.solutions])
 
@@ -106,9 +88,6 @@ class LinearRidge(Estimator):
             ``auto`` is chosen by held-out training samples.
         ridge: Ridge relative to the mean squared norm of the features, or ``auto``: chosen like the width.
         center: Whether the mean of each signal and channel is subtracted before the fit.
-
-    Raises:
-        InputError: If the ridge is negative.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12 and 17.
     """
@@ -185,9 +164,6 @@ def choose_encoders(
 
     Returns:
         The encoders, and the choice of their widths and the ridge if there was one.
-
-    Raises:
-        InputError: If the width of some axes is to be chosen, but not of all.
     """
     wanted = [encoder.automatic() is not None for encoder in encoders]
     if any(wanted) and not all(wanted):

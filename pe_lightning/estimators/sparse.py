@@ -32,8 +32,6 @@ from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
 from pe_lightning.solvers.solution import encode
 
-__all__ = ["KeepLike", "SparseLinear", "SparseOptions", "denoised_fit", "report_of", "sparse_weights"]
-
 MAX_SPARSE_WEIGHTS = 1 << 28
 """Most weights of a signal with ``num_features: auto`` from which a sparse layer keeps some; they have no gradients."""
 KeepLike = int | float | Literal["auto"] | dict[str, float]
@@ -85,20 +83,12 @@ class SparseOptions:
         return self.keep if isinstance(self.keep, int) else None
 
     def check_count(self, size: int) -> None:
-        """Refuses a count above the ``size`` numbers of a signal's layer.
-
-        Raises:
-            InputError: If it is.
-        """
+        """Refuses a count above the ``size`` numbers of a signal's layer."""
         if isinstance(self.keep, int):
             check_keep(self.keep, size)
 
     def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
-        """Refuses encoders and samples that a sparse layer is not for.
-
-        Raises:
-            InputError: If an encoder is not shifted or is trained, or ``keep`` needs samples that are not at hand.
-        """
+        """Refuses encoders and samples that a sparse layer is not for."""
         for encoder in encoders:
             if encoder.resolution is None:
                 raise InputError(
@@ -136,7 +126,6 @@ class SparseLinear(Estimator):
         self.encoder, self.options, self.ridge, self.center = encoder, options, ridge, center
 
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
-        """Fits the trained samples, then keeps the largest coefficients; see :class:`Estimator`."""
         device, began, dataset = default_device(device), time.perf_counter(), train.dataset
         encoders = per_axis(self.encoder, train.info.num_axes)
         self.options.check(encoders, dataset)

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from pe_lightning.linalg.operators import LinearMap
 
-__all__ = ["LeastSquares", "Minimum", "conjugate_gradients", "min_tolerance", "optimality"]
-
 
 @dataclass(frozen=True)
 class LeastSquares:

@@ -16,8 +16,6 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.operators import Banded, Dense, GridOperator, Identity, Operator, as_operator, full_precision
 
-__all__ = ["AxisFactor", "eigh", "factor_axis", "largest_eigenvalue"]
-
 MAX_GRAM_CONDITION = 1e3
 """Condition number up to which a banded matrix is factorised through its Gram matrix, with a relative error of the singular
 values of ``eps * 1e6 = 2e-10``; by the SVD above it."""
@@ -76,9 +74,6 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
 
     Args:
         features: ``(N, K)`` of any floating-point dtype; converted to float64.
-
-    Raises:
-        InputError: If the features are not floating-point numbers, are empty, or hold NaN or infinite numbers.
     """
     matrix = as_operator(features)
     if not matrix.dtype.is_floating_point or 0 in matrix.shape:

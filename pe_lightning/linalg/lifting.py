@@ -23,8 +23,6 @@ from torch import Tensor
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.linalg.factor import eigh
 
-__all__ = ["LIFTINGS", "Lifting", "LiftingName", "channel_rotation", "lifting", "rotated"]
-
 COARSEST = 4
 """Numbers of an axis that are not split further."""
 ROW = 64
@@ -244,11 +242,7 @@ LIFTINGS = {
 
 
 def lifting(name: str) -> Lifting:
-    """The transform of a name.
-
-    Raises:
-        InputError: If there is none.
-    """
+    """The transform of a name."""
     if name not in LIFTINGS:
         names = list(get_args(LiftingName))
         raise InputError(f"unknown transform {name!r}{did_you_mean(str(name), names) or ';'} there are: {', '.join(names)}")

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from pe_lightning.linalg.operators import Operator
 
-__all__ = ["Local"]
-
 BLOCK_COLUMNS = 32
 """Range of columns in which the rows of one block have their largest entry."""
 BLOCKS_AT_ONCE = 1 << 10
@@ -70,7 +68,6 @@ class Local(Operator):
         return cls(blocks, first, slots, columns)
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The matrix times one axis, by one batched product."""
         moved = x.to(self.dtype).movedim(axis, 0)
         windows = moved.reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
         made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
@@ -78,7 +75,6 @@ class Local(Operator):
         return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The transposed matrix times one axis, by one batched product."""
         moved = x.to(self.dtype).movedim(axis, 0)
         rows = moved.reshape(self.shape[0], -1)
         filled = rows.new_zeros(self.blocks.shape[0] * self.blocks.shape[1], rows.shape[1]).index_copy(0, self.slots, rows)
@@ -102,11 +98,9 @@ class Local(Operator):
         return self.blocks.square().sum()
 
     def dense(self) -> Tensor:
-        """The whole matrix, with zeros where nothing is stored."""
         return self.mv(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
 
     def to(self, dtype: torch.dtype) -> Local:
-        """The same matrix in another dtype."""
         return Local(self.blocks.to(dtype), self.first, self.slots, self.shape[1])
 
     def _columns(self) -> Tensor:

@@ -84,23 +84,18 @@ class Dense(GridOperator):
         self.dtype, self.device = values.dtype, values.device
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The matrix times one axis."""
         return mode_product(x.to(self.dtype), self.values, axis)
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The transposed matrix times one axis."""
         return mode_product(x.to(self.dtype), self.values.T, axis)
 
     def dense(self) -> Tensor:
-        """The tensor itself."""
         return self.values
 
     def rows(self, start: int, stop: int) -> Dense:
-        """A range of rows, as a view."""
         return Dense(self.values[start:stop])
 
     def to(self, dtype: torch.dtype) -> Dense:
-        """The same matrix in another dtype; a copy if the dtype changes."""
         return Dense(self.values.to(dtype))
 
 
@@ -118,12 +113,10 @@ class Identity(GridOperator):
         self.shape, self.dtype, self.device, self.start = shape, dtype, device, start
 
     def mv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """A copy of the entries of the axis that have a row."""
         _check(x, self, axis)
         return x.narrow(axis, self.start, self.shape[0]).to(self.dtype, copy=True)
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """A copy, with zeros where there is no row."""
         if self.shape[0] == self.shape[1]:
             return x.to(self.dtype, copy=True)
         axis %= x.ndim
@@ -132,19 +125,15 @@ class Identity(GridOperator):
         return out
 
     def dense(self) -> Tensor:
-        """Ones beside zeros."""
         return torch.eye(self.shape[1], dtype=self.dtype, device=self.device)[self.start : self.start + self.shape[0]]
 
     def rows(self, start: int, stop: int) -> Identity:
-        """The same with fewer rows."""
         return Identity((stop - start, self.shape[1]), self.dtype, self.device, self.start + start)
 
     def to(self, dtype: torch.dtype) -> Identity:
-        """With results in another dtype."""
         return Identity(self.shape, dtype, self.device, self.start)
 
     def trimmed(self) -> tuple[int, Identity]:
-        """The square of the rows there are."""
         return self.start, Identity((self.shape[0], self.shape[0]), self.dtype, self.device)
 
 
@@ -249,7 +238,6 @@ class Banded(GridOperator):
         return out
 
     def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The transposed matrix times one axis, one product per band."""
         axis %= x.ndim
         out = x.new_zeros((*x.shape[:axis], self.shape[1], *x.shape[axis + 1 :]), dtype=self.dtype)
         for band in self.bands:
@@ -258,7 +246,6 @@ class Banded(GridOperator):
         return out
 
     def dense(self) -> Tensor:
-        """The whole matrix, with zeros where nothing is stored."""
         matrix = self.bands[0].values.new_zeros(self.shape)
         for band in self.bands:
             matrix[band.rows, band.columns] = band.values
@@ -286,7 +273,6 @@ class Banded(GridOperator):
         return gram
 
     def rows(self, start: int, stop: int) -> Banded:
-        """A range of rows, as views of the bands."""
         parts = []
         for band in self.bands:
             first, last = max(start, band.row), min(stop, band.row + len(band.values))
@@ -295,11 +281,9 @@ class Banded(GridOperator):
         return Banded(parts or [Band(0, 0, self.bands[0].values[:0, :0])], (stop - start, self.shape[1]))
 
     def to(self, dtype: torch.dtype) -> Banded:
-        """The same matrix in another dtype."""
         return Banded([Band(row, column, values.to(dtype)) for row, column, values in self.bands], self.shape)
 
     def trimmed(self) -> tuple[int, Banded]:
-        """The first stored column, and the matrix from there to the last stored column."""
         used = [band.columns for band in self.bands if band.values.shape[1]]
         first = min((columns.start for columns in used), default=0)
         last = max((columns.stop for columns in used), default=0)

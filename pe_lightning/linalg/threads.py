@@ -18,8 +18,6 @@ from typing import ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["OPERATIONS_PER_THREAD", "one_thread", "side_by_side", "sized_threads", "solve_operations", "threads_for_values"]
-
 OPERATIONS_PER_THREAD = 1e10
 """Floating-point operations that are worth a thread: about half a second of one core."""
 MAX_COUNTED_FEATURES = 1024

@@ -19,8 +19,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
 
-__all__ = ["Activation", "activations", "check_options", "exact_slopes", "find_activation"]
-
 
 class Activation(nn.Module, ABC):
     """An activation, and the initialisation of the linear layers around it.
@@ -98,7 +96,6 @@ class ReLU(Activation):
     weight_decay = 1e-8
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return F.relu(z)
 
 
@@ -112,7 +109,6 @@ class GELU(Activation):
     weight_decay = 1e-8
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return F.gelu(z)
 
 
@@ -126,7 +122,6 @@ class SiLU(Activation):
     weight_decay = 1e-8
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return F.silu(z)
 
 
@@ -138,7 +133,6 @@ class Tanh(Activation):
     weight_decay = 1e-8
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return torch.tanh(z)
 
 
@@ -155,18 +149,15 @@ class Sine(Activation):
     default_omega = 30.0
 
     def layer(self, inputs: int, width: int) -> nn.Linear:
-        """First or hidden layer of SIREN."""
         layer = nn.Linear(inputs, width)
         bound = 1 / inputs if self.first else math.sqrt(6 / inputs) / float(self.omega)
         nn.init.uniform_(layer.weight, -bound, bound)
         return layer
 
     def last(self, inputs: int, outputs: int) -> nn.Linear:
-        """Initialised like a hidden layer."""
         return Sine(float(self.omega)).layer(inputs, outputs)
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return torch.sin(self.omega * z)
 
 
@@ -191,7 +182,6 @@ class Finer(Sine):
         return layer
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         factor = z.abs() + 1 if _EXACT.get() else z.detach().abs() + 1
         return torch.sin(self.omega * factor * z)
 
@@ -207,7 +197,6 @@ class Gauss(Activation):
     scale_text = "s"
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         return exponential(z.to(exact_dtype(z)).square(), -self.scale.square())
 
 
@@ -232,7 +221,6 @@ class Staf(Sine):
         self.amplitudes = nn.Parameter(sign * (torch.empty(self.terms).exponential_(2 * self.terms)).sqrt())
 
     def forward(self, z: Tensor) -> Tensor:
-        """The formula."""
         each = zip(self.frequencies.unbind(), self.phases.unbind(), self.amplitudes.unbind(), strict=True)
         waves = [b * torch.sin(w * z + phi) for w, phi, b in each]
         return sum(waves[1:], waves[0])
@@ -266,7 +254,6 @@ class ComplexLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(2, outputs).uniform_(-bound, bound))
 
     def forward(self, x: Tensor) -> Tensor:
-        """One real matrix product of twice the size."""
         real, imaginary = self.weight.unbind()
         rows = torch.cat([torch.cat([real, -imaginary], 1), torch.cat([imaginary, real], 1)])
         return F.linear(x, rows, self.bias.flatten())
@@ -287,7 +274,6 @@ class Gabor(Activation):
 
     @classmethod
     def largest_omega(cls, scale: float | None) -> float:
-        """Proportional to ``scale``."""
         return MAX_GABOR_OMEGA * (scale or cls.default_scale or 1.0)
 
     def size(self, width: int) -> int:
@@ -338,9 +324,6 @@ def find_activation(name: str, plain: bool = False) -> type[Activation]:
     Args:
         name: A registered name, or the import path of a subclass of :class:`Activation`.
         plain: Whether an activation with options is refused.
-
-    Raises:
-        InputError: If there is no such activation, or it has options and ``plain`` is set.
     """
     kind = activations.get(name)
     if plain and kind.has_options():
@@ -350,11 +333,7 @@ def find_activation(name: str, plain: bool = False) -> type[Activation]:
 
 
 def check_options(name: str, omega: float | str | None, scale: float | None) -> None:
-    """Checks the options of an activation.
-
-    Raises:
-        InputError: If an option is not a positive number, the activation has no such option, or its values overflow.
-    """
+    """Checks the options of an activation."""
     kind = find_activation(name)
     given = (("omega", omega, "default_omega"), ("activation_scale", scale, "default_scale"))
     for option, value, default in given:

@@ -14,8 +14,6 @@ from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.derivatives import Network
 from pe_lightning.networks.mlp import MLP
 
-__all__ = ["ComplexNetwork"]
-
 
 class ComplexNetwork(Network):
     r"""The Kronecker product of the axes' features and a linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots) + m`.
@@ -87,7 +85,6 @@ class ComplexNetwork(Network):
         return [first, *self.head.hidden(first)]
 
     def forward(self, coords: Tensor) -> Tensor:
-        """Values at points, exactly."""
         points = coords.reshape(-1, coords.shape[-1])
         values = self.respond(self.encoding.points(self.weight, points)).movedim(0, -1) + self.mean
         return values.reshape(*coords.shape[:-1], values.shape[-1])

@@ -17,8 +17,6 @@ from pe_lightning.networks.gram import GramErrors
 from pe_lightning.networks.stack import Stack
 from pe_lightning.signals.batches import GridBatch, PointBatch
 
-__all__ = ["ComplexStack"]
-
 MAX_VALUES_AT_ONCE = 1 << 24
 """Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
 FEATURES_PER_SAMPLE_OF_A_LINE = 64

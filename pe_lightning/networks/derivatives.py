@@ -13,8 +13,6 @@ from torch.func import jvp
 from pe_lightning.encodings import Encoding
 from pe_lightning.networks.activations import exact_slopes
 
-__all__ = ["Network", "gradient", "laplacian"]
-
 Function = Callable[[Tensor], Tensor]
 
 

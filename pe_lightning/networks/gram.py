@@ -19,8 +19,6 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 from pe_lightning.linalg import Banded, contraction_order, full_precision, mode_product, mode_products
 from pe_lightning.signals.blocks import grid_blocks
 
-__all__ = ["GramErrors"]
-
 MIN_BANDED_FEATURES_CPU = 128
 """Features of an axis from which matrices are stored in blocks on a CPU."""
 MIN_BANDED_FEATURES = 1024

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from pe_lightning.networks.activations import find_activation
 
-__all__ = ["MLP"]
-
 
 class MLP(nn.Module):
     """Linear layers with an activation after each but the last, initialised by the activation.
@@ -61,6 +59,5 @@ class MLP(nn.Module):
         return found
 
     def forward(self, features: Tensor) -> Tensor:
-        """Values at points."""
         x = self.layers[-1]((self.hidden(features) or [features])[-1])
         return torch.sigmoid(x) if self.sigmoid else x

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from pe_lightning.encodings.base import Encoding
 
-__all__ = ["SampleNetwork"]
-
 
 class SampleNetwork(nn.Module):
     """The samples of one signal, and the encoding by which values between them are predicted.

@@ -8,8 +8,6 @@ from pe_lightning.encodings import Simple
 from pe_lightning.networks.derivatives import Network
 from pe_lightning.networks.mlp import MLP
 
-__all__ = ["SimpleNetwork"]
-
 
 class SimpleNetwork(Network):
     r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
@@ -61,5 +59,4 @@ class SimpleNetwork(Network):
         return self.mlp.hidden(self.encoding(coords))
 
     def forward(self, coords: Tensor) -> Tensor:
-        """Values at points."""
         return self.respond(self.encoding(coords))

@@ -25,8 +25,6 @@ from pe_lightning.encoders import Encoder, bandwidth
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import LIFTINGS, Identity, LiftingName, Operator, channel_rotation, lifting, rotated
 
-__all__ = ["Coefficients", "SparseWeight", "ValueType", "axis_norms", "check_keep"]
-
 ValueType = Literal["float32", "float16"]
 """How the kept numbers are stored."""
 POSITION_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
@@ -97,11 +95,7 @@ class SparseWeight:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> SparseWeight:
-        """What :meth:`pack` made.
-
-        Raises:
-            InputError: If it is damaged.
-        """
+        """What :meth:`pack` made."""
         try:
             shape, transform = tuple(int(size) for size in packed["shape"]), packed["transform"]
             rotation, values = packed["rotation"], packed["values"]
@@ -172,11 +166,7 @@ class Coefficients:
         return found
 
     def keep(self, count: int, stored_as: ValueType = "float32") -> SparseWeight:
-        """The largest ``count`` of them; fewer where all others are zero.
-
-        Raises:
-            InputError: If there are not as many.
-        """
+        """The largest ``count`` of them; fewer where all others are zero."""
         check_keep(count, self.size)
         importance = self.importance().flatten()
         least = 0.0
@@ -202,9 +192,6 @@ class Coefficients:
             psnr: In dB.
             measure: The PSNR of a weight tensor ``(C, K_1, ..., K_D)``.
             stored_as: How values are stored.
-
-        Raises:
-            InputError: If all of them do not reach it.
         """
         squares = self.importance().flatten().square().double().sort(descending=True).values.cpu().numpy()
         left = np.maximum(squares.sum() - np.cumsum(squares), 1e-30)  # the squared error of every count, about
@@ -233,11 +220,7 @@ class Coefficients:
 
 
 def check_keep(count: int, size: int) -> None:
-    """Checks a number of kept coefficients.
-
-    Raises:
-        InputError: If a layer does not have as many.
-    """
+    """Checks a number of kept coefficients."""
     if not 1 <= count <= size:
         raise InputError(f"keep must be from 1 to {size:,}, the numbers of all channels of a signal's layer; got {count:,}")
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from pe_lightning.errors import InputError
 
-__all__ = ["choose_by_spectrum", "distance", "ladder", "spectra"]
-
 LINES = 32
 """Lines along each axis on which an untrained network is evaluated, over all initialisations."""
 SIGNAL_LINES = 512
@@ -67,9 +65,6 @@ def choose_by_spectrum(
 
     Returns:
         The value, and every value with its distance: the mean over axes, in octaves; without those that overflow.
-
-    Raises:
-        InputError: If no axis has 8 samples.
 
     Reference: Kania et al., *FreSh: Frequency Shifting for Accelerated Neural Representation Learning*, ICLR 2025.
     """

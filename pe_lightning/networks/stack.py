@@ -14,8 +14,6 @@ from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["BatchCache", "Stack"]
-
 
 class BatchCache:
     """Holds one result per name, with the inputs that it was computed from."""

@@ -19,8 +19,6 @@ from torch.nn import functional as F
 
 from pe_lightning.encodings.bank import Bank
 
-__all__ = ["RIDGES", "AdaptiveGrid", "ordinary_kriging"]
-
 TAPS = (-1, 0, 1, 2)
 """Samples around a point along an axis, counted from the sample on its left: 4 x 4 in 2-D."""
 NEIGHBOUR_RADIUS = 2

@@ -17,8 +17,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["AdaptiveLine"]
-
 TAPS = range(-7, 9)
 """Trained samples that a value depends on, counted from the one on its left."""
 SPLINE_POLE = math.sqrt(3) - 2

@@ -41,8 +41,6 @@ from pe_lightning.solvers.held_out import (
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.points import PointProblem, point_samples, power_of_two
 
-__all__ = ["Choice", "ChoiceWarning", "axis_encoders", "check_ridge", "choose_grid", "choose_points", "tunable"]
-
 TIE_DB = 0.05
 """Ridges whose held-out PSNR is less than this below the best count as equally good."""
 WIDTH_TIE_DB = 0.01
@@ -158,11 +156,7 @@ def tied(curve: Sequence[tuple[float, float]]) -> dict[Literal["least", "largest
 
 
 def check_ridge(ridge: object) -> float | None:
-    """``ridge`` as a number, ``None`` for ``auto``.
-
-    Raises:
-        InputError: If it is neither.
-    """
+    """``ridge`` as a number, ``None`` for ``auto``."""
     if ridge == "auto":
         return None
     return validation.number("ridge", ridge, "[0, inf)", hint=" or 'auto' (1e-3 is moderate, 0 plain least squares)")

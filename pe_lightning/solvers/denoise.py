@@ -25,8 +25,6 @@ from torch import Tensor
 
 from pe_lightning.linalg import Lifting, LiftingName, channel_rotation, lifting, rotated
 
-__all__ = ["Denoised", "denoise"]
-
 NORMAL_MEDIAN = 0.6745
 """Median magnitude of a standard normal variable."""
 SHIFTS = {1: 16, 2: 4, 3: 2}

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 
-__all__ = ["has_wide_gaps", "mean_distance"]
-
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
 MAX_RANDOM_SAMPLES = 1 << 16

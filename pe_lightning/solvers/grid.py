@@ -30,8 +30,6 @@ from pe_lightning.signals import validation
 from pe_lightning.solvers.points import excess_error
 from pe_lightning.solvers.solution import Solution
 
-__all__ = ["GridSolver", "LowRankWarning", "centred"]
-
 LayerIndex: TypeAlias = tuple[slice, slice]
 """Some signals and channels."""
 
@@ -100,10 +98,6 @@ class GridSolver:
         Args:
             block: ``(S, n_1, ..., n_D, C)``.
             start: First sample of the block per axis, ``(D,)``; default zeros.
-
-        Raises:
-            InputError: If the block overlaps another, lies outside the grid, differs from the others in dtype, signals or
-                channels, or holds values that are not finite.
         """
         origin = [0] * len(self.grid) if start is None else [int(first) for first in start]
         self._check(block, origin)
@@ -195,9 +189,6 @@ class GridSolver:
         Args:
             ridge: Relative ridge, >= 0. Zero is the pseudo-inverse without joint singular values below ``eps`` of the
                 data's dtype, times the largest axis, times the largest singular value.
-
-        Raises:
-            InputError: If the ridge is negative or not finite, or the blocks do not cover the grid.
 
         Warns:
             LowRankWarning: If the features or the ridge leave too few degrees of freedom to represent most signals.

@@ -19,22 +19,6 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.complex import samples_per_unit
 
-__all__ = [
-    "HELD_OUT_FRACTION",
-    "MIN_AXIS_SAMPLES",
-    "MIN_HELD_OUT_POINTS",
-    "PointWindows",
-    "draw_fractions",
-    "grid_windows",
-    "keeps_its_arguments",
-    "point_density",
-    "point_windows",
-    "shrunk",
-    "shrunk_arguments",
-    "squeezed",
-    "subsampling_masks",
-]
-
 MIN_AXIS_SAMPLES = 8
 """Axes with fewer samples are not subsampled."""
 GRID_WINDOW_SAMPLES = {1: 1024, 2: 256, 3: 64}

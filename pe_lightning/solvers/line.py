@@ -22,8 +22,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import Local, Minimum, optimality
 from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
-__all__ = ["LineProblem", "is_line", "point_problem"]
-
 MIN_FACTOR_RIDGE = 1e-10
 """Least ridge of the factorisation, relative to the largest diagonal entry, so that the Cholesky factor exists."""
 NUM_REFINEMENTS = 4

@@ -14,8 +14,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["LocalKriging"]
-
 
 class LocalKriging:
     """Ridge fits with a free mean, of every batch entry by every member.

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-__all__ = ["Neighbourhoods", "split_by_medians"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 CANDIDATES = 1.3

@@ -26,8 +26,6 @@ from pe_lightning.linalg import (
     rowwise_products,
 )
 
-__all__ = ["MaskedGrid", "PointProblem", "Samples", "ScatteredPoints", "point_samples", "power_of_two"]
-
 CACHE_BYTES = 1 << 30
 """Size up to which features of points are stored between iterations; larger ones are computed in every iteration."""
 CHUNK_NUMBERS = 1 << 22
@@ -157,7 +155,6 @@ class MaskedGrid(Samples):
         self.grid = tuple(len(x) for x in axes)
 
     def coordinates(self) -> Tensor:
-        """Coordinates of the whole grid, ``(1, P, D)``."""
         return torch.stack(torch.meshgrid(*self.axes, indexing="ij"), -1).reshape(1, -1, len(self.grid))
 
     @cached_property
@@ -167,7 +164,6 @@ class MaskedGrid(Samples):
         return features, [f.T.contiguous() for f in features]
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
-        """Second moments, from the number of training points at each position of an axis."""
         mask = torch.ones(1, *self.grid, device=self.device) if self.mask is None else self.mask.reshape(-1, *self.grid)
         norms = [f.square().sum(1)[None] for f in self.features[0]]
         diagonal = torch.stack([mode_products(part.double(), norms).reshape(()) for part in mask])
@@ -193,11 +189,9 @@ class ScatteredPoints(Samples):
         self.shared = len(coords) == 1
 
     def coordinates(self) -> Tensor:
-        """The given coordinates."""
         return self.coords
 
     def select(self, signals: slice) -> Self:
-        """The samples of some signals."""
         other = super().select(signals)
         if not self.shared:
             other = other.to(self.dtype)
@@ -215,7 +209,6 @@ class ScatteredPoints(Samples):
         return [[torch.cat(axis) for axis in zip(*row, strict=True)] for row in parts]
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
-        """Second moments, summed over chunks of points."""
         signals = max(len(self.coords), 1 if self.mask is None else len(self.mask))
         moments = [self.coords.new_zeros(k, k, dtype=torch.float64) for k in self.widths]
         diagonal = self.coords.new_zeros(signals, dtype=torch.float64)
@@ -564,11 +557,7 @@ def point_samples(
     index: Tensor | None,
     distributed: bool,
 ) -> tuple[Samples, Tensor, float]:
-    """The samples as a linear map, their values ``(S, C, P)``, and the number of samples of the grid (see PointProblem).
-
-    Raises:
-        InputError: If shapes or dtypes do not fit, or the location of the points is not given.
-    """
+    """The samples as a linear map, their values ``(S, C, P)``, and the number of samples of the grid (see PointProblem)."""
     if not values.is_floating_point():
         raise InputError(f"values are floating-point numbers, computed in float32 or float64; got {values.dtype}")
     if distributed and not (torch.distributed.is_available() and torch.distributed.is_initialized()):

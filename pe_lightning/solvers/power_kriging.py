@@ -22,8 +22,6 @@ from torch import Tensor
 
 from pe_lightning.linalg.threads import side_by_side
 
-__all__ = ["POWERS", "Block", "PowerKriging", "blocks_of"]
-
 POWERS = (0.5, 1.0, 2.0, 3.0)
 """Powers of the variograms; 2 is :math:`r^2 \\log r`."""
 LINEAR_DRIFT_POWER = 2.0

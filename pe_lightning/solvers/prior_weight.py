@@ -26,8 +26,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-__all__ = ["GridField", "MakeField", "MixedGrid", "held_out_weight"]
-
 MIN_SAMPLES = 16
 """Trained samples per axis below which the weight is zero: too few would be held out."""
 MIN_EXPLAINED = {2: 0.3, 4: 0.0}

@@ -15,8 +15,6 @@ from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, fu
 from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, ScatteredPoints
 
-__all__ = ["Solution", "encode"]
-
 MAX_EXACT_OPTIMALITY = 1e-6
 """Optimality up to which a direct solution is called exact."""
 

@@ -23,8 +23,6 @@ from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
 
-__all__ = ["ConvergenceWarning", "solve_blocks", "solve_grid", "solve_points"]
-
 WARN_RESIDUAL = 0.05
 """Relative residual above which a solve that has not converged warns."""
 WARN_EXCESS = 0.05

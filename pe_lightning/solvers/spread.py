@@ -19,8 +19,6 @@ from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
-__all__ = ["spread_of_grid", "spread_of_points"]
-
 WINDOW = 0.8
 """Standard deviation of the local mean of errors, in spacings of a grid."""
 

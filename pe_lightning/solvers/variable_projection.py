@@ -40,8 +40,6 @@ from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
 
-__all__ = ["HeldOut", "Learned", "learn_encoders"]
-
 START_FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Widths that the search may start from, relative to the given one. Far from the best width the error may have a local
 minimum, or, for Fourier features, change too fast for gradients."""
@@ -260,9 +258,6 @@ def learn_encoders(
         center: Whether the mean of each signal and channel is subtracted.
         evaluations: Most evaluations of loss and gradient.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
-
-    Raises:
-        InputError: If no encoder has parameters, or there are too few samples to hold any out.
 
     Example:
         >>> import torch
