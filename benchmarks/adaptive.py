@@ -31,7 +31,7 @@ from quiet import machine
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import GridBatch, PointBatch, RandomSampling, grid_axes, point_coordinates
 from pe_lightning.solvers import adaptive, solve_points
@@ -55,7 +55,7 @@ def fitted(
     """The adaptive fit, as the module makes it."""
 
     def run(known: Tensor, shape: tuple[int, ...]) -> Tensor:
-        bank = Bank(encoder, len(shape), angles, aspects)
+        bank = AnisotropicKernels(encoder, len(shape), angles, aspects)
         field = AdaptiveGrid(bank, known, shape, (0,) * len(shape), steps(known, shape), window, ridge)
         return field.predict(grid_axes(shape))
 
@@ -64,7 +64,7 @@ def fitted(
 
 def denoised(known: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The adaptive fit with ``noise: auto``."""
-    bank, step = Bank("laplace", len(shape), 12, (2, 6)), steps(known, shape)
+    bank, step = AnisotropicKernels("laplace", len(shape), 12, (2, 6)), steps(known, shape)
     tried = [AdaptiveGrid(bank, known, shape, (0,) * len(shape), step, 0.8, ridge) for ridge in adaptive.RIDGES]
     return min(tried, key=lambda field: field.error).predict(grid_axes(shape))
 
@@ -224,7 +224,7 @@ def points(pictures: Tensor, fraction: float) -> dict[str, float]:
 
 def adapted_points(batch: PointBatch, grid: tuple[int, ...]) -> Tensor:
     """The adaptive fit of scattered samples, as the module makes it."""
-    bank = Bank("laplace", len(grid), 12, (2, 6))
+    bank = AnisotropicKernels("laplace", len(grid), 12, (2, 6))
     fields = [AdaptivePoints(bank, v, c, grid, 0.8, RIDGE) for v, c in zip(batch.values, batch.coords, strict=True)]
     return torch.stack([field.predict(grid_axes(grid)) for field in fields])
 
@@ -239,7 +239,7 @@ def large() -> None:
     seconds, peak = time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory = f"{(peak - before) / 1024:.0f} MiB above the {before / 1024:.0f} MiB before"
     print(f"2040 x 1356 x 3: {seconds:.1f} core seconds, {memory}")
-    field = AdaptiveGrid(Bank("laplace", 2, 12, (2.0, 6.0)), source, (512, 512), (0, 0), (1, 1), 0.8, 2**-10)
+    field = AdaptiveGrid(AnisotropicKernels("laplace", 2, 12, (2.0, 6.0)), source, (512, 512), (0, 0), (1, 1), 0.8, 2**-10)
     for size in (1024, 1200):
         began = time.process_time()
         field.predict(grid_axes((size, size)))

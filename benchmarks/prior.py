@@ -37,7 +37,7 @@ from scipy.ndimage import gaussian_filter
 from sparse import plucked_strings, sound
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior
@@ -75,7 +75,10 @@ class Methods:
     """The methods that are compared: known samples and their distance -> a field."""
 
     def __init__(self, prior: str | LocalPrior) -> None:
-        self.prior, self.bank = read_prior(prior) if isinstance(prior, str) else prior, Bank("laplace", 2, 12, (2, 6))
+        self.prior, self.bank = (
+            read_prior(prior) if isinstance(prior, str) else prior,
+            AnisotropicKernels("laplace", 2, 12, (2, 6)),
+        )
 
     def adaptive(self, values: Tensor, step: Sequence[float], grid: Sequence[int]) -> AdaptiveGrid:
         """``Adaptive`` without a prior."""
@@ -278,7 +281,7 @@ def clip() -> None:
 
 def clip_at(truth: Tensor, step: tuple[int, int, int]) -> None:
     """One clip ``(T, H, W, C)`` of :func:`clip`."""
-    methods, bank = Methods("pictures"), Bank("laplace", 3, 12, (2, 6))
+    methods, bank = Methods("pictures"), AnisotropicKernels("laplace", 3, 12, (2, 6))
     grid, first = truth.shape[:3], (0, 0, 0)
     known = truth[:: step[0], ::2, ::2].contiguous()
     rest, axes = torch.ones(grid, dtype=torch.bool), grid_axes(grid)

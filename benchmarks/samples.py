@@ -44,11 +44,11 @@ from quiet import machine
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import ModelName, fill
-from pe_lightning.estimators.linear import linear_spread
+from pe_lightning.estimators.linear import linear_uncertainty
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals import PointBatch, SignalInfo, grid_axes
 from pe_lightning.signals.splits import PointSplit
@@ -106,7 +106,7 @@ def scattered(coords: Tensor, values: Tensor, sizes: tuple[int, ...], count: int
 
 def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     """The adaptive fit, and its standard deviations."""
-    bank = Bank("laplace", len(task.grid), 12, (2.0, 6.0))
+    bank = AnisotropicKernels("laplace", len(task.grid), 12, (2.0, 6.0))
     field = AdaptivePoints(bank, task.values, task.coords, task.grid, 0.8, RIDGE)
     return field.at(task.places), lambda: field.std(task.places)
 
@@ -122,7 +122,7 @@ def laplace(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
 
     def std() -> Tensor:
         found = PointBatch(task.coords[None], task.values[None], where.get("axes"), where.get("index"))
-        return linear_spread(found, task.grid, per_axis(encoders, len(task.grid)), LAPLACE_RIDGE, True).std(task.places)
+        return linear_uncertainty(found, task.grid, per_axis(encoders, len(task.grid)), LAPLACE_RIDGE, True).std(task.places)
 
     return fit.at(task.places)[0], std
 

@@ -562,7 +562,7 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-class TrainedWidth:
+class PositiveParameter:
     """Attribute named as a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
 
     def __set_name__(self, owner: type, name: str) -> None:

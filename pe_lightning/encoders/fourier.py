@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pe_lightning.encoders.base import (
     CountLike,
     Encoder,
-    TrainedWidth,
+    PositiveParameter,
     Width,
     WidthLike,
     boxes,
@@ -75,7 +75,7 @@ class _Octaves(Fourier):
 
     learned: ClassVar = {"log_sigma": ("sigma",), "log_factors": ()}
 
-    sigma = TrainedWidth()
+    sigma = PositiveParameter()
 
     def __init__(
         self, num_features: CountLike = "auto", sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
@@ -197,7 +197,7 @@ class RandomFourier(Fourier):
     learned: ClassVar = {"log_sigma": ("sigma",), "frequencies": ("seed",)}
     frequencies: Tensor
 
-    sigma = TrainedWidth()
+    sigma = PositiveParameter()
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
-from pe_lightning.linalg.local import BLOCK_COLUMNS, Local
+from pe_lightning.linalg.block_banded import BLOCK_COLUMNS, BlockBanded
 from pe_lightning.linalg.operators import TOLERANCE
 
 MIN_FEATURES = 1024
@@ -44,7 +44,7 @@ def is_local(encoder: Encoder) -> bool:
     return BLOCK_COLUMNS + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
 
 
-def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Local:
+def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> BlockBanded:
     """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
 
     Args:
@@ -63,7 +63,7 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
     position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():
-        return Local.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)
+        return BlockBanded.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)
 
 
 def interpolates(encoder: Encoder, x: Tensor) -> bool:
@@ -77,7 +77,7 @@ def interpolates(encoder: Encoder, x: Tensor) -> bool:
     tolerance = max(TOLERANCE, 2 * len(x) * torch.finfo(x.dtype).eps)
     for first in range(0, len(x), COORDINATES_AT_ONCE):
         some = slice(first, first + COORDINATES_AT_ONCE)
-        if (local_features(encoder, x[some]).mv(probe) - probe[some]).abs().max() > tolerance:
+        if (local_features(encoder, x[some]).matvec(probe) - probe[some]).abs().max() > tolerance:
             return False
     return True
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.encoders.base import (
     CountLike,
     Encoder,
-    TrainedWidth,
+    PositiveParameter,
     Width,
     WidthLike,
     check_count,
@@ -202,7 +202,7 @@ class Gaussian(Shifted):
     width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
     fallback_ridge = 0.05
     learned: ClassVar = {"log_sigma": ("sigma",)}
-    sigma = TrainedWidth()
+    sigma = PositiveParameter()
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Triangle(Shifted):
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
     fallback_ridge = 1e-4
     learned: ClassVar = {"log_half_width": ("half_width",)}
-    half_width = TrainedWidth()
+    half_width = PositiveParameter()
 
     def __init__(
         self,
@@ -277,7 +277,7 @@ class Laplace(Shifted):
     kernel = KERNELS["laplace"]
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
     learned: ClassVar = {"log_scale": ("scale",)}
-    scale = TrainedWidth()
+    scale = PositiveParameter()
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ class Rectangle(Shifted):
     formula = "1 if -σ/2 <= x - t_i < σ/2 else 0, t_i = i/K"
     kernel = KERNELS["rect"]
     width: ClassVar[Width | None] = Width("sigma", "length", lambda k: 1 / k, "1/K")
-    sigma = TrainedWidth()
+    sigma = PositiveParameter()
 
     def __init__(
         self,

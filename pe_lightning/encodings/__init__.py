@@ -3,7 +3,7 @@
 ``Blended`` is the papers' approximation of ``Complex`` at scattered points.
 """
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.encodings.blending import Blended, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
@@ -11,7 +11,7 @@ from pe_lightning.encodings.ranks import encoder_rank, evaluating, feature_rank,
 from pe_lightning.encodings.simple import Simple
 
 __all__ = [
-    "Bank",
+    "AnisotropicKernels",
     "Blended",
     "Complex",
     "EncoderList",

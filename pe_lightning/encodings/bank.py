@@ -18,7 +18,7 @@ REFERENCE_FEATURES = 64
 """Number of features that a default width is computed for; in units of the spacing the width does not depend on it."""
 
 
-class Bank(Encoding):
+class AnisotropicKernels(Encoding):
     r"""The similarity of one encoder in rotated and stretched coordinates: :math:`k_m(\Delta) = D(|T_m \Delta|) / D(0)`.
 
     The first member has :math:`T = I`. The others are longer along a direction ``d`` than across it, by an aspect
@@ -90,6 +90,9 @@ class Bank(Encoding):
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
         return lambda squared: encoder.correlation(squared, domain)
+
+
+Bank = AnisotropicKernels  # its name in version 0.2
 
 
 def _directions(num_axes: int, angles: int) -> list[Tensor]:

@@ -73,7 +73,7 @@ def encoder_rank(encoder: Encoder, x: Tensor) -> float:
     if is_local(encoder):
         matrix = local_features(encoder, x)
         return _rank_by_lanczos(
-            lambda v: matrix.rmv(matrix.mv(v.to(x.device))).cpu(), matrix.shape[1], float(matrix.squares())
+            lambda v: matrix.rmatvec(matrix.matvec(v.to(x.device))).cpu(), matrix.shape[1], float(matrix.squares())
         )
     with evaluating(encoder):
         rows = _double(encoder(x)).cpu()

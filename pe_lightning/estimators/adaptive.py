@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike, resolve
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
@@ -26,7 +26,7 @@ from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine
 from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
-from pe_lightning.solvers.spread import spread_of_grid
+from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
@@ -57,7 +57,7 @@ class LocalFits(NamedTuple):
         periodic: Which axes are periodic.
     """
 
-    bank: Bank
+    bank: AnisotropicKernels
     grid: tuple[int, ...]
     window: float
     noise: Noise
@@ -95,7 +95,7 @@ class LocalFits(NamedTuple):
             return AdaptiveGrid(self.bank, fitted, grid, samples.first, wide, self.window, ridge).at(coords[held])
 
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
-            return spread_of_grid(values, coords, grid, refit, self.noise == "none")
+            return uncertainty_of_grid(values, coords, grid, refit, self.noise == "none")
 
     def _with_prior(self, samples: SignalSamples, fit: Fit) -> SignalField:
         """The fit, mixed with the prior if there is one that improves it."""
@@ -158,10 +158,12 @@ class AdaptiveFit(Estimator):
         self.aspects = None if aspects is None else [float(aspect) for aspect in aspects]
         self.window, self.noise, self.prior = float(window), noise, prior
 
-    def bank(self, num_axes: int, scattered: bool) -> Bank:
+    def bank(self, num_axes: int, scattered: bool) -> AnisotropicKernels:
         """The bank of encoders for signals of so many axes."""
         usual = [6.0] if num_axes == 3 and not scattered else [2.0, 6.0]
-        return Bank(resolve(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects)
+        return AnisotropicKernels(
+            resolve(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects
+        )
 
     def read_prior(self, split: Split) -> LocalPrior | None:
         """The prior, if there is one and it can have an effect."""

@@ -39,7 +39,7 @@ from pe_lightning.solvers import (
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
-from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
+from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of_points
 
 Ridge = float | Literal["auto"]
 MAX_POSITIONS = 1024
@@ -127,7 +127,7 @@ class LinearRidge(Estimator):
 
         def make() -> AdaptivePoints:
             batch = to_device(train.train_batch(), device)
-            return linear_spread(batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
+            return linear_uncertainty(batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
 
         return make
 
@@ -333,7 +333,7 @@ def solve_data(
 
 
 @torch.no_grad()
-def linear_spread(
+def linear_uncertainty(
     batch: GridBatch | PointBatch,
     grid: Sequence[int],
     encoders: Sequence[Encoder],
@@ -352,7 +352,7 @@ def linear_spread(
         periodic: Which axes are periodic, for scattered samples.
 
     Returns:
-        Local fits that have its standard deviations (:mod:`pe_lightning.solvers.spread`).
+        Local fits that have its standard deviations (:mod:`pe_lightning.solvers.uncertainty`).
     """
     values = batch.values
     if isinstance(batch, PointBatch):
@@ -364,7 +364,7 @@ def linear_spread(
             found = solve_points(values[:, others], encoders, ridge=ridge, center=center, **where)
             return found.at(coords[:, held])[0]
 
-        return spread_of_points(values[0], coords[0], grid, refit, False, periodic)
+        return uncertainty_of_points(values[0], coords[0], grid, refit, False, periodic)
     fixed = [keeps_its_arguments(encoder) for encoder in encoders]
 
     def refit_grid(step: Sequence[int], held: Tensor) -> Tensor:
@@ -380,7 +380,7 @@ def linear_spread(
         return found.predict(axes)[0].flatten(0, -2)[held]
 
     places = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
-    return spread_of_grid(values[0], places, grid, refit_grid, False)
+    return uncertainty_of_grid(values[0], places, grid, refit_grid, False)
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

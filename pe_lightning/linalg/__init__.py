@@ -1,9 +1,9 @@
 """Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
+from pe_lightning.linalg.block_banded import BlockBanded
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
 from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, channel_rotation, lifting, rotated
-from pe_lightning.linalg.local import Local
 from pe_lightning.linalg.operators import (
     Banded,
     Dense,
@@ -24,6 +24,7 @@ __all__ = [
     "LIFTINGS",
     "AxisFactor",
     "Banded",
+    "BlockBanded",
     "Dense",
     "GridOperator",
     "Identity",
@@ -31,7 +32,6 @@ __all__ = [
     "Lifting",
     "LiftingName",
     "LinearMap",
-    "Local",
     "Minimum",
     "Operator",
     "as_operator",

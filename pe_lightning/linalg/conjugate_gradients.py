@@ -37,16 +37,16 @@ class LeastSquares:
 
     def normal(self, z: Tensor) -> tuple[Tensor, Tensor]:
         r""":math:`(A^T A + \rho) z`, and :math:`z^T (A^T A + \rho) z` per signal, computed as a sum of squares."""
-        values = self.operator.mv(z)
-        product, squares = self._reduced(self.operator.rmv(values), _dot(values, values))
+        values = self.operator.matvec(z)
+        product, squares = self._reduced(self.operator.rmatvec(values), _dot(values, values))
         return product.add_(z * _wide(self.ridge, z)), squares + self.ridge * _dot(z, z)
 
     def gradient(self, z: Tensor | None) -> tuple[Tensor, Tensor]:
         r"""Half the negative gradient, :math:`A^T (y - Az) - \rho z`, and the squared error per signal."""
         if self.right is not None:
             return (self.right.clone() if z is None else self.right - self.normal(z)[0]), torch.zeros_like(self.ridge)
-        residual = self.target if z is None else self.target - self.operator.mv(z)
-        gradient, error = self._reduced(self.operator.rmv(residual), _dot(residual, residual))
+        residual = self.target if z is None else self.target - self.operator.matvec(z)
+        gradient, error = self._reduced(self.operator.rmatvec(residual), _dot(residual, residual))
         return (gradient if z is None else gradient.sub_(z * _wide(self.ridge, z))), error
 
     def size(self, gradient: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class AxisFactor:
 
     def left(self) -> Tensor:
         """``U``, ``(N, r)``."""
-        return self.projector.dense() if self.rotation is None else self.projector.mv(self.rotation, 0)
+        return self.projector.dense() if self.rotation is None else self.projector.matvec(self.rotation, 0)
 
 
 def factor_axis(features: Tensor | Operator) -> AxisFactor:

@@ -26,10 +26,10 @@ MAX_DENSITY = 0.25
 class LinearMap(Protocol):
     """Multiplies the last axis of tensors by a matrix ``(N, K)``, or by one per signal; all that an iteration needs."""
 
-    def mv(self, x: Tensor) -> Tensor:
+    def matvec(self, x: Tensor) -> Tensor:
         """The matrix times the last axis: ``(..., K)`` -> ``(..., N)``."""
 
-    def rmv(self, x: Tensor) -> Tensor:
+    def rmatvec(self, x: Tensor) -> Tensor:
         """The transposed matrix times the last axis: ``(..., N)`` -> ``(..., K)``."""
 
 
@@ -41,11 +41,11 @@ class Operator(ABC):
     device: torch.device
 
     @abstractmethod
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """Multiplies the matrix into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``, in the matrix's dtype."""
 
     @abstractmethod
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """Multiplies the transposed matrix into one axis: ``(..., N, ...)`` -> ``(..., K, ...)``."""
 
     @abstractmethod
@@ -83,10 +83,10 @@ class Dense(GridOperator):
         self.shape = (values.shape[0], values.shape[1])
         self.dtype, self.device = values.dtype, values.device
 
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         return mode_product(x.to(self.dtype), self.values, axis)
 
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         return mode_product(x.to(self.dtype), self.values.T, axis)
 
     def dense(self) -> Tensor:
@@ -112,11 +112,11 @@ class Identity(GridOperator):
     def __init__(self, shape: tuple[int, int], dtype: torch.dtype, device: torch.device, start: int = 0) -> None:
         self.shape, self.dtype, self.device, self.start = shape, dtype, device, start
 
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         _check(x, self, axis)
         return x.narrow(axis, self.start, self.shape[0]).to(self.dtype, copy=True)
 
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         if self.shape[0] == self.shape[1]:
             return x.to(self.dtype, copy=True)
         axis %= x.ndim
@@ -219,7 +219,7 @@ class Banded(GridOperator):
         """Share of the entries that are stored."""
         return sum(band.values.numel() for band in self.bands) / max(self.shape[0] * self.shape[1], 1)
 
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """The matrix times one axis, one product per band; not differentiable."""
         _check(x, self, axis)
         axis %= x.ndim
@@ -237,7 +237,7 @@ class Banded(GridOperator):
             torch.bmm(values, flat[:, band.columns].to(self.dtype), out=made[:, band.rows])
         return out
 
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         axis %= x.ndim
         out = x.new_zeros((*x.shape[:axis], self.shape[1], *x.shape[axis + 1 :]), dtype=self.dtype)
         for band in self.bands:
@@ -330,7 +330,7 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     """Multiplies ``matrix``, ``(N, K)``, into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``."""
     _check(x, matrix, axis)
     if not isinstance(matrix, Tensor):
-        return matrix.mv(x, axis)
+        return matrix.matvec(x, axis)
     axis %= x.ndim
     if axis == x.ndim - 1:
         return x @ matrix.T

@@ -244,14 +244,14 @@ def gram_matrix(features: Operator, reach: int) -> scipy.sparse.csr_matrix:
     """The Gram matrix ``(K, K)`` of features that overlap with ``reach`` neighbours on each side at most."""
     size, period = features.shape[1], 2 * reach + 1
     if period >= size:
-        dense = features.to(torch.float64).rmv(features.dense().double(), 0).cpu().numpy()
+        dense = features.to(torch.float64).rmatvec(features.dense().double(), 0).cpu().numpy()
         dense[np.abs(dense) < NEGLIGIBLE * np.abs(dense).max()] = 0
         return scipy.sparse.csr_matrix(dense)
     diagonals = np.zeros((period, size))  # of offset d: entry (j - d, j) in column j
     for first in range(period):  # columns so far apart share no row
         probe = torch.zeros(size, dtype=torch.float64, device=features.device)
         probe[first::period] = 1
-        product = features.rmv(features.mv(probe, 0), 0).cpu().numpy()
+        product = features.rmatvec(features.matvec(probe, 0), 0).cpu().numpy()
         columns = np.arange(first, size, period)
         for offset in range(-reach, reach + 1):
             rows = columns - offset

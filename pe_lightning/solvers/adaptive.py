@@ -1,7 +1,7 @@
 r"""The adaptive exact fit on a grid: local ridge fits by a bank of encoders, weighted by their held-out errors.
 
-Every member of a :class:`~pe_lightning.encodings.bank.Bank` is a ridge regression with a free mean on the samples around a
-point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours (leave-one-out),
+Every member of :class:`~pe_lightning.encodings.bank.AnisotropicKernels` is a ridge regression with a free mean on the
+samples around a point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours (leave-one-out),
 and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the members are
 :math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
 """
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 
 TAPS = (-1, 0, 1, 2)
 """Samples around a point along an axis, counted from the sample on its left: 4 x 4 in 2-D."""
@@ -85,7 +85,7 @@ class AdaptiveGrid:
 
     def __init__(
         self,
-        bank: Bank,
+        bank: AnisotropicKernels,
         values: Tensor,
         grid: Sequence[int],
         first: Sequence[float],

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import one_thread
 from pe_lightning.solvers.calibration import (
@@ -66,7 +66,7 @@ class AdaptivePoints:
 
     def __init__(
         self,
-        bank: Bank,
+        bank: AnisotropicKernels,
         values: Tensor,
         coords: Tensor,
         grid: Sequence[int],

@@ -169,7 +169,7 @@ class GridSolver:
     def _project(self, x: Tensor, projectors: Sequence[tuple[int, GridOperator]]) -> Tensor:
         """The sums of layers of one block over the columns that it has entries in."""
         for axis, rows in projectors:
-            x = rows.rmv(x, 2 + axis)
+            x = rows.rmatvec(x, 2 + axis)
         return x if projectors else x.clone()
 
     def reduce(self) -> None:
@@ -298,7 +298,9 @@ class GridSolver:
         dtype = spectrum.dtype if precise else self._dtype
         joint = None
         if self.center:
-            ones = [factor.projector.rmv(spectrum.new_ones(factor.shape[0], dtype=torch.float64)) for factor in self.factors]
+            ones = [
+                factor.projector.rmatvec(spectrum.new_ones(factor.shape[0], dtype=torch.float64)) for factor in self.factors
+            ]
             joint = reduce(torch.kron, ones).to(spectrum.dtype).reshape(spectrum.shape[2:])
 
         def rotate(index: LayerIndex) -> list[Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Local, Minimum, optimality
+from pe_lightning.linalg import BlockBanded, Minimum, optimality
 from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
 MIN_FACTOR_RIDGE = 1e-10
@@ -93,7 +93,7 @@ class LineProblem:
     def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
         """Sum of squared errors at other samples, under ``mask`` ``(S or 1, P)``; ``(S,)`` float64."""
         parts = zip(self.rows, z, self._under(mask), strict=True)
-        errors = [local_features(row.encoder, x).mv(w) + row.mean[..., None] - y for row, w, (x, y) in parts]
+        errors = [local_features(row.encoder, x).matvec(w) + row.mean[..., None] - y for row, w, (x, y) in parts]
         return self.summed(torch.cat([error.square().sum((1, 2)) for error in errors]))
 
     def _under(self, mask: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -126,7 +126,7 @@ class _Row:
             squares += features.squares()
         self.band, self.unit = self.summed(band), self.summed(squares) / self.count
 
-    def _features(self) -> Iterator[tuple[Local, slice]]:
+    def _features(self) -> Iterator[tuple[BlockBanded, slice]]:
         for start in range(0, len(self.x), SAMPLES_AT_ONCE):
             some = slice(start, start + SAMPLES_AT_ONCE)
             yield local_features(self.encoder, self.x[some]), some
@@ -154,8 +154,8 @@ class _Row:
         r""":math:`\Psi^T (y - \Psi w)` and the squared errors for weights ``(s C, K)``."""
         both = weight.new_zeros(len(weight), weight.shape[1] + 1)
         for features, some in self._features():
-            left = self.target[:, some] - features.mv(weight)
-            both[:, :-1] += features.rmv(left)
+            left = self.target[:, some] - features.matvec(weight)
+            both[:, :-1] += features.rmatvec(left)
             both[:, -1] += left.square().sum(1)
         both = self.summed(both)
         return both[:, :-1], both[:, -1]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.linalg.threads import side_by_side
 from pe_lightning.solvers.adaptive import ERROR_FLOOR, ERROR_POWER
 from pe_lightning.solvers.local_kriging import LocalKriging
@@ -108,7 +108,7 @@ class PointLevel:
 
     def __init__(
         self,
-        bank: Bank,
+        bank: AnisotropicKernels,
         values: Tensor,
         places: Tensor,
         domain: float,

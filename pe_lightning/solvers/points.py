@@ -97,12 +97,12 @@ class Samples(ABC):
         """``(P, K)``."""
         return self.coordinates().shape[1], math.prod(self.widths)
 
-    def mv(self, x: Tensor) -> Tensor:
+    def matvec(self, x: Tensor) -> Tensor:
         """Values at the samples from weights: ``(s, C, K)`` -> ``(s, C, P)``; zero outside the mask."""
         values = self._evaluate(x)
         return values if self.mask is None else values.mul_(self.mask[:, None])
 
-    def rmv(self, x: Tensor) -> Tensor:
+    def rmatvec(self, x: Tensor) -> Tensor:
         """The adjoint: ``(s, C, P)`` -> ``(s, C, K)``; values outside the mask are ignored."""
         return self._adjoint(x if self.mask is None else x * self.mask[:, None])
 
@@ -416,7 +416,7 @@ class PointProblem:
             operator, sums, unit = self._operator(signals), None, self._scaled_unit[signals]
             if right is not None:
                 scaled = self._divided(right[0][signals], signals).to(self.dtype)
-                sums = operator.with_mask(right[1][signals]).rmv(scaled)
+                sums = operator.with_mask(right[1][signals]).rmatvec(scaled)
             # the length of preconditioned columns is about one
             norm = scale.shape[-1] if precondition else unit * self.counts[signals]
             problem = LeastSquares(operator, target, ridge * unit, scale, norm, reduce, sums)
@@ -461,7 +461,7 @@ class PointProblem:
         for part, signals in zip(z, self._groups(), strict=True):
             where = mask if len(mask) == 1 else mask[signals]
             values = torch.where(where[:, None], self._centered(signals), 0.0)
-            error = self._operator(signals).with_mask(where).mv(part) - values
+            error = self._operator(signals).with_mask(where).matvec(part) - values
             squares = error.square().flatten(1).sum(1, dtype=torch.float64)
             errors.append(squares * self.value_scale[signals].square())
         return self.summed(torch.cat(errors))

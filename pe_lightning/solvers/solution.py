@@ -97,7 +97,7 @@ class Solution:
         if len(coords) == 1 and len(self.encoders) == 1 and is_local(self.encoders[0]):
             return self.evaluate([local_features(self.encoders[0], coords[0, :, 0], self.weight.dtype)])
         with full_precision(self.weight.device):
-            values = ScatteredPoints(self.encoders, coords).to(self.weight.dtype).mv(self.weight.flatten(2))
+            values = ScatteredPoints(self.encoders, coords).to(self.weight.dtype).matvec(self.weight.flatten(2))
             return values.add_(self.mean[..., None]).movedim(1, -1)
 
     def report(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Learned:
         return {"evaluations": len(self.curve), "start_psnr": self.start, "held_out_psnr": max(self.curve)}
 
 
-class HeldOut:
+class ValidationProblem:
     """The loss of held-out samples, predicted from a fit to other samples of the same signals.
 
     Args:
@@ -320,7 +320,7 @@ def learn_encoders(
 
 def _thinned(
     values: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], center: bool
-) -> HeldOut:
+) -> ValidationProblem:
     """Every second sample of each axis of windows of a grid held out."""
     windows, coords = held_out.grid_windows(values, axes)
     lengths = [len(x) for x in coords]
@@ -336,12 +336,12 @@ def _thinned(
     weight, known = held_out.subsampling_masks(lengths, thinned, values.device)
     samples = MaskedGrid(changed(encoders, held_out.squeezed, ratios), [x.to(values.device) for x in near])
     flat = windows.flatten(0, 1).flatten(2).double()
-    return HeldOut(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
+    return ValidationProblem(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
 
 
 def _scattered(
     values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, fraction: float, center: bool
-) -> HeldOut:
+) -> ValidationProblem:
     """A share of the points held out; in windows of a large grid, unless the features have a position."""
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
@@ -353,14 +353,18 @@ def _scattered(
     held = (held_out.draw_fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
     trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
     points = torch.where(trained[:, None], points, 0.0).double()
-    return HeldOut(samples, points, trained & ~held, trained & held, center=center)
+    return ValidationProblem(samples, points, trained & ~held, trained & held, center=center)
 
 
 class _Search:
     """The search for the parameters with the least held-out error."""
 
     def __init__(
-        self, problem: HeldOut, encoders: Sequence[Encoder], parameters: Sequence[nn.Parameter], ridge: float | None
+        self,
+        problem: ValidationProblem,
+        encoders: Sequence[Encoder],
+        parameters: Sequence[nn.Parameter],
+        ridge: float | None,
     ) -> None:
         self.problem, self.encoders, self.parameters, self.ridge = problem, tuple(dict.fromkeys(encoders)), parameters, ridge
         self.start, self.curve = -math.inf, list[float]()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits, prior_weights
 from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from
@@ -89,9 +89,9 @@ class Adaptive(SampledModule):
         return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
 
     @property
-    def bank(self) -> Bank:
+    def bank(self) -> AnisotropicKernels:
         bank = self.network.encoding
-        assert isinstance(bank, Bank)
+        assert isinstance(bank, AnisotropicKernels)
         return bank
 
     # -- the fit --------------------------------------------------------------------------------------------------------

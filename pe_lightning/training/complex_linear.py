@@ -20,7 +20,7 @@ from pe_lightning.estimators.linear import (
     choose_encoders,
     learn_data,
     learned_report,
-    linear_spread,
+    linear_uncertainty,
     solve_data,
 )
 from pe_lightning.estimators.report import ChoiceReport, FitReport
@@ -33,7 +33,7 @@ from pe_lightning.estimators.sparse import (
     sparse_weights,
 )
 from pe_lightning.linalg import LiftingName
-from pe_lightning.networks import ComplexNetwork, ComplexStack, activations, find_activation
+from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -308,7 +308,7 @@ class ComplexLinear(CoordinateModule):
             batch = to_device(data.train_batch(), self.device)
             encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
             periodic = [axis.periodic for axis in info.axes]
-            self._spread = linear_spread(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
+            self._spread = linear_uncertainty(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
         return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], info.channels)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
@@ -404,11 +404,11 @@ class ComplexLinear(CoordinateModule):
     # -- evaluation -----------------------------------------------------------------------------------------------------
 
     @property
-    def stack(self) -> ComplexStack:
-        return ComplexStack(self.networks)
+    def stack(self) -> ComplexEnsemble:
+        return ComplexEnsemble(self.networks)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexStack.errors`."""
+        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
         return self.stack.errors(batch)
 
     def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:

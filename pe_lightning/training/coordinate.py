@@ -18,7 +18,7 @@ from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
-from pe_lightning.networks import Stack
+from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -75,7 +75,7 @@ class CoordinateModule(TrainedModule):
             falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
     """
 
-    networks: Stack
+    networks: VmapEnsemble
     scorer: SignalScores
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
     content_key: ClassVar[str] = SIGNALS_KEY
@@ -89,7 +89,7 @@ class CoordinateModule(TrainedModule):
     logs_final_score: bool = True
     """Whether a fit logs the score of its final weights where no validation did; false where a test follows."""
     has_layers: ClassVar[bool] = False
-    """Whether the networks have features and hidden layers, whose activations :meth:`Stack.hidden` returns."""
+    """Whether the networks have features and hidden layers, whose activations :meth:`VmapEnsemble.hidden` returns."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class CoordinateModule(TrainedModule):
         # come from the CPU's generator, so that a seed means the same model everywhere
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             network = self.make_network(info)
-            self.networks = Stack.of_signals(network, info.num_signals, self.shared_encoder, self.signals_per_chunk)
+            self.networks = VmapEnsemble.of_signals(network, info.num_signals, self.shared_encoder, self.signals_per_chunk)
             self.info, self.metric_name = info, info.metric
             self.encoding.cells = info.cells
             self._set_shard(None)

@@ -19,15 +19,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pe_lightning.errors import InputError
-from pe_lightning.networks import Stack
+from pe_lightning.networks import VmapEnsemble
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 
 
 class SignalsStrategy(DDPStrategy):
     """Like DDP without exchange of gradients: each process holds the parameters of its own signals only.
 
-    For modules whose ``networks`` are a :class:`~pe_lightning.networks.Stack`. The results equal those of one process. There
-    must be at least as many signals as processes.
+    For modules whose ``networks`` are a :class:`~pe_lightning.networks.VmapEnsemble`. The results equal those of one
+    process. There must be at least as many signals as processes.
     """
 
     strategy_name = SIGNALS_STRATEGY
@@ -120,7 +120,7 @@ class SignalShard:
         self.own = strategy.shard(num_signals)
 
     @classmethod
-    def of(cls, trainer: Trainer, networks: Stack) -> SignalShard | None:
+    def of(cls, trainer: Trainer, networks: VmapEnsemble) -> SignalShard | None:
         """Removes the signals of other processes from the networks, if the strategy gives each process its own.
 
         Returns:
@@ -134,7 +134,7 @@ class SignalShard:
         networks.replace_signals(lambda tensor: tensor[shard.own].clone())
         return shard
 
-    def gather(self, networks: Stack) -> None:
+    def gather(self, networks: VmapEnsemble) -> None:
         """Restores the signals of all processes, as fitted, on every process."""
         networks.replace_signals(lambda tensor: self.strategy.gather(tensor, self.num_signals))
 

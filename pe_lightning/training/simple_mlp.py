@@ -248,7 +248,7 @@ class SimpleMLP(CoordinateModule):
 
 
 def _for_each(x: Tensor) -> tuple[Tensor, bool]:
-    """A tensor ``(S or 1, ...)`` as input of :meth:`Stack.call`, and whether each signal has its own."""
+    """A tensor ``(S or 1, ...)`` as input of :meth:`VmapEnsemble.call`, and whether each signal has its own."""
     return (x, True) if len(x) > 1 else (x[0], False)
 
 

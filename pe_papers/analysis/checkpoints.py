@@ -7,7 +7,7 @@ import copy
 import torch
 from lightning.pytorch import LightningModule
 
-from pe_lightning.encodings import Bank, Encoding
+from pe_lightning.encodings import AnisotropicKernels, Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
 from pe_lightning.training import CoordinateModule
@@ -32,7 +32,7 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
     if not 0 <= signal < module.networks.num_signals:
         raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
     encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]
-    if isinstance(encoding, Bank):
+    if isinstance(encoding, AnisotropicKernels):
         raise InputError(
             f"{type(module).__name__} is solved by the similarity of its encoder, whose features it does not have; "
             f"analyze the encoder: pe-lightning analyze --encoder {encoding.encoders[0].name}"

@@ -56,11 +56,11 @@ def test_every_operator_multiplies_as_its_dense_matrix(name):
         x, y = ([2, 3, 4] for _ in range(2))
         x[axis], y[axis] = FEATURES, 220
         x, y = random(*x), random(*y)
-        torch.testing.assert_close(operator.mv(x, axis), (x.movedim(axis, -1) @ matrix.T).movedim(-1, axis))
-        torch.testing.assert_close(operator.rmv(y, axis), (y.movedim(axis, -1) @ matrix).movedim(-1, axis))
+        torch.testing.assert_close(operator.matvec(x, axis), (x.movedim(axis, -1) @ matrix.T).movedim(-1, axis))
+        torch.testing.assert_close(operator.rmatvec(y, axis), (y.movedim(axis, -1) @ matrix).movedim(-1, axis))
     assert operator.shape == matrix.shape
     single = operator.to(torch.float32)
-    assert single.dtype == single.mv(x).dtype == torch.float32
+    assert single.dtype == single.matvec(x).dtype == torch.float32
     for start, stop in [(0, 220), (7, 8), (40, 170), (219, 220), (5, 5)]:
         part = operator.rows(start, stop)
         assert torch.equal(part.dense(), matrix[start:stop])
@@ -77,7 +77,7 @@ def test_banded_matrices_store_less_and_have_a_gram_matrix():
         mode_products(x, [banded, random(5, 3)]), mode_products(x, [banded.dense(), random(5, 3)]), rtol=1e-10, atol=1e-12
     )
     with pytest.raises(InputError, match="matrix"):
-        banded.mv(torch.zeros(99), 0)
+        banded.matvec(torch.zeros(99), 0)
 
 
 def test_dense_features_stay_dense():
@@ -202,12 +202,12 @@ def test_interpolating_kernels_at_the_samples_are_the_identity(name: str, n: int
     assert not isinstance(encode_axis(encoders.create(name, num_features=n), coordinates(n) + 0.1 / n), Identity)
     part, x, y = made.rows(3, 20), random(2, n, 3), random(2, 17, 3)
     torch.testing.assert_close(part.dense(), torch.eye(n, dtype=torch.float64)[3:20])
-    torch.testing.assert_close(part.mv(x, 1), mode_product(x, part.dense(), 1))
-    torch.testing.assert_close(part.rmv(y, 1), mode_product(y, part.dense().T, 1))
+    torch.testing.assert_close(part.matvec(x, 1), mode_product(x, part.dense(), 1))
+    torch.testing.assert_close(part.rmatvec(y, 1), mode_product(y, part.dense().T, 1))
     first, square = part.trimmed()
     assert (first, square.shape) == (3, (17, 17))
-    assert square.mv(y, 1).data_ptr() != y.data_ptr()  # callers write into the result
-    assert part.to(torch.float32).mv(x, 1).dtype == torch.float32
+    assert square.matvec(y, 1).data_ptr() != y.data_ptr()  # callers write into the result
+    assert part.to(torch.float32).matvec(x, 1).dtype == torch.float32
     factor = factor_axis(made)
     assert factor.method == "identity"
     torch.testing.assert_close(factor.left() * factor.singular_values @ factor.right.T, made.dense())

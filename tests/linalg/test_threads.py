@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.shifted import Gaussian
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, side_by_side, sized_threads
 from pe_lightning.solvers import gap_mixture, grid, solve_blocks, solve_grid, solve_points
@@ -102,7 +102,9 @@ def test_local_fits_do_not_depend_on_the_number_of_threads() -> None:
     results = []
     for number in (1, 3):
         torch.set_num_threads(number)
-        fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE, settings=settings)
+        fit = AdaptivePoints(
+            AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE, settings=settings
+        )
         some = points.clone().requires_grad_()
         (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
         results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import ComplexNetwork, Network, SimpleNetwork, Stack, activations, gradient
+from pe_lightning.networks import ComplexNetwork, Network, SimpleNetwork, VmapEnsemble, activations, gradient
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 ENCODERS: list[Any] = [
@@ -102,7 +102,7 @@ def test_a_loss_of_derivatives_trains(kind: str, name: str) -> None:
 def test_derivatives_of_a_stack_are_those_of_its_networks(chunk: int | None) -> None:
     """Also where hidden layers are computed a second time."""
     network = made("finer")
-    stack = Stack(network, 3, [name for name, _ in network.named_buffers()], chunk)
+    stack = VmapEnsemble(network, 3, [name for name, _ in network.named_buffers()], chunk)
     for parameter in stack.parameters():
         parameter.data += 0.01 * torch.randn_like(parameter)
     coords = torch.rand(5, 2, dtype=torch.float64)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import ComplexNetwork, SimpleNetwork, Stack
+from pe_lightning.networks import ComplexNetwork, SimpleNetwork, VmapEnsemble
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
@@ -29,7 +29,7 @@ def made(kind: str, signals: int | None = None, chunk: int | None = None) -> nn.
     network: nn.Module = NETWORKS[kind]().double()
     fixed = [name for name, _ in network.named_buffers() if name.startswith("encoding.")]
     if signals is not None:
-        network = Stack(network, signals, fixed, chunk)
+        network = VmapEnsemble(network, signals, fixed, chunk)
     for tensor in network.parameters():
         tensor.data.normal_()
     for name, tensor in network.named_buffers():
@@ -74,7 +74,7 @@ def test_a_head_hands_a_solution_on(depth: int, activation: str) -> None:
 def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> None:
     """Values and gradients, of shared points and of each signal's own."""
     stack = made(kind, signals, chunk)
-    assert isinstance(stack, Stack)
+    assert isinstance(stack, VmapEnsemble)
     coords = torch.rand(signals, 5, 2, dtype=torch.float64)
     networks = [stack.network_of(place) for place in range(signals)]
     for values, points in ((stack(coords[0]), [coords[0]] * signals), (stack.call("forward", coords, each=True), coords)):
@@ -92,9 +92,9 @@ def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> 
 
 
 def test_products_with_a_leading_axis_are_the_networks_one_by_one() -> None:
-    """What :class:`ComplexLinear` takes in place of :meth:`Stack.call` where signals share their features."""
+    """What :class:`ComplexLinear` takes in place of :meth:`VmapEnsemble.call` where signals share their features."""
     stack = made("complex", 3)
-    assert isinstance(stack, Stack)
+    assert isinstance(stack, VmapEnsemble)
     network = stack.network
     assert isinstance(network, ComplexNetwork)
     axes = [torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)]
@@ -104,7 +104,7 @@ def test_products_with_a_leading_axis_are_the_networks_one_by_one() -> None:
 
 def test_signals_start_alike_and_are_counted_once() -> None:
     torch.manual_seed(0)
-    stack = Stack(NETWORKS["simple"](), 3, ["encoding.scale", "encoding.directions"])
+    stack = VmapEnsemble(NETWORKS["simple"](), 3, ["encoding.scale", "encoding.directions"])
     weight = stack.network.get_parameter("mlp.layers.0.weight")
     assert weight.shape == (3, 7, 8)
     assert torch.equal(weight[0], weight[2])
@@ -114,7 +114,7 @@ def test_signals_start_alike_and_are_counted_once() -> None:
 
 def test_signals_are_taken_out() -> None:
     stack = made("simple", 4)
-    assert isinstance(stack, Stack)
+    assert isinstance(stack, VmapEnsemble)
     coords = torch.rand(5, 2, dtype=torch.float64)
     expected = stack(coords)[1:3]
     stack.replace_signals(lambda tensor: tensor[1:3].clone())
@@ -124,7 +124,7 @@ def test_signals_are_taken_out() -> None:
 
 def test_each_network_is_changed_with_its_own_input() -> None:
     stack = made("complex", 3)
-    assert isinstance(stack, Stack)
+    assert isinstance(stack, VmapEnsemble)
     solution: Tensor = torch.randn(3, 3, 8, 8, dtype=torch.float64)
     stack.change("start_from", solution, each=True)
     assert torch.equal(stack.network.get_parameter("weight"), solution)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals.batches import GridBatch, PointBatch
@@ -26,7 +26,9 @@ def picture(*grid: int, channels: int = 2, seed: int = 0) -> Tensor:
 def make(values: Tensor, step: tuple[float, ...], first: tuple[float, ...] | None = None, **options) -> AdaptiveGrid:
     axes = values.ndim - 1
     grid = [round(n * s) for n, s in zip(values.shape, step, strict=False)]
-    bank = Bank(options.pop("encoder", "laplace"), axes, options.pop("angles", 3), options.pop("aspects", (2.0, 6.0)))
+    bank = AnisotropicKernels(
+        options.pop("encoder", "laplace"), axes, options.pop("angles", 3), options.pop("aspects", (2.0, 6.0))
+    )
     return AdaptiveGrid(
         bank, values, grid, first or (0,) * axes, step, options.pop("window", 0.8), options.pop("ridge", 1e-3)
     )
@@ -182,9 +184,9 @@ def test_a_similarity_matrix_without_full_rank():
 
 def test_encoders_without_a_similarity_and_too_many_axes_are_refused():
     with pytest.raises(InputError, match=r"closed form.*laplace"):
-        Bank("identity", 2, 12, (2.0,))
+        AnisotropicKernels("identity", 2, 12, (2.0,))
     with pytest.raises(InputError, match="1 to 3 axes"):
-        Bank("laplace", 4, 12, (2.0,))
+        AnisotropicKernels("laplace", 4, 12, (2.0,))
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +196,7 @@ def scattered():
     grid, places, values = (20, 12), rng.random((60, 2)) * [20, 12], rng.random((60, 2))
     bank = [(stretch, 0.06) for stretch in stretches(2, (3.0,))]
     field = AdaptivePoints(
-        Bank("laplace", 2, 2, (3.0,)),
+        AnisotropicKernels("laplace", 2, 2, (3.0,)),
         torch.tensor(values),
         torch.tensor(places / grid),
         grid,
@@ -270,7 +272,9 @@ def test_an_oblique_pattern_from_scattered_samples_is_followed_better_than_by_tr
     index = torch.randperm(48 * 48, generator=torch.Generator().manual_seed(0))[:500]
     coords, values = torch.stack([index // 48, index % 48], 1) / 48, truth.reshape(-1, 1)[index]
     axes = [torch.arange(48) / 48] * 2
-    adapted = AdaptivePoints(Bank("laplace", 2, 6, (2.0, 6.0)), values, coords, (48, 48), 0.8, 0.06).predict(axes)
+    adapted = AdaptivePoints(AnisotropicKernels("laplace", 2, 6, (2.0, 6.0)), values, coords, (48, 48), 0.8, 0.06).predict(
+        axes
+    )
     batch = PointBatch(coords[None], values[None], tuple(axes), index[None])
     triangles = baselines.interpolate("delaunay", batch, axes)[0]
     inner = (slice(4, -4), slice(4, -4))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers import power_kriging
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
@@ -18,7 +18,7 @@ from pe_lightning.solvers.point_level import PointLevel, Settings
 
 
 def field(values: torch.Tensor, places: torch.Tensor, grid: tuple[int, ...], **options: object) -> AdaptivePoints:
-    bank = Bank("laplace", len(grid), 2, (3.0,))
+    bank = AnisotropicKernels("laplace", len(grid), 2, (3.0,))
     return AdaptivePoints(bank, values, places / torch.tensor(grid), grid, 0.8, RIDGE, **options)  # type: ignore[arg-type]
 
 
@@ -65,7 +65,9 @@ def test_samples_that_coincide_or_lie_on_a_line_give_finite_values(ridge):
     same = torch.full((40, 2), 0.5)
     for coords in (twice, line, same):
         values = torch.rand(40, 1, generator=random)
-        fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), values, coords, (10, 10), 0.8, ridge, keeps_samples=False)
+        fit = AdaptivePoints(
+            AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (10, 10), 0.8, ridge, keeps_samples=False
+        )
         points = torch.rand(30, 2, generator=random)
         assert fit.at(points).isfinite().all()
         assert fit.std(points).isfinite().all()
@@ -121,7 +123,7 @@ def test_smoothed_values_at_samples_do_not_follow_their_noise():
     places = torch.cartesian_prod(torch.arange(40), torch.arange(40))
     clean = 0.5 + 0.3 * torch.sin((5 * places[:, :1] + 2 * places[:, 1:]) / 40)
     noise, known = 0.2 * torch.randn(1600, 1, generator=random), torch.rand(1600, generator=random) < 0.3
-    bank = Bank("laplace", 2, 2, (3.0,))
+    bank = AnisotropicKernels("laplace", 2, 2, (3.0,))
     fit = AdaptivePoints(bank, (clean + noise)[known], places[known] / 40, (40, 40), 0.8, 1.0, keeps_samples=False)
     assert (fit.at(places[known] / 40) - clean[known]).square().mean() < 0.15 * 0.2**2
     assert len(fit.calibration(0).weights) == len(power_kriging.POWERS), "the bank, and all powers but 1/2"

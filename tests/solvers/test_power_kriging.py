@@ -9,7 +9,7 @@ from scipy.interpolate import RBFInterpolator
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers import power_kriging
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import least_error_weights
@@ -77,8 +77,12 @@ def test_a_signal_that_a_power_variogram_predicts_is_predicted_as_well(wide):
     missing = torch.rand(8, 8, generator=random).repeat_interleave(6, 0).repeat_interleave(6, 1) < 0.2
     missing = missing if wide else torch.rand(48, 48, generator=random) < 0.7
     coords = torch.cartesian_prod(axis, axis).reshape(48, 48, 2)
-    fit = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE)
-    alone = AdaptivePoints(Bank("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE)
+    fit = AdaptivePoints(
+        AnisotropicKernels("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE
+    )
+    alone = AdaptivePoints(
+        AnisotropicKernels("laplace", 2, 2, (3.0,)), truth[~missing], coords[~missing], (48, 48), 0.8, RIDGE
+    )
     alone._members = []
     error, other = ((f.at(coords[missing]) - truth[missing]).square().mean() for f in (fit, alone))
     assert error < 0.01 * other

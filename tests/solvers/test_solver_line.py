@@ -36,14 +36,14 @@ def test_a_local_matrix_is_the_encoder_s(name: str, padding: Any) -> None:
         torch.testing.assert_close(features.dense(), expected, rtol=0, atol=2e-9)
         values = numbers(2, len(x), 3)
         adjoint = torch.einsum("pk,spc->skc", expected, values)
-        torch.testing.assert_close(features.rmv(values, 1), adjoint, rtol=0, atol=1e-7)
+        torch.testing.assert_close(features.rmatvec(values, 1), adjoint, rtol=0, atol=1e-7)
         width = local.bandwidth(encoder)
         band, gram = features.gram(width), expected.T @ expected
         for d in range(width + 1):
             torch.testing.assert_close(band[d, : len(gram) - d], gram.diagonal(-d), rtol=0, atol=1e-7)
     weight, upstream = numbers(1, 120 + (4 if padding == 2 else 0)).requires_grad_(), numbers(1, 9, seed=2)
     # the product is linear in the weights, so that its gradient is the product with the transpose
-    (found,) = torch.autograd.grad((local.local_features(encoder, crowded[:9]).mv(weight) * upstream).sum(), weight)
+    (found,) = torch.autograd.grad((local.local_features(encoder, crowded[:9]).matvec(weight) * upstream).sum(), weight)
     torch.testing.assert_close(found, upstream @ encoder(crowded[:9]), rtol=0, atol=1e-7)
 
 

@@ -333,8 +333,8 @@ def test_samples_multiply_as_their_dense_matrices(kind: type, shared: bool) -> N
     torch.testing.assert_close(matrix, expected)
     assert matrix.shape[1:] == samples.shape == (63, 30)
     x, y = numbers(2, 3, 30), numbers(2, 3, 63)
-    torch.testing.assert_close(samples.mv(x), x @ matrix.transpose(1, 2))
-    torch.testing.assert_close(samples.rmv(y), y @ matrix)
+    torch.testing.assert_close(samples.matvec(x), x @ matrix.transpose(1, 2))
+    torch.testing.assert_close(samples.rmatvec(y), y @ matrix)
     bases = [numbers(6, 4), numbers(5, 3)]
     turned = samples.to(torch.float32, bases)
     torch.testing.assert_close(turned.dense().double(), matrix @ torch.kron(*bases), rtol=1e-5, atol=1e-5)

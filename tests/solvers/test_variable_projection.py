@@ -10,7 +10,7 @@ from fits import signals
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.solvers import learn_encoders, solve_grid
 from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
-from pe_lightning.solvers.variable_projection import HeldOut
+from pe_lightning.solvers.variable_projection import ValidationProblem
 
 ENCODERS = {
     "gau": {"name": "gau", "num_features": 7, "sigma": 0.13},
@@ -30,18 +30,20 @@ def small_problem(kind, encoder):
         fitted = torch.zeros(9, 9, dtype=torch.bool)
         fitted[::2, ::2] = True
         samples, weight = MaskedGrid([encoder] * 2, axes), (~fitted).reshape(1, -1) * numbers(1, 81)
-        return HeldOut(samples, numbers(2, 3, 81), fitted.reshape(1, -1), weight, strides=[2, 2])
+        return ValidationProblem(samples, numbers(2, 3, 81), fitted.reshape(1, -1), weight, strides=[2, 2])
     axes, values = [torch.arange(n, dtype=torch.float64) / n for n in (9, 8)], numbers(2, 3, 72)
     if kind == "grid":
         fitted = torch.zeros(9, 8, dtype=torch.bool)
         fitted[::2, ::2] = True
         fitted = fitted.reshape(1, -1)
-        return HeldOut(MaskedGrid([encoder] * 2, axes), values, fitted, (~fitted) * numbers(1, 72), strides=[2, 2])
+        return ValidationProblem(MaskedGrid([encoder] * 2, axes), values, fitted, (~fitted) * numbers(1, 72), strides=[2, 2])
     samples = MaskedGrid([encoder] * 2, axes)
     if kind == "points":
         samples = ScatteredPoints([encoder] * 2, numbers(2, 72, 2, seed=3))
     fitted = numbers(2, 72, seed=1) < 0.9
-    return HeldOut(samples, values, fitted, (~fitted).double(), tolerance=1e-12, iterations={True: 3000, False: 3000})
+    return ValidationProblem(
+        samples, values, fitted, (~fitted).double(), tolerance=1e-12, iterations={True: 3000, False: 3000}
+    )
 
 
 def dense_loss(problem, ridge):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pe_lightning.solvers.spread import spread_of_grid, spread_of_points
+from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of_points
 
 
 def test_standard_deviations_are_as_large_as_the_errors_of_the_fit() -> None:
@@ -13,7 +13,7 @@ def test_standard_deviations_are_as_large_as_the_errors_of_the_fit() -> None:
     values, coords = torch.rand(600, 1, generator=random), torch.rand(600, 2, generator=random)
     errors, places = 0.2 * torch.randn(600, 1, generator=random), torch.rand(50, 2, generator=random).double()
     found = [
-        spread_of_points(values, coords, (20, 20), lambda others, held, size=size: (values + size * errors)[held], False)
+        uncertainty_of_points(values, coords, (20, 20), lambda _, held, size=size: (values + size * errors)[held], False)
         for size in (1, 3)
     ]
     one, three = (spread.std(places) for spread in found)
@@ -32,7 +32,7 @@ def test_errors_on_a_grid_are_extrapolated_by_half_of_their_change_with_the_dist
         def refit(step: tuple[int, ...], held: torch.Tensor) -> torch.Tensor:
             return (values.reshape(-1, 1) + errors * (change if step[0] == 4 else 1))[held]
 
-        return spread_of_grid(values, coords, (32, 32), refit, False).std(places)
+        return uncertainty_of_grid(values, coords, (32, 32), refit, False).std(places)
 
     torch.testing.assert_close(std(1.21) * 1.1, std(1.0), rtol=1e-4, atol=0)
 
@@ -51,7 +51,7 @@ def test_errors_in_wide_gaps_are_those_of_the_fit_without_cubes_as_wide() -> Non
             is_cubes = known[held].unique(dim=0).diff(dim=0).abs().sum(1).lt(1.5 / 60).float().mean() > 0.5
             return (values + (change if is_cubes else 1) * errors)[held]
 
-        return spread_of_points(values, known, (60, 60), refit, False).std(gaps)
+        return uncertainty_of_points(values, known, (60, 60), refit, False).std(gaps)
 
     torch.testing.assert_close(std(3.0), 3 * std(1.0), rtol=1e-4, atol=0)
     assert 0.12 < float(std(1.0).square().mean().sqrt()) < 0.4

@@ -19,7 +19,7 @@ BLOCKS_AT_ONCE = 1 << 10
 """Number of blocks that are computed, or multiplied by themselves, at once."""
 
 
-class Local(Operator):
+class BlockBanded(Operator):
     """A banded matrix ``(N, K)`` stored as blocks of neighbouring rows and columns; its rows may be in any order.
 
     Products are differentiable with respect to the tensor that is multiplied, and are batched over the blocks.
@@ -39,7 +39,7 @@ class Local(Operator):
     @classmethod
     def build(
         cls, rows: Callable[[Tensor, Tensor, int], Tensor], position: Tensor, reach: int, columns: int, dtype: torch.dtype
-    ) -> Local:
+    ) -> BlockBanded:
         """Computes the blocks a few at a time.
 
         Args:
@@ -67,14 +67,14 @@ class Local(Operator):
             blocks[some] = made.masked_fill_((numbers < 0)[..., None], 0)
         return cls(blocks, first, slots, columns)
 
-    def mv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         moved = x.to(self.dtype).movedim(axis, 0)
         windows = moved.reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
         made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
         rows = made.flatten(0, 1).index_select(0, self.slots)
         return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)
 
-    def rmv(self, x: Tensor, axis: int = -1) -> Tensor:
+    def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         moved = x.to(self.dtype).movedim(axis, 0)
         rows = moved.reshape(self.shape[0], -1)
         filled = rows.new_zeros(self.blocks.shape[0] * self.blocks.shape[1], rows.shape[1]).index_copy(0, self.slots, rows)
@@ -98,10 +98,10 @@ class Local(Operator):
         return self.blocks.square().sum()
 
     def dense(self) -> Tensor:
-        return self.mv(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
+        return self.matvec(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
 
-    def to(self, dtype: torch.dtype) -> Local:
-        return Local(self.blocks.to(dtype), self.first, self.slots, self.shape[1])
+    def to(self, dtype: torch.dtype) -> BlockBanded:
+        return BlockBanded(self.blocks.to(dtype), self.first, self.slots, self.shape[1])
 
     def _columns(self) -> Tensor:
         return self.first[:, None] + torch.arange(self.blocks.shape[2], device=self.device)

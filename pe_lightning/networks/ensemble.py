@@ -40,7 +40,7 @@ class BatchCache:
         self._held.clear()
 
 
-class Stack(nn.Module):
+class VmapEnsemble(nn.Module):
     """``S`` networks of one architecture, one per signal, by :func:`torch.func.vmap`.
 
     The tensors of :attr:`network` get a leading axis of length ``S``, except the shared ones. All signals start from the
@@ -65,7 +65,9 @@ class Stack(nn.Module):
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
     @classmethod
-    def of_signals(cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None) -> Stack:
+    def of_signals(
+        cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None
+    ) -> VmapEnsemble:
         """A stack whose signals share the encoding, unless it is trained and each signal trains its own.
 
         Args:

@@ -13,8 +13,8 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import full_precision, largest_eigenvalue
 from pe_lightning.networks.complex import ComplexNetwork
+from pe_lightning.networks.ensemble import VmapEnsemble
 from pe_lightning.networks.gram import GramErrors
-from pe_lightning.networks.stack import Stack
 from pe_lightning.signals.batches import GridBatch, PointBatch
 
 MAX_VALUES_AT_ONCE = 1 << 24
@@ -23,8 +23,8 @@ FEATURES_PER_SAMPLE_OF_A_LINE = 64
 """Features that are computed per sample of a long axis, roughly."""
 
 
-class ComplexStack:
-    """Evaluates a :class:`~pe_lightning.networks.Stack` of complex networks.
+class ComplexEnsemble:
+    """Evaluates a :class:`~pe_lightning.networks.VmapEnsemble` of complex networks.
 
     Channels precede samples, ``(S, C, ...)``, so that the last mode product is one large matrix product.
 
@@ -32,7 +32,7 @@ class ComplexStack:
         networks: The networks, whose weight is ``(S, outputs, K_1, ..., K_D)`` and whose mean ``(S, C)``.
     """
 
-    def __init__(self, networks: Stack) -> None:
+    def __init__(self, networks: VmapEnsemble) -> None:
         network = networks.network
         assert isinstance(network, ComplexNetwork)
         self.networks, self.network = networks, network

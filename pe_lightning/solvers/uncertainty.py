@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
@@ -23,7 +23,7 @@ WINDOW = 0.8
 """Standard deviation of the local mean of errors, in spacings of a grid."""
 
 
-def spread_of_points(
+def uncertainty_of_points(
     values: Tensor,
     coords: Tensor,
     grid: Sequence[int],
@@ -41,10 +41,10 @@ def spread_of_points(
         keeps_samples: Whether values at samples are the samples.
         periodic: Which axes are periodic.
     """
-    return _spread(values, coords, grid, None, keeps_samples, periodic, refit)
+    return _uncertainty(values, coords, grid, None, keeps_samples, periodic, refit)
 
 
-def spread_of_grid(
+def uncertainty_of_grid(
     values: Tensor,
     coords: Tensor,
     grid: Sequence[int],
@@ -56,10 +56,10 @@ def spread_of_grid(
     Args:
         values: The trained samples ``(n_1, ..., n_D, C)``.
         coords: Their coordinates in [0, 1), in row-major order, ``(P, D)``.
-        grid: As for :func:`spread_of_points`.
+        grid: As for :func:`uncertainty_of_points`.
         refit: Step per axis of the samples that are fitted, and row-major held-out samples ``(H,)`` -> their predictions
             ``(H, C)``.
-        keeps_samples: As for :func:`spread_of_points`.
+        keeps_samples: As for :func:`uncertainty_of_points`.
     """
     sizes, held_out, pool = values.shape[:-1], [], torch.ones(values.shape[:-1], dtype=torch.bool)
     for factor in (2, 4):
@@ -72,10 +72,10 @@ def spread_of_grid(
         if min(sizes) < 2 * MIN_AXIS_SAMPLES:
             break
     first = held_out[0] if len(held_out) == 1 else held_out[0]._replace(coarser=held_out[1])
-    return _spread(values.flatten(0, -2), coords, grid, first, keeps_samples)
+    return _uncertainty(values.flatten(0, -2), coords, grid, first, keeps_samples)
 
 
-def _spread(
+def _uncertainty(
     values: Tensor,
     coords: Tensor,
     grid: Sequence[int],
@@ -84,5 +84,5 @@ def _spread(
     periodic: Sequence[bool] = (),
     refit: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> AdaptivePoints:
-    bank = Bank("laplace", len(grid), 0, ())
+    bank = AnisotropicKernels("laplace", len(grid), 0, ())
     return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, held_out, refit)
