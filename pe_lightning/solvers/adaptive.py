@@ -1,9 +1,9 @@
 r"""The adaptive exact fit on a grid: local ridge fits by a bank of encoders, weighted by their held-out errors.
 
 Every member of :class:`~pe_lightning.encodings.bank.AnisotropicKernels` is a ridge regression with a free mean on the
-samples around a point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours (leave-one-out),
-and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the members are
-:math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
+samples around a point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours
+(leave-one-out), and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the
+members are :math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
 """
 
 from __future__ import annotations

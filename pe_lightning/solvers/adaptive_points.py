@@ -172,7 +172,8 @@ class AdaptivePoints:
 
             def means(numbers: Tensor) -> Tensor:
                 total = numbers.new_zeros(len(counts), numbers.shape[1], dtype=torch.float64)
-                return total.index_add_(0, which, numbers.double()) / counts[:, None]
+                mean: Tensor = total.index_add_(0, which, numbers.double()) / counts[:, None]
+                return mean
 
             places = means(self.places)
             distance = (self.places - places[which]).square().sum(1)
@@ -211,7 +212,9 @@ class AdaptivePoints:
                 values = factor * self._by_bank(n, *at, std=True)
             else:
                 members = [m for m, weight in enumerate(weights[1:].tolist()) if weight]
-                values = weights[0] * self._by_bank(n, *at) if weights[0] else 0.0
+                values = self.values.new_zeros(len(rows), self.values.shape[-1])
+                if weights[0]:
+                    values = weights[0] * self._by_bank(n, *at)
                 if members:
                     powers = self._by_powers(n, *at, [self._members[m] for m in members])
                     values = values + torch.einsum("m,mqc->qc", weights[1:][members], powers)
