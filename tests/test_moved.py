@@ -11,7 +11,6 @@ from pe_lightning.cli import recipes
 from pe_lightning.cli.cli import parse
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
-
 WITH_MOVED_CLASSES = {old.rpartition(".")[0] for old in MOVED if not old.islower()}
 
 
