@@ -565,8 +565,9 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
 class PositiveParameter:
     """Attribute named as a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type[Encoder], name: str) -> None:
         self.name = name
+        owner.learned = {**owner.learned, f"log_{name}": (name,)}
 
     def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
         logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)

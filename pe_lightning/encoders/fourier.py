@@ -73,7 +73,7 @@ class _Octaves(Fourier):
         per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
     """
 
-    learned: ClassVar = {"log_sigma": ("sigma",), "log_factors": ()}
+    learned: ClassVar = {"log_factors": ()}
 
     sigma = PositiveParameter()
 
@@ -194,7 +194,7 @@ class RandomFourier(Fourier):
     fallback_ridge = 1e-4
     joint = True
     drawn = True
-    learned: ClassVar = {"log_sigma": ("sigma",), "frequencies": ("seed",)}
+    learned: ClassVar = {"frequencies": ("seed",)}
     frequencies: Tensor
 
     sigma = PositiveParameter()

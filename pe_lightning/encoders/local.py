@@ -21,10 +21,6 @@ COORDINATES_AT_ONCE = 1 << 14
 """Coordinates of a line that are tested at once."""
 MAX_SHARE = 0.5
 """Largest share of the features in a block of the matrix."""
-MAX_CONSTANT_ERROR = 0.1
-"""Error above which a draw is said not to represent a constant."""
-DRAWN_ARGUMENT = "seed"
-"""Encoders with a value of this argument draw their frequencies."""
 RIDGE = 0.01
 """Of the fit of a constant, relative to the largest squared singular value: what some hundred steps of training reach."""
 
@@ -107,5 +103,5 @@ def constant_error(encoder: Encoder, x: Tensor) -> float:
 
 def misses_constant(encoder: Encoder, x: Tensor) -> bool:
     """Whether the frequencies of an encoder were drawn, and the draw does not represent a constant at ``x`` ``(N,)``."""
-    drawn = encoder.resolved().get(DRAWN_ARGUMENT) is not None and encoder.num_axes == 1
-    return drawn and constant_error(encoder, x) > MAX_CONSTANT_ERROR
+    drawn = encoder.resolved().get("seed") is not None and encoder.num_axes == 1
+    return drawn and constant_error(encoder, x) > 0.1

@@ -201,7 +201,6 @@ class Gaussian(Shifted):
     kernel = KERNELS["gau"]
     width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
     fallback_ridge = 0.05
-    learned: ClassVar = {"log_sigma": ("sigma",)}
     sigma = PositiveParameter()
 
     def __init__(
@@ -239,7 +238,6 @@ class Triangle(Shifted):
     kernel = KERNELS["tri"]
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
     fallback_ridge = 1e-4
-    learned: ClassVar = {"log_half_width": ("half_width",)}
     half_width = PositiveParameter()
 
     def __init__(
@@ -276,7 +274,6 @@ class Laplace(Shifted):
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
     kernel = KERNELS["laplace"]
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
-    learned: ClassVar = {"log_scale": ("scale",)}
     scale = PositiveParameter()
 
     def __init__(

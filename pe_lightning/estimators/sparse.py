@@ -39,11 +39,6 @@ KeepLike = int | float | Literal["auto"] | dict[str, float]
 the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
 DENOISED_COUNT = 1.5
 """With ``keep: auto``, kept numbers relative to those that shrinkage without shifts leaves: their average has more."""
-MAX_NOISE_GROWTH = 1.25
-"""White noise has the same level on every second sample. Where the estimate is larger by more than this factor, it is mostly
-texture, and held-out samples lose if it is removed."""
-HELD_OUT_AXIS = 16
-"""Samples of an axis from which on every second one is held out to see whether denoising helps."""
 
 
 @dataclass(frozen=True)
@@ -273,7 +268,7 @@ def _predicts_better(
         encoders: Those of the fit.
         fit: Options of the solver.
     """
-    steps = [2 if len(x) >= HELD_OUT_AXIS else 1 for x in axes]
+    steps = [2 if len(x) >= 16 else 1 for x in axes]
     if max(steps) == 1:
         return False
     known = signal[tuple(slice(None, None, step) for step in steps)]
@@ -285,7 +280,8 @@ def _predicts_better(
     unseen = torch.ones(signal.shape[:-1], dtype=torch.bool, device=signal.device)
     unseen[tuple(slice(None, None, step) for step in steps)] = False
     clean = denoise(known.movedim(-1, 0).contiguous(), options.transform)
-    if clean.noise > MAX_NOISE_GROWTH * noise:
+    # white noise has the same level on every second sample; texture, whose removal costs held-out samples, has more
+    if clean.noise > 1.25 * noise:
         return False
     count = math.ceil(DENOISED_COUNT * clean.count)
     errors = []

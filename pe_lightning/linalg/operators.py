@@ -314,7 +314,7 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
         if compact and shape[1] >= MIN_FEATURES:
             banded = Banded.build(lambda i, j: encode(x[i:j]), shape, max_density=MAX_DENSITY)
             if banded is not None:
-                return Identity(shape, x.dtype, x.device) if compact and banded.is_identity(tolerance) else banded
+                return Identity(shape, x.dtype, x.device) if banded.is_identity(tolerance) else banded
         dense = encode(x)
         if compact and shape[0] == shape[1] and _near(dense, torch.eye(shape[0], dtype=x.dtype, device=x.device), tolerance):
             return Identity(shape, x.dtype, x.device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import ClassVar
@@ -86,54 +86,52 @@ class Activation(nn.Module, ABC):
 activations: Registry[Activation] = Registry("activation", Activation, "pe_lightning.activations")  # type: ignore[type-abstract]
 
 
+class _Elementwise(Activation):
+    """A function of PyTorch without options."""
+
+    function: ClassVar[Callable[[Tensor], Tensor]]
+    weight_decay = 1e-8
+
+    def forward(self, z: Tensor) -> Tensor:
+        return type(self).function(z)
+
+
 @activations.register("relu")
-class ReLU(Activation):
+class ReLU(_Elementwise):
     """The papers' activation."""
 
     formula = "max(z, 0)"
     carries_identity = True
     reference = "Zheng et al., Trading Positional Complexity vs. Deepness in Coordinate Networks, ECCV 2022"
-    weight_decay = 1e-8
-
-    def forward(self, z: Tensor) -> Tensor:
-        return F.relu(z)
+    function = staticmethod(F.relu)
 
 
 @activations.register("gelu")
-class GELU(Activation):
+class GELU(_Elementwise):
     """ReLU with a smooth corner."""
 
     formula = "z Φ(z)"
     carries_identity = True
     reference = "Hendrycks and Gimpel, Gaussian Error Linear Units, 2016"
-    weight_decay = 1e-8
-
-    def forward(self, z: Tensor) -> Tensor:
-        return F.gelu(z)
+    function = staticmethod(F.gelu)
 
 
 @activations.register("silu")
-class SiLU(Activation):
+class SiLU(_Elementwise):
     """ReLU with a smooth corner."""
 
     formula = "z / (1 + exp(-z))"
     carries_identity = True
     reference = "Elfwing et al., Sigmoid-Weighted Linear Units, Neural Networks 107, 2018"
-    weight_decay = 1e-8
-
-    def forward(self, z: Tensor) -> Tensor:
-        return F.silu(z)
+    function = staticmethod(F.silu)
 
 
 @activations.register("tanh")
-class Tanh(Activation):
+class Tanh(_Elementwise):
     """Smooth and bounded."""
 
     formula = "tanh(z)"
-    weight_decay = 1e-8
-
-    def forward(self, z: Tensor) -> Tensor:
-        return torch.tanh(z)
+    function = staticmethod(torch.tanh)
 
 
 @activations.register("sine")

@@ -25,8 +25,6 @@ MIN_BANDED_FEATURES = 1024
 """The same on other devices, where starting a small product takes longer than computing it."""
 MAX_BLOCK_DENSITY = 0.5
 """Largest share of entries in blocks; matrices with more are stored densely."""
-GRAM_BLOCK_ROWS = 32
-"""Rows of a Gram matrix per block."""
 CPU_CACHE_BYTES = 1 << 20
 """Bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache."""
 MAX_STEPS_BETWEEN_EVALUATIONS = 50
@@ -171,7 +169,7 @@ def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
         precise = features.double()
         return (precise.T @ precise).to(features.dtype)
     gram = rows.to(torch.float64).gram().to(features.dtype)
-    return Banded.from_dense(gram, _negligible(features), MAX_BLOCK_DENSITY, GRAM_BLOCK_ROWS) or gram
+    return Banded.from_dense(gram, _negligible(features), MAX_BLOCK_DENSITY, width=32) or gram
 
 
 def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:

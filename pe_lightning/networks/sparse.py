@@ -29,12 +29,6 @@ ValueType = Literal["float32", "float16"]
 """How the kept numbers are stored."""
 POSITION_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
 """Of LZMA, for bits: 3 to 13 % fewer bytes than zlib, 3 to 9 % fewer than coded distances from 1e5 numbers on."""
-NEGLIGIBLE = 1e-9
-"""Entries of a Gram matrix below this share of the largest are left out."""
-HALF_RANGE = 2.0**14
-"""Largest magnitude of values stored as float16, to which they are scaled by a power of two."""
-MAX_EVALUATIONS = 40
-"""Counts that are tried for a PSNR; about eight are needed."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +194,7 @@ class Coefficients:
         if reached < psnr:
             raise InputError(f"keep: {{psnr: {psnr:g}}} is above the {reached:.2f} dB of the exact fit; ask for less")
         low, high, best, offset = 0, whole.count, whole, math.nan
-        for _ in range(MAX_EVALUATIONS):
+        for _ in range(40):  # about eight are needed
             if high - low <= 1:
                 break
             count = (low + high) // 2
@@ -226,9 +220,9 @@ def check_keep(count: int, size: int) -> None:
 
 
 def half_scale(values: Tensor) -> float:
-    """The power of two by which values are multiplied before they are stored as float16."""
+    """The power of two by which values are multiplied before they are stored as float16: to at most 2**14."""
     largest = float(values.abs().max()) if values.numel() else 0.0
-    return 2.0 ** math.floor(math.log2(HALF_RANGE / largest)) if largest > 0 else 1.0
+    return 2.0 ** math.floor(math.log2(2.0**14 / largest)) if largest > 0 else 1.0
 
 
 def axis_norms(transform: LiftingName, encoder: Encoder, features: Operator) -> Tensor:
@@ -245,7 +239,7 @@ def gram_matrix(features: Operator, reach: int) -> scipy.sparse.csr_matrix:
     size, period = features.shape[1], 2 * reach + 1
     if period >= size:
         dense = features.to(torch.float64).rmatvec(features.dense().double(), 0).cpu().numpy()
-        dense[np.abs(dense) < NEGLIGIBLE * np.abs(dense).max()] = 0
+        dense[np.abs(dense) < 1e-9 * np.abs(dense).max()] = 0
         return scipy.sparse.csr_matrix(dense)
     diagonals = np.zeros((period, size))  # of offset d: entry (j - d, j) in column j
     for first in range(period):  # columns so far apart share no row

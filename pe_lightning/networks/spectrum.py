@@ -13,8 +13,6 @@ from pe_lightning.errors import InputError
 
 LINES = 32
 """Lines along each axis on which an untrained network is evaluated, over all initialisations."""
-SIGNAL_LINES = 512
-"""Lines along each axis at which a signal is evaluated."""
 SEEDS = 4
 """Initialisations per candidate, if a signal has more than one line along an axis."""
 MIN_SAMPLES = 8
@@ -74,7 +72,7 @@ def choose_by_spectrum(
     generator = torch.Generator().manual_seed(0)
     wanted, points = [], []
     for axis in along:
-        places = [torch.randint(len(x), (SIGNAL_LINES,), generator=generator).to(x.device) for x in axes]
+        places = [torch.randint(len(x), (512,), generator=generator).to(x.device) for x in axes]
         where: Any = (slice(None), *(i for b, i in enumerate(places) if b != axis))
         lines = values.movedim(axis + 1, -2)[where]
         wanted.append(spectra(lines.reshape(len(values), -1, *lines.shape[-2:])).mean(0))

@@ -43,24 +43,10 @@ from pe_lightning.solvers.points import PointProblem, point_samples, power_of_tw
 
 TIE_DB = 0.05
 """Ridges whose held-out PSNR is less than this below the best count as equally good."""
-WIDTH_TIE_DB = 0.01
-"""The same of widths."""
 WIDTH_FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, relative to the default width."""
-CLIMB_RATIOS = (2**0.5, 2**-0.5)
-"""Ratios of neighbouring widths of a climb: first wider, then narrower."""
-MAX_CLIMB_STEPS = 6
-"""Most steps of a climb from the default width, in each direction."""
-MAX_PSNR = 120.0
-"""PSNR in dB of a perfect prediction."""
 MAX_NOISE_GAIN = 0.75
 """Largest variance of unit noise at the points between the samples, for features that are drawn at random."""
-INNER_ITERATIONS = 20
-"""Most iterations of a solve at scattered points."""
-INNER_TOLERANCE = 3e-4
-"""Relative residual at which it stops."""
-FALLBACK_RIDGE = 0.1
-"""Relative ridge of scattered points of which none can be held out: near the best for shifted encoders."""
 
 Scorer: TypeAlias = Callable[[float], float]
 """Held-out PSNR in dB of a relative ridge, mean over signals."""
@@ -213,8 +199,8 @@ class _Search:
             for factor in WIDTH_FACTORS:
                 self._score(factor, self.ridges)
         factors = {factor: max(curve.values()) for factor, curve in self.curves.items()}
-        # of equally good widths the one nearest to the default
-        good = [f for f in factors if factors[f] >= max(factors.values()) - WIDTH_TIE_DB]
+        # of widths within 0.01 dB of the best the one nearest to the default
+        good = [f for f in factors if factors[f] >= max(factors.values()) - 0.01]
         factor = min(good, key=lambda f: abs(math.log(f)), default=1.0)
         if self.plan.final_ridges:
             self._score(factor, self.plan.final_ridges, refine=True)
@@ -239,9 +225,9 @@ class _Search:
 
     def _climb(self) -> None:
         """Wider, then narrower, each as long as the score improves."""
-        for ratio in CLIMB_RATIOS:
+        for ratio in (2**0.5, 2**-0.5):
             best = self._score(1.0, self.ridges)
-            for step in range(1, MAX_CLIMB_STEPS + 1):
+            for step in range(1, 7):
                 found = self._score(ratio**step, self.ridges)
                 if not found > best:
                     break
@@ -393,7 +379,7 @@ def _grid_scorer(
         error = mode_products(projection * response.to(dtype), bases).sub_(target).square_().mul_(weight)
         total = error.transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
         count = weight.sum(dtype=torch.float64) * (error[:, 0, :].numel() // weight.numel())
-        return float(psnr(total, count.expand_as(total)).clamp(-1000, MAX_PSNR).mean())
+        return float(psnr(total, count.expand_as(total)).clamp(-1000, 120).mean())
 
     return score
 
@@ -457,18 +443,20 @@ def choose_points(
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, fitted)]))
         if in_windows:  # one PSNR of all windows: that of nearly constant ones would dominate a mean
             counts = counts.sum(1, keepdim=True)
-        fallback = FALLBACK_RIDGE if int(counts.min()) < MIN_HELD_OUT_POINTS else None
+        # near the best for shifted encoders
+        fallback = 0.1 if int(counts.min()) < MIN_HELD_OUT_POINTS else None
         if fallback is not None and strength is None:
             text = f"ridge: auto uses the relative ridge {fallback}: too few points of a signal could be held out"
             warnings.warn(text, ChoiceWarning, stacklevel=2)
 
         def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
+            # solves of at most 20 iterations, to a relative residual of 3e-4
             rest = (problem if candidate is encoders else build(candidate)).select(signals, fitted)
             z: list[Tensor] | None = None
 
             def score(r: float) -> float:
                 nonlocal z
-                z = [part.z for part in rest.solve(r, INNER_ITERATIONS, INNER_TOLERANCE, True, z)]
+                z = [part.z for part in rest.solve(r, 20, 3e-4, True, z)]
                 errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
                 return float(psnr(errors, counts[0] * values.shape[-1]).mean())
 

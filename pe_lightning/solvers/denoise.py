@@ -25,8 +25,6 @@ from torch import Tensor
 
 from pe_lightning.linalg import Lifting, LiftingName, channel_rotation, lifting, rotated
 
-NORMAL_MEDIAN = 0.6745
-"""Median magnitude of a standard normal variable."""
 SHIFTS = {1: 16, 2: 4, 3: 2}
 """Shifts per axis that are averaged, by number of axes; more axes have one."""
 
@@ -56,7 +54,7 @@ def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
     centred = rotated(values - mean, rotation.T)
     axes = range(1, values.ndim)
     whole = _normalised(made, centred)
-    noise = _finest(made, whole).abs().flatten(1).median(1).values / NORMAL_MEDIAN
+    noise = _finest(made, whole).abs().flatten(1).median(1).values / 0.6745  # that of a normal variable
     count = int(torch.count_nonzero(_shrink(made, whole, noise)))
     total = torch.zeros_like(centred)
     per_axis = SHIFTS.get(len(sizes), 1)

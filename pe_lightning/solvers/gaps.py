@@ -11,8 +11,6 @@ from scipy.ndimage import distance_transform_edt
 
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
-MAX_RANDOM_SAMPLES = 1 << 16
-"""Most samples of the grid with random missing samples."""
 
 
 def mean_distance(missing: NDArray[np.bool_]) -> float:
@@ -30,7 +28,7 @@ def has_wide_gaps(distance: float, share: float, grid: Sequence[int], seed: int 
         seed: Seed of the random samples.
     """
     sides = list(grid)
-    while math.prod(sides) > MAX_RANDOM_SAMPLES:
+    while math.prod(sides) > 1 << 16:
         longest = int(np.argmax(sides))
         sides[longest] //= 2
     order = np.random.default_rng(seed).permutation(math.prod(sides))

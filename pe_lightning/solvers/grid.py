@@ -33,8 +33,6 @@ from pe_lightning.solvers.solution import Solution
 LayerIndex: TypeAlias = tuple[slice, slice]
 """Some signals and channels."""
 
-MIN_RANK_SHARE = 0.1
-"""Degrees of freedom over the full rank, geometric mean over the axes, below which :class:`LowRankWarning` is given."""
 MAX_FLOAT32_CONDITION = 100.0
 """Joint condition number up to which sums over banded features are rotated in float32; the error is 1e-7 times it."""
 
@@ -243,7 +241,7 @@ class GridSolver:
             norm = inside.sum(1) + residual.sum(1) - truncated
         effective = float((singular * response).sum())
         full = math.prod(min(factor.shape) for factor in self.factors)
-        if (effective / full) ** (1 / len(self.factors)) < MIN_RANK_SHARE:
+        if (effective / full) ** (1 / len(self.factors)) < 0.1:
             warnings.warn(
                 f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {list(ranks)}, "
                 f"the ridge is {ridge:g}. The fit will be very smooth; choose a narrower encoder or a smaller ridge",

@@ -27,10 +27,6 @@ POINT_WINDOW_SAMPLES = {1: 2048, 2: 128, 3: 32}
 """Samples per axis of a window of a grid of scattered samples, by number of axes."""
 MIN_WINDOW_SAMPLES = 16
 """Samples per axis of a window of more than three axes."""
-MAX_WINDOWS_PER_AXIS = {1: 32}
-"""Most windows per axis, by number of axes, else two. Parts of a sound differ more than parts of a picture."""
-MAX_GRID_SIGNALS = 16
-"""Most signals of a grid that are used, evenly spread."""
 MAX_POINT_SIGNALS = 4
 """Most signals at scattered points that are used, evenly spread."""
 HELD_OUT_FRACTION = 0.1
@@ -46,7 +42,7 @@ def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[T
     """Windows ``(W, S', C, n_1, ..., n_D)`` of signals on a grid, and the coordinates of one of them per axis."""
     num_axes = len(axes)
     side = GRID_WINDOW_SAMPLES.get(num_axes, MIN_WINDOW_SAMPLES)
-    some = values[:: -(-len(values) // MAX_GRID_SIGNALS) or 1]
+    some = values[:: -(-len(values) // 16) or 1]
     parts, coords = [some.movedim(-1, 1)], []
     for a, x in enumerate(axes):
         width, starts = min(len(x), side), _window_starts(len(x), side, num_axes)
@@ -57,7 +53,8 @@ def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[T
 
 def _window_starts(n: int, side: int, num_axes: int) -> list[int]:
     """First samples of the windows of an axis, evenly spread: at least two of a longer axis, which may then overlap."""
-    count = 1 if n <= side else min(MAX_WINDOWS_PER_AXIS.get(num_axes, 2), max(2, n // side))
+    # parts of a sound differ more than parts of a picture
+    count = 1 if n <= side else min(32 if num_axes == 1 else 2, max(2, n // side))
     return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
 
 

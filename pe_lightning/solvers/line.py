@@ -24,8 +24,6 @@ from pe_lightning.solvers.points import PointProblem, Samples, point_samples
 
 MIN_FACTOR_RIDGE = 1e-10
 """Least ridge of the factorisation, relative to the largest diagonal entry, so that the Cholesky factor exists."""
-NUM_REFINEMENTS = 4
-"""Number of solves with the factor: the first one and its refinements."""
 SAMPLES_AT_ONCE = 1 << 16
 """Number of samples whose features are in memory at once."""
 
@@ -138,7 +136,7 @@ class _Row:
         lower[0] += max(absolute, MIN_FACTOR_RIDGE * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))
         factor = scipy.linalg.cholesky_banded(lower, overwrite_ab=True, lower=True)
         weight = self.target.new_zeros(len(self.target), self.encoder.num_features)
-        for _ in range(NUM_REFINEMENTS):
+        for _ in range(4):  # the first solve and its refinements
             gradient, _ = self._residual(weight)
             change = (gradient - absolute * weight).T.cpu().numpy()
             weight += torch.from_numpy(scipy.linalg.cho_solve_banded((factor, True), change).T).to(weight)

@@ -9,13 +9,6 @@ from scipy.spatial import cKDTree
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-CANDIDATES = 1.3
-"""Samples that are searched around the centre of a cell, relative to the number of neighbours that are taken."""
-TIE = 1e-9
-"""Weight of the distance from the centre of a cell, among samples that are equally far from the cell."""
-BALL_VOLUME = (2.0, np.pi, 4 / 3 * np.pi)
-"""Volume of the unit ball with 1, 2 and 3 axes."""
-
 
 def split_by_medians(places: Array, size: int) -> tuple[Array, Array]:
     """Splits points into cells of at most ``size`` points, at medians along the longest side of each cell.
@@ -74,18 +67,18 @@ class Neighbourhoods:
         size = np.diff(np.append(start, len(places)))
         column = np.arange(self.core)
         members = order[np.minimum(start[:, None] + column, len(places) - 1)]
-        searched = min(len(places), round(CANDIDATES * count) + 2)
+        searched = min(len(places), round(1.3 * count) + 2)
         distance, found = self.tree.query((low + high) / 2, np.arange(1, searched + 1))
         beyond = np.maximum(np.maximum(low[:, None] - places[found], places[found] - high[:, None]), 0)
-        key = np.square(beyond).sum(-1) + TIE * np.square(distance)
+        key = np.square(beyond).sum(-1) + 1e-9 * np.square(distance)  # of equally far ones those near the centre
         key[self.cell[found] == np.arange(len(start))[:, None]] = np.inf  # they come from ``members``
         every = np.concatenate([found, members], 1)
         key = np.concatenate([key, np.where(column < size[:, None], -1.0, np.inf)], 1)
         taken = np.argsort(key, 1, kind="stable")[:, :count][:, ::-1]
         self.near = np.take_along_axis(every, taken, 1)
         self.own = np.take_along_axis(key, taken, 1)[:, -self.core :] < 0
-        radius = distance[:, count - 1]
-        spacing = (count / BALL_VOLUME[axes - 1]) ** (-1 / axes) * radius
+        radius, unit_ball = distance[:, count - 1], (2.0, np.pi, 4 / 3 * np.pi)[axes - 1]
+        spacing = (count / unit_ball) ** (-1 / axes) * radius
         coinciding = spacing <= 0
         self.spacing = np.where(coinciding, spacing[~coinciding].min() if not coinciding.all() else 1.0, spacing)
 

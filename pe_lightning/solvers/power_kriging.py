@@ -32,8 +32,6 @@ CANDIDATES = (64, 192, 512)
 """Nearest samples among which those in each octant are searched, for 1, 2 and 3 axes."""
 NUGGET = 1e-9
 """Least addition to the diagonal, in units of a variogram at the mean distance of the neighbours."""
-EXTRAPOLATION = 1.0
-"""Largest distance of predictions from the range of the samples of a system, relative to that range."""
 POINTS_PER_BLOCK = 128
 """Most points of a group that are predicted at once."""
 MAX_NUMBERS = 1 << 18
@@ -109,7 +107,7 @@ class PowerKriging:
             values = self.values[near].double()
             found = self._solve(offsets / unit, values, (places[block.points] - centre) / unit, members)
             low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
-            margin = EXTRAPOLATION * (high - low)
+            margin = high - low  # of extrapolation
             return found.clamp(low - margin, high + margin).to(self.values)[:, block.valid]
 
         blocks = list(blocks_of(group, len(counts), max(1, MAX_NUMBERS // self.count**2)))

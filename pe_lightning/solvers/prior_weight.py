@@ -32,8 +32,6 @@ MIN_EXPLAINED = {2: 0.3, 4: 0.0}
 """Share of the variance of held-out samples that the fit explains, by spacing, below which the weight is zero."""
 WEIGHT_OFFSET, WEIGHT_SLOPE, WEIGHT_PER_OCTAVE = 0.3, 0.6, 0.25
 """The weight is linear in the extrapolated weight and in the logarithm of the ratio of mean squared differences."""
-MAX_ROWS_COMPARED = 32
-"""Rows of cells, about, in which fit and prediction are compared at the spacing itself."""
 TINY = 1e-12
 
 
@@ -102,7 +100,7 @@ def held_out_weight(
         """Squared difference of the fields at the middles of edges and faces of some of the cells."""
         places, between = [], torch.zeros((), dtype=torch.bool, device=values.device)
         for axis, (x, n) in enumerate(zip(axes, values.shape, strict=False)):
-            cells = torch.arange(0, n - (axis in spaced), max(1, n // MAX_ROWS_COMPARED) if axis != spaced[-1] else 1)
+            cells = torch.arange(0, n - (axis in spaced), max(1, n // 32) if axis != spaced[-1] else 1)
             halves = torch.tensor([0.0, 0.5] if axis in spaced else [0.0], dtype=x.dtype)
             position = (cells[:, None] + halves).flatten().to(x)
             places.append(x[0] + position * (step[axis] / grid[axis]))

@@ -15,9 +15,6 @@ from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, fu
 from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, ScatteredPoints
 
-MAX_EXACT_OPTIMALITY = 1e-6
-"""Optimality up to which a direct solution is called exact."""
-
 
 @dataclass(frozen=True)
 class Solution:
@@ -71,7 +68,7 @@ class Solution:
     def exact(self) -> bool:
         """Whether a direct solver found the minimum, by what it reached: at most 1e-4 more error, optimality up to 1e-6."""
         excess, reached = float(self.excess_error.max()), float(self.optimality.max())
-        return self.solver != "points" and excess <= MAX_EXACT_EXCESS and reached <= MAX_EXACT_OPTIMALITY
+        return self.solver != "points" and excess <= MAX_EXACT_EXCESS and reached <= 1e-6
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """Values on a grid from raw features, including the mean: ``(S, n_1, ..., n_D, C)``.

@@ -23,11 +23,6 @@ from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
 from pe_lightning.solvers.solution import Solution, encode
 
-WARN_RESIDUAL = 0.05
-"""Relative residual above which a solve that has not converged warns."""
-WARN_EXCESS = 0.05
-"""Squared error above the least one, relative to it, above which a solve without a ridge warns."""
-
 
 class ConvergenceWarning(UserWarning):
     """A solve stopped at a large residual."""
@@ -210,7 +205,7 @@ def solve_points(
             found = _described(problem, direct.weight, direct.squared_error, choice.ridge)
             solver: Any = {"solver": "dense", "relative_residual": direct.relative_residual}
             solver |= {"excess_error": direct.excess_error, "converged": direct.excess_error <= MAX_EXACT_EXCESS}
-            if (excess := float(direct.excess_error.max())) > WARN_EXCESS:
+            if (excess := float(direct.excess_error.max())) > 0.05:
                 dtype = str(direct.weight.dtype).removeprefix("torch.")
                 warnings.warn(
                     f"weights in {dtype} reach {1 + excess:.3g} times the least squared error, as the features depend "
@@ -224,7 +219,7 @@ def solve_points(
     residual, used = found.relative_residual, found.iterations
     converged = residual <= max(tolerance, min_tolerance(found.weight.dtype))
     worst = float(residual.max())
-    if worst > WARN_RESIDUAL and not bool(converged.all()):
+    if worst > 0.05 and not bool(converged.all()):
         warnings.warn(
             f"the solver stopped after {int(used.max())} iterations at a relative residual of {worst:.2g}; raise "
             f"iterations, or the ridge (now {choice.ridge:.3g}, relative)",

@@ -19,9 +19,6 @@ from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
-WINDOW = 0.8
-"""Standard deviation of the local mean of errors, in spacings of a grid."""
-
 
 def uncertainty_of_points(
     values: Tensor,
@@ -85,4 +82,4 @@ def _uncertainty(
     refit: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> AdaptivePoints:
     bank = AnisotropicKernels("laplace", len(grid), 0, ())
-    return AdaptivePoints(bank, values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, held_out, refit)
+    return AdaptivePoints(bank, values, coords, grid, 0.8, RIDGE, keeps_samples, periodic, held_out, refit)

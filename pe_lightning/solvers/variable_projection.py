@@ -22,7 +22,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,6 +30,7 @@ import numpy as np
 import scipy.optimize
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
@@ -45,8 +46,6 @@ START_FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 minimum, or, for Fourier features, change too fast for gradients."""
 START_RIDGES = {True: (1e-6, 1e-4, 1e-2, 0.3), False: (0.03, 0.1, 0.3, 1.0)}
 """Ridges that each start is scored with, for direct (True) and iterative solves."""
-MAX_HELD_OUT_FRACTION = 0.25
-"""Largest share of few scattered samples that is held out, in place of a tenth."""
 RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
 """Least and largest ridge of the search, for direct (True) and iterative solves."""
 SEARCH_TOLERANCE = 3e-4
@@ -272,50 +271,56 @@ def learn_encoders(
     strength = choice.check_ridge(ridge)
     if strength == 0:
         raise InputError("variable projection needs a positive ridge; set ridge: auto, or 1e-6 or more")
-    where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
-    scattered = not (coords is None and mask is None and index is None)
-    if not scattered and axes is None:
+    on_grid = coords is None and mask is None and index is None
+    if on_grid and axes is None:
         axes = [torch.arange(n, dtype=torch.float64) / n for n in values.shape[1:-1]]
-    num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
-    density = per_unit = [samples_per_unit(x) for x in axes or ()]
-    if scattered:
-        density = held_out.point_density(values, axes, mask, num_axes, False)
-    spacing = [1 / n for n in per_unit or density]
-    given = choice.axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
-    found = copy.deepcopy(given)
-    working = [entry.double().eval() for entry in copy.deepcopy(given)]
-    pairs = {p: q for e, f in zip(working, found, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)}
+    where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
+    given = _sized(values, encoder, axes, coords, mask, on_grid)
+    learned, working = copy.deepcopy(given), [entry.double().eval() for entry in copy.deepcopy(given)]
+    pairs = {
+        p: q for e, f in zip(working, learned, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)
+    }
     parameters = [parameter for parameter in pairs if parameter.requires_grad]
     if not parameters:
         names = ", ".join(sorted({entry.name for entry in given}))
         raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
-    # features with a position: a width per shift, or a table
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
+    # features with a position: a width per shift, or a table
     placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
-    if scattered or placed:
-        if not scattered:
-            where.update(axes=axes, mask=torch.ones(values.shape[1:-1], dtype=torch.bool))
-        many = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
-        fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(many, 1))
-        if fraction > MAX_HELD_OUT_FRACTION:
-            raise InputError(
-                f"{many} training samples are too few to hold any out; set trainable: false, or warm_start: false"
-            )
-        problem = _scattered(values, working, where, placed, fraction, center)
+    if on_grid and not placed:
+        problem = _thinned(values, axes or (), working, full_size or values.shape[1:-1], center)
     else:
-        assert axes is not None
-        problem = _thinned(values, axes, working, full_size or [len(x) for x in axes], center)
+        if on_grid:
+            where["mask"] = torch.ones(values.shape[1:-1], dtype=torch.bool)
+        count = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
+        problem = _scattered(values, working, where, placed, count, center)
     search = _Search(problem, learning, parameters, strength)
     best = search.run(evaluations)
     for parameter in parameters:
         pairs[parameter].data.copy_(parameter.data)
-    for entry in found:
+    for entry in learned:
         entry.requires_grad_(False)
-    if strength is None and not placed:
-        options: dict[str, Any] = {"ridge": "auto", "center": center, **where}
-        chosen = choice.choose_points(values, found, **options) if scattered else None
-        best = (chosen or choice.choose_grid(values, axes or (), found, "auto", "given", full_size)).ridge
-    return Learned(tuple(found), best, search.start, tuple(search.curve))
+    if strength is None and not placed and on_grid:
+        best = choice.choose_grid(values, axes or (), learned, "auto", "given", full_size).ridge
+    elif strength is None and not placed:
+        best = choice.choose_points(values, learned, ridge="auto", center=center, **where).ridge
+    return Learned(tuple(learned), best, search.start, tuple(search.curve))
+
+
+def _sized(
+    values: Tensor,
+    encoder: EncoderLike | Sequence[EncoderLike],
+    axes: Sequence[Tensor] | None,
+    coords: Tensor | None,
+    mask: Tensor | None,
+    on_grid: bool,
+) -> list[Encoder]:
+    """One encoder per axis, resolved for the samples."""
+    density = per_unit = [samples_per_unit(x) for x in axes or ()]
+    if not on_grid:
+        num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
+        density = held_out.point_density(values, axes, mask, num_axes, False)
+    return choice.axis_encoders(encoder, [1 / n for n in per_unit or density], density, values.shape[-1], values.device)
 
 
 def _thinned(
@@ -340,9 +345,12 @@ def _thinned(
 
 
 def _scattered(
-    values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, fraction: float, center: bool
+    values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, count: int, center: bool
 ) -> ValidationProblem:
-    """A share of the points held out; in windows of a large grid, unless the features have a position."""
+    """A tenth of ``count`` samples, or more of few; in windows of a large grid, unless the features have a position."""
+    fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(count, 1))
+    if fraction > 0.25:
+        raise InputError(f"{count} training samples are too few to hold any out; set trainable: false, or warm_start: false")
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
     windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)
@@ -402,7 +410,7 @@ class _Search:
                     name = encoder.width.argument
                     encoder = encoder.copy(**{name: encoder.width.scaled(encoder.resolved()[name], factor)})
                 made.append(encoder)
-            yield factor, _vector([p for encoder in made for p in encoder.parameters() if p.requires_grad])
+            yield factor, _vector(p for encoder in made for p in encoder.parameters() if p.requires_grad)
 
     def evaluate(self, vector: np.ndarray) -> tuple[float, np.ndarray]:
         """The logarithm of the loss, penalties included, and its gradient."""
@@ -418,7 +426,7 @@ class _Search:
             if penalty.requires_grad:
                 torch.autograd.backward(penalty)
         total = max(loss + float(penalty.detach()), 1e-12)
-        gradient = np.concatenate([p.grad.cpu().numpy().ravel() for p in self.parameters if p.grad is not None])
+        gradient = _vector(p.grad for p in self.parameters if p.grad is not None)
         gradient = np.append(gradient, [slope] if self.ridge is None else []) / total
         if not (math.isfinite(total) and np.isfinite(gradient).all()):
             return max(1.0, math.log(self.best) + 1 if self.best < math.inf else 1.0), np.zeros_like(vector)
@@ -429,11 +437,7 @@ class _Search:
 
     def _set(self, vector: np.ndarray) -> float:
         """Sets the encoders' parameters from a vector and returns the ridge."""
-        first = 0
-        for parameter in self.parameters:
-            part = torch.from_numpy(vector[first : first + parameter.numel()].reshape(parameter.shape))
-            parameter.data.copy_(part)
-            first += parameter.numel()
+        vector_to_parameters(torch.tensor(vector, device=self.parameters[0].device), self.parameters)
         return float(math.exp(vector[-1])) if self.ridge is None else self.ridge
 
 
@@ -442,5 +446,6 @@ def _decibels(error: float) -> float:
     return -10 * math.log10(max(error, 1e-12))
 
 
-def _vector(parameters: Sequence[nn.Parameter]) -> np.ndarray:
-    return np.concatenate([parameter.detach().cpu().double().numpy().ravel() for parameter in parameters])
+def _vector(tensors: Iterable[Tensor]) -> np.ndarray:
+    vector: np.ndarray = parameters_to_vector(tensors).detach().cpu().double().numpy()
+    return vector
