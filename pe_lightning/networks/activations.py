@@ -89,11 +89,11 @@ activations: Registry[Activation] = Registry("activation", Activation, "pe_light
 class _Elementwise(Activation):
     """A function of PyTorch without options."""
 
-    function: ClassVar[Callable[[Tensor], Tensor]]
+    function: Callable[[Tensor], Tensor]
     weight_decay = 1e-8
 
     def forward(self, z: Tensor) -> Tensor:
-        return type(self).function(z)
+        return self.function(z)
 
 
 @activations.register("relu")
