@@ -16,7 +16,7 @@ from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import Banded
-from pe_lightning.networks import complex_stack
+from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import gram as gram_module
 from pe_lightning.networks.gram import MAX_STEPS_BETWEEN_EVALUATIONS, GramErrors
 from pe_lightning.signals import Batching, GridBatch, PointBatch
@@ -50,7 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
             if self.axes:
                 calls.append(self.axes)
 
-    monkeypatch.setattr(complex_stack, "GramErrors", Spy)
+    monkeypatch.setattr(complex_ensemble, "GramErrors", Spy)
     return calls
 
 

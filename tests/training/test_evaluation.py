@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import create
 from pe_lightning.errors import InputError
-from pe_lightning.networks import complex_stack
+from pe_lightning.networks import complex_ensemble
 from pe_lightning.signals import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP
 
@@ -73,7 +73,7 @@ def test_a_grid_is_predicted_in_chunks_of_points(points_per_chunk: int) -> None:
 def test_a_grid_below_a_head_is_predicted_in_chunks(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module, axes = built("complex-head"), axes_of(5, 6)
     whole = module.predict_grid(axes)
-    monkeypatch.setattr(complex_stack, "MAX_VALUES_AT_ONCE", limit)
+    monkeypatch.setattr(complex_ensemble, "MAX_VALUES_AT_ONCE", limit)
     torch.testing.assert_close(module.predict_grid(axes), whole, rtol=1e-11, atol=1e-11)
 
 
