@@ -10,7 +10,6 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.results import runs
 from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
 from pe_lightning.signals.sources.paths import ARRAYS, SourceFile, format_of
 from pe_lightning.signals.sources.points import place_columns, points_options
@@ -75,12 +74,6 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Raises:
         InputError: If the kind of the files is not clear.
     """
-    for path in paths:
-        if (Path(path) / runs.CONFIG).is_file():
-            raise InputError(
-                f"{path!r} is a run directory, not signals: repeat the run with pe-lightning fit --config "
-                f"{path}/{runs.CONFIG}, resume it with --ckpt_path {path}/{runs.CHECKPOINTS}/last.ckpt, or name files in it"
-            )
     linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.prior"})
     module_name = (given.get("data") or "").rpartition(".")[2]
     if "data.coordinates" in given or module_name == PointsDataModule.__name__:
@@ -93,8 +86,8 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
         named = of_module.get(module_name)
         kind = named or kind_of(*paths, key=given.get("data.key"))
     except UnclearKind as error:
-        choices = f"--config image/{EXACT_FIT}, row/{EXACT_FIT} or volume/{EXACT_FIT}"
-        raise InputError(f"{error}; or say what they hold: {choices}") from error
+        choices = ", ".join(module.__name__ for module in MODULES_BY_KIND.values())
+        raise InputError(f"{error}; or say which with --data {choices}") from error
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
     volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
     if kind == "rows" and "data.select" not in given:

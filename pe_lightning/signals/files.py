@@ -61,7 +61,7 @@ def stem_of(path: Path) -> str:
 
 
 def check_readable(given: str, samples: Iterable[str] = ()) -> None:
-    """Refuses what is neither a file with content nor a folder.
+    """Refuses what is neither a file with content nor a folder of signals.
 
     Args:
         given: The path.
@@ -73,6 +73,11 @@ def check_readable(given: str, samples: Iterable[str] = ()) -> None:
             f"cannot read {given!r}: paths are files, folders and samples://NAME; download it and give the file"
         )
     if path.is_dir():
+        if (path / "config.yaml").is_file() and (path / "checkpoints").is_dir():
+            raise InputError(
+                f"{given!r} is a run directory, not signals: repeat the run with pe-lightning fit --config "
+                f"{path}/config.yaml, resume it with --ckpt_path {path}/checkpoints/last.ckpt, or name files in it"
+            )
         return
     if not path.is_file():
         if os.path.lexists(path):

@@ -67,7 +67,7 @@ def test_options_beside_files_change_a_recipe_that_is_named_after_them():
         ("--data.paths my.jpg", "pe-lightning fit my.jpg"),
         ("a.npy", "no such file or folder: 'a.npy'"),
         ("a.xyz", "no such file or folder: 'a.xyz'"),
-        (__file__, "--config image/closed_form, row/closed_form or volume/closed_form"),
+        (__file__, "--data ImageDataModule, RowDataModule, VideoDataModule"),
         ("a.png b.wav", r"images \('a.png'\) and rows \('b.wav'\)"),
         ("a.png --config image/demmo", "did you mean 'image/demo'"),
     ],

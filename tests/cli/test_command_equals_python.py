@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import math
 from pathlib import Path
@@ -17,9 +18,11 @@ from lightning.pytorch import Trainer, seed_everything
 from PIL import Image
 from torch import Tensor
 
+import pe_lightning
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
+from pe_lightning.signals.sources.samples import sample_path
 from pe_lightning.training import ComplexLinear
 from pe_lightning.training.complex_linear import SPARSE_KEY
 
@@ -174,6 +177,22 @@ def independent_fit(name: str, width: float, values: Tensor, center: bool, norma
         (prediction - (target - mean)).square().mean().backward()
         optimizer.step()
     return torch.einsum("ik,jl,klc->ijc", psi, psi, weight.detach()) + mean
+
+
+def test_a_file_has_one_default_model_however_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Image.open(sample_path("samples://coffee", "image")) as image:
+        image.resize((150, 100)).save("a.jpg", quality=90)
+    assert main(["suggest", "a.jpg", "--encoders", "Adaptive"]) == 0
+    scores = []
+    for name, arguments in (("file", ["a.jpg"]), ("suggested", ["--config", "suggested.yaml"])):
+        _, config = fitted_by_command(arguments, tmp_path / name)
+        (found,) = (tmp_path / name).rglob("metrics.json")
+        scores.append(json.loads(found.read_text())["test/psnr"])
+        assert config["model"]["init_args"]["prior"] == inspect.signature(pe_lightning.fill).parameters["prior"].default
+    array = np.asarray(Image.open("a.jpg"), dtype=np.float32) / 255
+    scores += [pe_lightning.fit(given).psnr for given in ("a.jpg", array)]
+    assert scores == pytest.approx([scores[0]] * 4, abs=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:the frequencies that 'rff' drew")

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from commands import NO_WANDB, fit
+from commands import NO_WANDB, error_of, fit
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 from stopping import run_command
 
+import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
+from pe_lightning.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 RECIPES = [Path(recipes.find(name)).resolve() for name in recipes.names()]
@@ -98,6 +100,14 @@ def test_an_encoder_replaces_another_however_both_are_written(one):
         config = stock(recipe, f"--config={one}.json", f"--config={other}.json", cls=Parsed).config
         assert config.model.init_args.encoder == encoder
     assert stock(recipe, "--config=path.json", "--model.encoder.sigma=0.3", *PICTURE).model.encoder.sigma == 0.3
+
+
+def test_a_run_directory_is_no_signal(capsys):
+    run = fit(f"--config={ROOT}/configs/image/closed_form.yaml", *PICTURE, *NO_WANDB)
+    for arguments in (["fit", f"{run}/"], ["suggest", str(run)], ["fill", str(run), "--out", "filled/"]):
+        assert f"repeat the run with pe-lightning fit --config {run}/config.yaml" in error_of(capsys, arguments)
+    with pytest.raises(InputError, match="is a run directory"):
+        pe_lightning.fit(str(run))
 
 
 def test_checkpoints_are_validated_tested_and_resumed():

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.files import check_readable
 from pe_lightning.signals.sources.arrays import MAX_CHANNELS, find_array
 from pe_lightning.signals.sources.paths import (
     ARRAYS,
@@ -157,6 +158,8 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
     if path.startswith(SCHEME):
         return {"video" if path.removeprefix(SCHEME) in video_samples() else "images"}
     given = Path(path).expanduser()
+    if given.is_dir():
+        check_readable(path)
     files = visible_files(given) if given.is_dir() else [given]
     formats = {file: format_of(file, by_content=False) for file in files}
     if media := {kind for file in files if (kind := _kind_of_media(file))}:

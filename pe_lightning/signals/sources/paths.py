@@ -120,7 +120,9 @@ def expand(
         path = Path(text).expanduser()
         if text.startswith(SCHEME):
             found.append(SourceFile(sample_path(text, samples), text))
-        elif path.is_dir():
+            continue
+        check_readable(text, image_samples())
+        if path.is_dir():
             inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
             counted = [file for file, format in inside.items() if format in formats]
             if others := [file for file in counted if inside[file] != "table"]:
@@ -130,7 +132,6 @@ def expand(
             notice_skipped(path, [file for file in inside if file not in counted], what)
             found.extend(SourceFile(file, str(file)) for file in counted)
         else:
-            check_readable(text, image_samples())
             found.append(SourceFile(path, text))
     return found
 

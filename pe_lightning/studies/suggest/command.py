@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,6 +79,8 @@ def suggest(
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
+    if data.info.num_points is not None:
+        raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_protocol == "none":
         if data.streamed or networks:
             raise InputError(
@@ -126,26 +127,10 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
             raise InputError(f"suggest: {unknown_option(option.name, known)}")
     if not paths and not {"data.paths", "data", "config"} & given.keys():
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
-    words = [word for option in given.values() for word in option.words]
-    if not {"data", "config"} & given.keys():
-        name = given["data.key"].value if "data.key" in given else None
-        words.insert(0, f"--data={_data_module(paths or _words(given['data.paths'].value), name)}")
-    if paths:
-        words.append(f"--data.paths={json.dumps(list(paths))}")
     model = ["--model=ComplexLinear", "--model.encoder=gau"]
-    return [*words, *model] if "config" in given else [*model, *words]
-
-
-def _data_module(paths: Sequence[str], key: str | None) -> str:
-    """The DataModule for files, samples or folders."""
-    from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
-    from pe_lightning.training.datamodules import MODULES_BY_KIND
-
-    try:
-        return MODULES_BY_KIND[kind_of(*(path.strip("'\"") for path in paths), key=key)].__name__
-    except UnclearKind as error:
-        names = ", ".join(module.__name__ for module in MODULES_BY_KIND.values())
-        raise InputError(f"{error}; or say which with --data {names}") from error
+    if not paths and not {"data", "config"} & given.keys():
+        paths = [path.strip("'\"") for path in _words(given.pop("data.paths").value)]
+    return [*paths, *(word for option in given.values() for word in option.words), *model]
 
 
 def _print_data(data: SignalDataModule) -> None:
