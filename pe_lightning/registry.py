@@ -285,11 +285,6 @@ def import_class(path: str) -> Any:
 
     A module that lies in the working directory alone is imported only if ``PYTHONPATH`` names the folder: a checkpoint is no
     reason to run the files beside it. The program may import it before.
-
-    Raises:
-        InputError: If the module is not to be imported.
-        ImportError: If there is no such module.
-        AttributeError: If the module has no such attribute.
     """
     module, _, attribute = path.rpartition(".")
     top = module.partition(".")[0]

@@ -22,9 +22,6 @@ def check_names(tree: Any, path: str = "") -> None:
     Args:
         tree: The parsed configuration, where a name has become what it names.
         path: Dotted key of ``tree``, for the message.
-
-    Raises:
-        InputError: If a ``class_path`` is not a class, or another value is a function.
     """
     if callable(tree) and not isinstance(tree, (type, os.PathLike)):  # the parser's paths are callable
         name = f"{getattr(tree, '__module__', None)}.{getattr(tree, '__qualname__', type(tree).__qualname__)}"

@@ -89,7 +89,7 @@ def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, monkeypatch, shap
         rewrite("fit", ["a.npz"])
     np.save("a.npy", np.zeros((16, 900)))
     assert rewrite("fit", ["a.npy", "--data", "RowDataModule"])[0] == recipe_file("row/adaptive")
-    with pytest.raises(InputError, match="16 rows of 900 samples; or say what they hold: --config image/closed_form"):
+    with pytest.raises(InputError, match="16 rows of 900 samples; or say which with --data ImageDataModule"):
         rewrite("fit", ["a.npy"])
 
 
