@@ -4,7 +4,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -46,14 +45,13 @@ def state(run: Path) -> dict:
     return torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
 
 
-@pytest.mark.slow  # starts a process: one of many fits may hold a W&B run that another test left
+@pytest.mark.slow
 def test_wandb_has_scores_of_each_test_set_and_what_was_drawn(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     pytest.importorskip("sklearn")
-    given = ["--config", "attention/generate_digits", *QUICK, "--trainer.max_steps", "1", "--wandb.enabled", "true"]
-    given += ["--model.encoder.num_features", "8"]
-    subprocess.run([sys.executable, "-m", "pe_lightning", "fit", *given], check=True)
-    (run,) = Path().glob("runs/*/*")
+    monkeypatch.setattr(pictures, "SAMPLES", 8)
+    limits = ["--trainer.limit_val_batches", "1", "--trainer.limit_test_batches", "1"]
+    run = fit("generate_digits", "--trainer.max_steps", "1", "--wandb.enabled", "true", *limits)
     (offline,) = run.glob("wandb/offline-run-*")
     (scores,) = offline.glob("files/media/table/test/signals_*.json")
     assert [name for name, _ in json.loads(scores.read_text())["data"]] == read(run)["signals"]

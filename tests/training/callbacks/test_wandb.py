@@ -1,45 +1,41 @@
-"""What a run leaves for W&B, read back from its offline files."""
+"""What a fit gives W&B: the settings of its run, its configuration, history, media and checkpoint."""
 
 import logging
 import os
-import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import wandb
 from commands import DEMO, fit, metrics
 from stopping import run_command
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb.sdk.wandb_run import Run
 
 from pe_lightning.__main__ import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
-def records(path: Path) -> list[Record]:
-    """The records of an offline run: LevelDB's log format, blocks of 32 KiB after seven bytes of W&B's own."""
-    data, place, pending, found = path.read_bytes(), 7, b"", []
-    while place < len(data):
-        left = 32768 - place % 32768
-        if left < 7:
-            place += left
-            continue
-        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
-        pending += data[place + 7 : place + 7 + length]
-        place += 7 + length
-        if kind in (1, 4):  # a whole record, or the last part of one
-            record = Record()
-            record.ParseFromString(pending)
-            found.append(record)
-            pending = b""
+def spied(patch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The runs that are begun with their settings, rows of the history, definitions of metrics, kinds of artifacts."""
+    found = SimpleNamespace(runs=[], settings=[], rows=[], defined={}, artifacts=[])
+    init, log, define, artifact = wandb.init, Run.log, Run.define_metric, Run.log_artifact
+
+    def begin(**settings):
+        found.settings.append(settings)
+        found.runs.append(init(**settings))
+        return found.runs[-1]
+
+    patch.setattr(wandb, "init", begin)
+    patch.setattr(Run, "log", lambda self, row, *a, **k: (found.rows.append(row), log(self, row, *a, **k))[1])
+    patch.setattr(Run, "define_metric", lambda self, n, **k: (found.defined.update({n: k}), define(self, n, **k))[1])
+    kept = lambda self, *a, **k: (found.artifacts.append(k.get("type")), artifact(self, *a, **k))[1]  # noqa: E731
+    patch.setattr(Run, "log_artifact", kept)
     return found
 
 
-def plain(items) -> dict[str, str]:
-    return {item.key or "/".join(item.nested_key): item.value_json for item in items}
-
-
 @pytest.fixture(scope="module")
-def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
+def offline(tmp_path_factory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -48,75 +44,59 @@ def offline(tmp_path_factory) -> tuple[Path, list[Record]]:
         patch.setenv("NETRC", str(folder / "no-netrc"))
         settings = ["--wandb.group", "study", "--wandb.job_type", "fit", "--wandb.tags", "[a, b]", "--wandb.artifact=true"]
         settings += ["--trainer.callbacks+=Snapshots", "--trainer.callbacks.every_n_steps=10"]
-        (record,) = fit(*DEMO, *settings, root=folder).glob("wandb/offline-run-*/*.wandb")
-    return record.parent, records(record)
+        found = spied(patch)
+        found.folder = fit(*DEMO, *settings, root=folder)
+    return found
 
 
-def test_the_configuration_is_flat_and_stable(offline):
-    config: dict[str, str] = {}
-    for record in offline[1]:
-        if record.HasField("run"):
-            config |= plain(record.run.config.update)
-        if record.HasField("config"):
-            config |= plain(record.config.update)
-    assert config["encoder.name"] == '"gau"'
-    assert float(config["encoder.sigma"]) == 0.64 / 16
-    assert config["encoding"] == '"complex"'
-    assert config["sampling.name"] == '"grid"'
-    assert config["sampling.stride"] == "2"
-    assert len(config["data.fingerprint"]) == 18
-    assert config["seed"] == "0"
-
-
-def test_the_run_is_named_and_grouped(offline):
-    (run,) = (record.run for record in offline[1] if record.HasField("run"))
-    assert run.display_name == "astronaut-ComplexLinear-gau-1"
-    assert (run.run_group, run.job_type, list(run.tags)) == ("study", "fit", ["a", "b"])
-    note = next(offline[0].parents[1].glob("wandb/run-id.txt"))
-    assert note.read_text().strip() == run.run_id
+def test_the_run_is_named_and_grouped_and_its_configuration_is_flat(offline):
+    (run,) = offline.runs
+    assert offline.settings[0]["name"] == "astronaut-ComplexLinear-gau-1"
+    assert (run.group, run.job_type, run.tags) == ("study", "fit", ("a", "b"))
+    assert (offline.folder / "wandb/run-id.txt").read_text().strip() == run.id
+    config = dict(run.config)
+    expected = {"encoder.name": "gau", "encoder.sigma": 0.04, "encoding": "complex", "sampling.stride": 2, "seed": 0}
+    assert expected.items() <= config.items()
+    assert len(config["data.fingerprint"]) == 16
 
 
 def test_history_and_summary(offline):
-    history = [plain(record.history.item) for record in offline[1] if record.HasField("history")]
-    rows = [row for row in history if any("psnr" in key for key in row)]
+    rows = [row for row in offline.rows if any("psnr" in key for key in row)]
     assert {key for row in rows for key in row if "psnr" in key} == {"train/psnr", "val/psnr", "test/psnr", "test/psnr_std"}
-    seconds = [float(row["seconds"]) for row in rows]
-    assert seconds == sorted(seconds)
+    seconds = [row["seconds"] for row in rows]
     assert seconds[0] > 0
-    steps = [row["trainer/global_step"] for row in history if "train/loss" in row]
-    assert steps == ["4", "9", "14", "19"]
-    assert sum("val/psnr" in row for row in history) == 2
+    assert seconds == sorted(seconds)
+    assert [row["trainer/global_step"] for row in offline.rows if "train/loss" in row] == [4, 9, 14, 19]
     # every score is logged once, by the module or by the recorder, and W&B's summary is the last value
-    logged = [key for row in history for key in row]
+    logged = [key for row in offline.rows for key in row]
     for name in ("test/psnr", "test/ssim", "num_params", "fit_seconds", "baseline/bicubic"):
         assert logged.count(name) == 1, name
     # the summary of a curve is its best value, and curves are over optimiser steps
-    defined = {
-        record.metric.name or record.metric.glob_name: record.metric for record in offline[1] if record.HasField("metric")
-    }
-    assert defined["val/psnr"].summary.max
-    assert defined["train/loss"].summary.min
-    assert {metric.step_metric for metric in defined.values()} == {"trainer/global_step"}
+    assert (offline.defined["val/psnr"]["summary"], offline.defined["train/loss"]["summary"]) == ("max", "min")
+    assert offline.defined["val/psnr"]["step_metric"] == offline.defined["*"]["step_metric"] == "trainer/global_step"
+
+
+def test_media_and_checkpoint(offline):
+    (folder,) = offline.folder.glob("wandb/offline-run-*/files/media")
+    assert list(folder.glob("images/reconstructions_*.png"))
+    assert len(list(folder.glob("images/snapshots_*.png"))) == 2
+    assert list(folder.glob("table/test/signals_*.json"))
+    assert "model" in offline.artifacts
 
 
 def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    found = spied(monkeypatch)
     checkpoint = fit(*DEMO) / "checkpoints/last.ckpt"
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)  # the user has logged in meanwhile
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     assert main(["fit", *DEMO, "--trainer.max_steps", "40", "--ckpt_path", str(checkpoint)]) == 0
-    files = sorted(tmp_path.glob("runs/*/1/wandb/*run-*/*.wandb"), key=lambda file: file.stat().st_mtime)
+    files = sorted(tmp_path.glob("runs/*/1/wandb/*run-*/*.wandb"))
     assert ["offline" in file.parent.name for file in files] == [True, True]
-    parts = [records(file) for file in files]
-    (run,) = {record.run.run_id for part in parts for record in part if record.HasField("run")}
-    assert [file.stem for file in files] == [f"run-{run}"] * 2
-    groups = {record.run.run_group for part in parts for record in part if record.HasField("run")}
-    assert groups == {"astronaut"}, "single fits are grouped by data"
-    rows = [plain(record.history.item) for part in parts for record in part if record.HasField("history")]
-    steps = [int(row["trainer/global_step"]) for row in rows if "val/psnr" in row]
-    assert steps == [10, 20, 30, 40]
-    artifacts = [record.request.log_artifact.artifact.type for part in parts for record in part]
-    assert "model" not in artifacts, "checkpoints are kept there where that is asked for"
+    assert len({run.id for run in found.runs} | {file.stem.removeprefix("run-") for file in files}) == 1
+    assert {run.group for run in found.runs} == {"astronaut"}, "single fits are grouped by data"
+    assert [row["trainer/global_step"] for row in found.rows if "val/psnr" in row] == [10, 20, 30, 40]
+    assert "model" not in found.artifacts, "checkpoints are kept there where that is asked for"
 
 
 def test_folders_that_cannot_be_written_end_no_fit(tmp_path, monkeypatch, caplog):
@@ -150,18 +130,6 @@ def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
     done = run_command(tmp_path, *command, environment=environment)
     assert done.returncode == 0, done.stderr
     (file,) = tmp_path.rglob("*.wandb")
-    config = {}
-    for record in records(file):
-        config |= plain(record.config.update) if record.HasField("config") else {}
-    assert config["encoder.name"] == '"tri"'
     assert file.stem == "run-of-the-agent"
+    assert metrics(file.parents[2])["encoder"]["name"] == "tri"
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["('Triangle', 64)"] * 2
-
-
-def test_media_and_checkpoint(offline):
-    assert list(offline[0].glob("files/media/images/reconstructions_*.png"))
-    assert len(list(offline[0].glob("files/media/images/snapshots_*.png"))) == 2
-    assert list(offline[0].glob("files/media/table/test/signals_*.json"))
-    artifacts = [record.request.log_artifact.artifact for record in offline[1] if record.request.HasField("log_artifact")]
-    artifacts += [record.artifact for record in offline[1] if record.HasField("artifact")]
-    assert any(artifact.type == "model" for artifact in artifacts)
