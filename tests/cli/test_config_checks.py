@@ -85,8 +85,10 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
 
 
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("name", ["evil.Model", "folder.evil.Model"])
-@pytest.mark.parametrize("key", ["_class_path", "encoder", "activation"])
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("_class_path", "folder.evil.Model"), ("encoder", "evil.Model"), ("activation", "folder.evil.Model")],
+)
 def test_a_checkpoint_imports_no_file_of_the_current_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, key: str
 ) -> None:

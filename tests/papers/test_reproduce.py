@@ -120,7 +120,7 @@ def test_all_definitions_expand_to_distinct_cells(quick):
 def test_the_command_line_takes_every_option_of_every_model():
     fits, seen = Fits(), set()
     for entry in (entry for name in names() for entry in load(name).entries(quick=True)):
-        options = {(entry.settings.get("model"), ".".join(key.split(".")[:3])) for key in entry.settings}
+        options = {(entry.settings.get("model"), ".".join(key.split(".")[:2])) for key in entry.settings}
         if "function" not in entry.settings and options - seen:
             seen |= options
             model = fits.resolve(["--config", json.dumps(entry.tree())])["model"]
