@@ -28,21 +28,6 @@ from pe_lightning.signals.blocks import grid_axes
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers.gap_mixture import least_variance
 
-__all__ = [
-    "Enlargement",
-    "Enlarger",
-    "back_projected",
-    "by_fit",
-    "by_network",
-    "by_pillow",
-    "check_enlarging_memory",
-    "enlarge_cells",
-    "reduced",
-    "repeated",
-    "reporting",
-    "too_small",
-]
-
 Enlarger = Callable[[Tensor], Tensor]
 """Means over cells ``(n_1, ..., n_D, C)`` -> means over their parts ``(f_1 n_1, ..., f_D n_D, C)``."""
 SMOOTH_BACK_PROJECTIONS = 3
@@ -217,11 +202,15 @@ def by_pillow(method: Image.Resampling, factors: Sequence[int]) -> Enlarger:
     """Resamples by a filter of Pillow."""
 
     def plane(values: Tensor, each: tuple[int, int]) -> Tensor:
-        size = (values.shape[1] * each[1], values.shape[0] * each[0])
-        channels = [Image.fromarray(channel.numpy()) for channel in values.movedim(-1, 0).contiguous()]
-        return torch.from_numpy(np.stack([np.asarray(channel.resize(size, method)) for channel in channels], -1))
+        return resized_by_pillow(values, [n * f for n, f in zip(values.shape, each, strict=False)], method)
 
     return lambda values: _by_planes(values, factors, plane)
+
+
+def resized_by_pillow(values: Tensor, size: Sequence[int], method: Image.Resampling) -> Tensor:
+    """A picture ``(H, W, C)`` resampled by a filter of Pillow to ``size``, rows and columns."""
+    channels = [Image.fromarray(channel.numpy()) for channel in values.movedim(-1, 0).contiguous()]
+    return torch.from_numpy(np.stack([np.asarray(channel.resize((size[1], size[0]), method)) for channel in channels], -1))
 
 
 def _by_planes(values: Tensor, factors: Sequence[int], enlarge: Callable[[Tensor, tuple[int, int]], Tensor]) -> Tensor:

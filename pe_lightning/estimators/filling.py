@@ -30,6 +30,7 @@ from pe_lightning.estimators.enlarging import (
     by_pillow,
     check_enlarging_memory,
     enlarge_cells,
+    resized_by_pillow,
     too_small,
 )
 from pe_lightning.estimators.folds import (
@@ -636,7 +637,7 @@ def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: 
         return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"}
     upscale, sizes = factors[0], [n // factors[0] for n in info.grid]
     target = values[: sizes[0] * upscale, : sizes[1] * upscale]
-    small = torch.from_numpy(_resized(target.numpy(), sizes, Image.Resampling.LANCZOS).clip(0, 1))
+    small = resized_by_pillow(target, sizes, Image.Resampling.LANCZOS).clamp(0, 1)
     inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
     places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
     with torch.no_grad():
@@ -652,14 +653,7 @@ def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: 
 
 
 def _score(values: Tensor, truth: Tensor) -> FoldScore:
-    squared = (values.double() - truth).square().mean()[None]
-    return FoldScore(-10 * squared.clamp_min(1e-30).log10(), squared.sqrt())
-
-
-def _resized(values: AnyArray, size: Sequence[int], method: Image.Resampling) -> AnyArray:
-    """``(H, W, C)`` float32 resampled by Pillow."""
-    planes = [Image.fromarray(np.ascontiguousarray(plane)) for plane in np.moveaxis(values, -1, 0)]
-    return np.stack([np.asarray(plane.resize((size[1], size[0]), method)) for plane in planes], -1)
+    return FoldScore.of_squared_errors((values.double() - truth).square().mean()[None])
 
 
 def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:

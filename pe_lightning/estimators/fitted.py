@@ -13,7 +13,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Field, Fits
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.held_out import HeldOutScores, held_out_psnr
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.sampling import FoldSampling
@@ -75,10 +75,7 @@ class Fitted:
     @property
     def psnr(self) -> float:
         """PSNR of the held-out samples in dB, mean over signals."""
-        held_out, trained = float(self.scores["test/psnr"].mean()), self.train_psnr
-        if np.isnan(held_out):
-            raise InputError(f"no sample is held out: the PSNR of the trained samples is train_psnr, {trained:.2f} dB")
-        return held_out
+        return held_out_psnr(self.field.label, self.scores)
 
     @property
     def train_psnr(self) -> float:
@@ -91,12 +88,9 @@ class Fitted:
 
 @torch.no_grad()
 def _scores(field: Field, signals: Signals) -> dict[str, Tensor]:
-    info = signals.info
-    scorers = {name: metrics.create(info.metric, info.num_signals, sync_on_compute=False) for name in ("test", "train")}
+    scorer = HeldOutScores(signals.info.metric, signals.info.num_signals)
     for batch in signals.dataset.evaluation_loader(Process()):
         points = getattr(batch, "coords", None)
         prediction = field.grid(batch.axes) if points is None else field.at(points[0])
-        prediction = prediction.to(batch.values)
-        scorers["test"].update(prediction, batch.values, batch.mask)
-        scorers["train"].update(prediction, batch.values, batch.train_mask)
-    return {f"{name}/{info.metric}": scorer.per_signal() for name, scorer in scorers.items()}
+        scorer.add(prediction.to(batch.values), batch, with_trained=True)
+    return scorer.test()

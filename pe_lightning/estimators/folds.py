@@ -61,6 +61,11 @@ class FoldScore:
     values: Tensor
     errors: Tensor
 
+    @classmethod
+    def of_squared_errors(cls, errors: Tensor) -> FoldScore:
+        """PSNR and RMSE from mean squared errors of values in [0, 1], ``(S,)``."""
+        return cls(-10 * errors.clamp_min(1e-30).log10(), errors.sqrt())
+
 
 @dataclass(frozen=True)
 class _Fold(Generic[Data]):
@@ -207,5 +212,5 @@ def interpolated_gaps(
         for name, found in own.items():
             squared.setdefault(name, []).append((found.double() - truth).square().flatten())
     errors = {name: torch.cat(some).mean()[None] for name, some in squared.items() if name not in left_out}
-    scores = {name: FoldScore(-10 * error.clamp_min(1e-30).log10(), error.sqrt()) for name, error in errors.items()}
+    scores = {name: FoldScore.of_squared_errors(error) for name, error in errors.items()}
     return scores.pop(""), scores, left_out

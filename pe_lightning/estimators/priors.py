@@ -15,6 +15,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
+from pe_lightning.results.checkpoint_files import read_checkpoint
 from pe_lightning.signals.axes import Samples
 
 __all__ = ["NO_PRIOR", "PRIOR_KEY", "SHIPPED", "card", "prior_from", "read_prior", "shipped_file"]
@@ -77,8 +78,6 @@ def read_prior(name: str, samples: Samples = "points") -> LocalPrior | CellPrior
             f"pe-lightning fit --config {RECIPES[samples]}"
         )
     else:
-        from pe_lightning.results.checkpoint_files import read_checkpoint  # imports Lightning
-
         checkpoint = read_checkpoint(name)
     if checkpoint.get(PRIOR_KEY) is None:
         raise InputError(

@@ -21,8 +21,6 @@ from pe_lightning.encoders.base import check_count
 from pe_lightning.errors import InputError
 from pe_lightning.networks.mlp import MLP
 
-__all__ = ["CELL_INNER", "CELL_PATCH", "CellPrior", "cell_contrast"]
-
 CELL_PATCH = 7
 """Cells of a patch along each axis: three on each side of the one that is divided."""
 CELL_INNER = slice(1, 6)

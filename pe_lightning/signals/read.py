@@ -39,12 +39,21 @@ def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **ar
     if isinstance(values, (Tensor, np.ndarray)):
         return TensorSource(values, **sources.arguments(TensorSource, arguments))
     paths = as_list(values)
+    source = SOURCES_BY_KIND[clear_kind(paths, arguments.get("key"))]
+    return source(paths, **sources.arguments(source, arguments))  # type: ignore[call-arg]
+
+
+def clear_kind(paths: Sequence[str], key: str | None = None) -> Kind:
+    """The kind of files; where it is not clear, the error names the DataModules.
+
+    Args:
+        paths: Files, folders or ``samples://NAME``.
+        key: Name of the array in a file of several.
+    """
     try:
-        kind = kind_of(*paths, key=arguments.get("key"))
+        return kind_of(*paths, key=key)
     except UnclearKind as error:
         raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
-    source = SOURCES_BY_KIND[kind]
-    return source(paths, **sources.arguments(source, arguments))  # type: ignore[call-arg]
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, gaussian_filter
 from torch import Tensor
 
-from pe_lightning.encodings.bank import Bank
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.linalg.threads import one_thread, side_by_side
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
@@ -327,7 +327,8 @@ def _adaptive(periodic: Sequence[bool]) -> Member:
         grid, near = known.shape, known & torch.from_numpy(_distance_to(wanted) <= NEAR).to(known.device)
         if int(near.sum()) < 2 * NUM_NEIGHBOURS[known.ndim - 1]:
             near = known
-        bank = Bank("laplace", known.ndim, BANK_ANGLES, BANK_ASPECTS) if known.ndim > 1 else Bank("laplace", 1, 0, ())
+        turned = (BANK_ANGLES, BANK_ASPECTS) if known.ndim > 1 else (0, ())
+        bank = AnisotropicKernels("laplace", known.ndim, *turned)
         size = torch.tensor(grid, device=known.device)
         field = AdaptivePoints(bank, values[near], near.nonzero() / size, grid, BANK_WINDOW, RIDGE, periodic=tuple(periodic))
         found = values.clone()

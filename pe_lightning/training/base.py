@@ -17,6 +17,7 @@ from pe_lightning import __version__
 from pe_lightning._moved import current_paths
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.held_out import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
 from pe_lightning.training.checkpoints import check_optimizer
@@ -113,16 +114,7 @@ class TrainedModule(LightningModule, ABC):
     @property
     def psnr(self) -> float:
         """Mean over signals of the PSNR of the held-out samples in dB, after a test."""
-        scores = getattr(self, "scores", {})
-        if "test/psnr" not in scores:
-            there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
-            raise InputError(f"this {type(self).__name__} has no PSNR: {there}")
-        mean = float(scores["test/psnr"].mean())
-        if mean != mean:
-            raise InputError(
-                f"no sample is held out: the PSNR of the trained samples is train_psnr, {self.train_psnr:.2f} dB"
-            )
-        return mean
+        return held_out_psnr(type(self).__name__, getattr(self, "scores", {}))
 
     @property
     def train_psnr(self) -> float:

@@ -14,14 +14,13 @@ from jsonargparse.typing import register_type
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.errors import InputError
 from pe_lightning.registry import Described
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
-from pe_lightning.signals.read import pixels_of
+from pe_lightning.signals.read import clear_kind, pixels_of
 from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.signals.sources.images import ImageSource
-from pe_lightning.signals.sources.kinds import Kind, UnclearKind, kind_of
+from pe_lightning.signals.sources.kinds import Kind
 from pe_lightning.signals.sources.labelled import LabelledSource
 from pe_lightning.signals.sources.paths import Paths, as_list
 from pe_lightning.signals.sources.points import PointSource
@@ -300,9 +299,5 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image
     if isinstance(signals, (Tensor, np.ndarray)):
         return TensorDataModule(signals, **arguments)
     paths = as_list(signals)
-    try:
-        kind = kind_of(*paths, key=arguments.get("key"))
-    except UnclearKind as error:
-        raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
-    module: Callable[..., SignalDataModule] = MODULES_BY_KIND[kind]
+    module: Callable[..., SignalDataModule] = MODULES_BY_KIND[clear_kind(paths, arguments.get("key"))]
     return module(paths, **arguments)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pe_lightning.errors import show_metric
 from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.held_out import HeldOutScores
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.training.datamodule import SignalDataModule
@@ -29,8 +30,8 @@ class BatchErrors:
         return psnr(self.squared, torch.full_like(self.squared, self.count)).mean()
 
 
-class SignalScores(nn.Module):
-    """The metric of held-out and of trained samples.
+class SignalScores(HeldOutScores):
+    """The metric of held-out and of trained samples, of the signals of all processes.
 
     Args:
         metric: Name of the registered metric.
@@ -39,13 +40,10 @@ class SignalScores(nn.Module):
     """
 
     def __init__(self, metric: str, num_signals: int, shard: SignalShard | None = None) -> None:
-        super().__init__()
-        self.metric = metric
+        own = num_signals if shard is None else shard.own.stop - shard.own.start
+        super().__init__(metric, own, sync_on_compute=shard is None)
         self.num_signals = num_signals
         self.shard = shard
-        own = num_signals if shard is None else shard.own.stop - shard.own.start
-        self.trained = metrics.create(metric, own, sync_on_compute=shard is None)
-        self.held_out = metrics.create(metric, own, sync_on_compute=shard is None)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
@@ -64,25 +62,11 @@ class SignalScores(nn.Module):
             values["train/psnr"] = self.sum(psnr(squared, torch.full_like(squared, count))) / self.num_signals
         return values
 
-    def add(self, prediction: Tensor, batch: GridBatch | PointBatch, with_trained: bool = False) -> None:
-        """Adds a prediction at the held-out samples, and at the trained ones if asked for."""
-        self.held_out.update(prediction, batch.values, batch.mask)
-        if with_trained:
-            self.trained.update(prediction, batch.values, batch.train_mask)
-
     def validation(self) -> Tensor:
         """The score of the held-out samples, mean over signals, ``()``; NaN if there are none. Starts a new score."""
         score = self.sum(self.held_out.per_signal()) / self.num_signals
         self.held_out.reset()
         return score
-
-    def test(self) -> dict[str, Tensor]:
-        """The score of each signal ``(S,)``, by names such as ``test/psnr`` and ``train/psnr``. Starts new scores."""
-        scores = {}
-        for stage, metric in (("test", self.held_out), ("train", self.trained)):
-            scores[f"{stage}/{self.metric}"] = metric.per_signal().cpu()
-            metric.reset()
-        return scores
 
 
 def held_out_score(prediction: Tensor, batch: GridBatch | PointBatch, metric: str) -> float:
