@@ -168,6 +168,9 @@ def fill_files(
             original = read_file(path, mark, axes, grow)
             _check_table(path, target, original, smooth)
         check_suffix(target, original)
+        if len(files) > 1 and not (original.missing.any() or smooth or upscale > 1):
+            print(f"{path}: no sample is missing, and no result is written")
+            continue
         if original.grown:
             why = ", because JPEG spreads damage around it: --grow 0 to leave it out" if grow is None else ""
             print(f"{path}: missing samples were grown by {original.grown} pixels{why}")

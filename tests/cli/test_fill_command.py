@@ -147,6 +147,10 @@ def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixtur
         assert found.size == (24, 18)
     assert main(["fill", "photos", "--missing", "masks", "--out", "done", "--folds", "none"]) == 2
     assert "'done/IMG_0.png' exists" in capsys.readouterr().err
+    Image.new("L", (24, 18)).save("masks/IMG_1.png")
+    assert main(["fill", "photos", "--missing", "masks", "--out", "some", "--folds", "none", "--model", "exact"]) == 0
+    assert "photos/IMG_1.jpg: no sample is missing, and no result is written" in capsys.readouterr().out
+    assert {path.name for path in Path("some").iterdir()} == {"IMG_0.png", "IMG_0_std.tif", "IMG_0_before_after.png"}
 
 
 def test_a_file_that_another_fill_has_written_meanwhile_is_kept(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -104,7 +104,7 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     marked = np.r_[temperature(POINTS)[:-6], [-9999] * 3, [-999] * 3]
     np.savetxt("marked.csv", np.c_[POINTS, marked], delimiter=",", header="lon,lat,temp", comments="", fmt="%.17g")
     options = ["fill", "marked.csv", *COLUMNS, "--grid", "6,4", "--model", "exact", "--folds", "none"]
-    assert main([*options, "--missing=-9999,-999", "--out", "a.csv"]) == 0
+    assert main([*options, "--missing", "-9999,-999", "--out", "a.csv"]) == 0
     printed = "".join(capsys.readouterr()) + caplog.text
     assert "far outside" not in printed
     given = {"lon": POINTS[:-6, 0], "lat": POINTS[:-6, 1]}
@@ -116,6 +116,9 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     printed = "".join(capsys.readouterr()) + caplog.text
     assert "-9999 in 3 of 80 rows is far outside the others" in printed
     assert "--missing=-9999" in printed
+    caplog.clear()
+    pe_lightning.fit_points(POINTS[:-3], marked[:-3], model="exact")
+    assert "-9999 in 3 of 77 rows is far outside the others" in "".join(capsys.readouterr()) + caplog.text
 
 
 def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +126,7 @@ def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureF
     xarray = pytest.importorskip("xarray", reason="of the extra geo")
     rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
     options = ["fill", "stations.csv", "--coordinates", "lat,lon", "--values", "temp", "--folds", "none"]
-    assert main([*options, "--region=-10,20,35,50", "--spacing", "5,10", "--out", "map.nc"]) == 0
+    assert main([*options, "--region", "-10,20,35,50", "--spacing", "5,10", "--out", "map.nc"]) == 0
     fit = pe_lightning.fit_points({"lat": POINTS[:, 1], "lon": POINTS[:, 0]}, {"temp": temperature(POINTS)})
     with xarray.open_dataset("map.nc", engine="h5netcdf") as found:
         assert found["temp"].dims == found["temp_std"].dims == ("lat", "lon")
@@ -146,3 +149,8 @@ def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureF
         assert tiff.transform.almost_equals(turn)
         pixels = {"lat": 51 - 1.5 * (np.arange(5) + 0.5), "lon": -12 + 2.5 * (np.arange(4) + 0.5)}
         np.testing.assert_allclose(tiff.read(1), fit.grid(pixels).values["temp"], rtol=1e-6)
+    with rasterio.open("like.tif", "r+") as tiff:
+        tiff.transform = rasterio.Affine(1000, 0, 5e5, 0, -1000, 5e6)  # of points in degrees
+    assert main([*options, "--like", "like.tif", "--out", "other.tif"]) == 2
+    assert "lat of the map is 4.9955e+06 to 4.9995e+06, and of the points" in capsys.readouterr().err
+    assert not Path("other.tif").exists()

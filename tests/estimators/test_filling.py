@@ -342,6 +342,12 @@ def test_a_file_is_the_array_in_it(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.asarray(Image.open(found.write(tmp_path / "b.png"))), found.values)
     with pytest.raises(InputError, match=r"the result is written as \.png"):
         found.write(tmp_path / "b.npy")
+    before = (tmp_path / "a.png").read_bytes()
+    (tmp_path / "link.png").symlink_to(tmp_path / "a.png")
+    for name in ("a.png", "link.png"):
+        with pytest.raises(InputError, match="is the file that was filled"):
+            found.write(tmp_path / name)
+    assert (tmp_path / "a.png").read_bytes() == before
     with pytest.raises(InputError, match=r"numpy\.save"):
         fill(levels, mask, model=exact, folds="none").write(tmp_path / "c.png")
 
@@ -376,8 +382,8 @@ def test_masks_as_users_have_them() -> None:
         np.testing.assert_array_equal(pe_lightning.fill(values, other, **EXACT).values, expected)
     hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
     np.testing.assert_array_equal(pe_lightning.fill(hidden, **EXACT).values, expected)
-    with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got"):
-        pe_lightning.fill(values, mask[:10])
+    with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got float64 \(20, 24\) with NaN"):
+        pe_lightning.fill(values, np.where(mask, np.nan, 0.0))
 
 
 def test_pictures_with_their_channels_first() -> None:
