@@ -278,7 +278,7 @@ def killed_comparisons(kills: int, rng: random.Random) -> Row:
 
         def report() -> dict[str, bytes]:
             """The files; of the page, which has the time in it, whether it is whole."""
-            files = {path.name: path.read_bytes() for path in Path("report").iterdir() if path.suffix != ".part"}
+            files = {path.name: path.read_bytes() for path in Path("report").iterdir() if path.name[0] != "."}
             return {**files, "index.html": b"%d" % files["index.html"].rstrip().endswith(b"</html>")}
 
         expected = report()
@@ -613,7 +613,8 @@ def damaged_files(mutations: int, rng: random.Random) -> Iterator[Row]:
                     found = reader(target).values.numpy()
                 except InputError as error:
                     return REFUSED if len(str(error).splitlines()) == 1 else BROKEN
-                assert np.isfinite(found).all(), "values that are not finite"
+                # a cell of a table that lost its number is empty, and counted in a notice
+                assert np.isfinite(found).all() or kind == "csv", "values that are not finite"
                 same = found.shape == known.shape and np.array_equal(found, known)
                 assert same or kind not in CHECKED, "accepted, and other values"
                 return HELD
@@ -781,7 +782,7 @@ def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tenso
     error = float(found.squared_error.sum())
     said = found.converged is None or not bool(found.converged.any()) or float(found.relative_residual.max()) <= 0.05
     if found.solver == "dense":
-        matrix = ScatteredPoints(found.encoders, coords[None]).dense()[0].detach().numpy()
+        matrix = ScatteredPoints(found.encoders, coords[None].to(values.dtype)).dense()[0].detach().numpy()
         target = (flat - flat.mean(1, keepdim=True))[..., 0].T.numpy()
         least = float(((matrix @ np.linalg.lstsq(matrix, target, rcond=None)[0] - target) ** 2).sum())
         said = not found.exact or error <= 1.001 * least + 1e-8 * mean

@@ -42,6 +42,7 @@ from pe_lightning.estimators.folds import (
 )
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
 from pe_lightning.signals.axes import Samples
 from pe_lightning.signals.batches import GridBatch
@@ -175,6 +176,7 @@ class Filled:
             self.original.write(path, self.stack)
 
 
+@one_blas_thread
 def fill(
     values: str | os.PathLike[str] | AnyArray | Tensor | Original,
     missing: MissingLike | Mask = "nan",

@@ -25,10 +25,10 @@ import torch
 from scipy.interpolate import CloughTocher2DInterpolator, CubicSpline, LinearNDInterpolator, RBFInterpolator
 from scipy.spatial import Delaunay as Triangulation
 from scipy.spatial import QhullError, cKDTree
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.registry import Registry
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_blocks
@@ -325,11 +325,11 @@ class _RadialBasis(Interpolation):
         """One system per place."""
         return _fill(values, coords, axes, self._interpolate)
 
+    @one_blas_thread
     def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
         try:
             found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
-            with threadpool_limits(1, "blas"):  # threads of OpenBLAS would wait busily between small systems
-                result: Array = found(wanted) if len(wanted) else known[:0]
+            result: Array = found(wanted) if len(wanted) else known[:0]
         except (ValueError, np.linalg.LinAlgError) as error:
             raise InputError(
                 f"{baselines.name_of(type(self))}: {str(error).strip().splitlines()[0]}; use nearest"

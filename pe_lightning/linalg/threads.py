@@ -16,6 +16,7 @@ from functools import wraps
 from typing import ParamSpec, TypeVar, cast
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 OPERATIONS_PER_THREAD = 1e10
@@ -60,6 +61,17 @@ def one_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, R
     @wraps(function)
     def in_one_thread(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         with sized_threads(0):
+            return function(*args, **kwargs)
+
+    return in_one_thread
+
+
+def one_blas_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function of many small systems of NumPy and SciPy, between which threads of their BLAS wait busily."""
+
+    @wraps(function)
+    def in_one_thread(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        with threadpool_limits(1, "blas"):
             return function(*args, **kwargs)
 
     return in_one_thread

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 from torch import Tensor
 
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
-from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, side_by_side, sized_threads
+from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
 from pe_lightning.solvers import gap_mixture, grid, solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.point_level import Settings
@@ -153,3 +154,8 @@ def test_gaps_are_filled_by_members_side_by_side_with_the_values_of_one_thread(m
     monkeypatch.setattr(gap_mixture, "MEMBERS", {"a": together, "b": together})
     gap_mixture.fill_gaps(values, known, ["a", "b"], [])
     assert threads == {1}
+
+
+def test_small_systems_of_numpy_and_scipy_have_one_thread() -> None:
+    found = one_blas_thread(threadpool_info)()
+    assert {library["num_threads"] for library in found if library["user_api"] == "blas"} == {1}
