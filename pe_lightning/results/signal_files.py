@@ -27,7 +27,6 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 import png
-import soundfile
 from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError, did_you_mean
@@ -36,6 +35,7 @@ from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.sources.sound import write_sound
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """File formats; ``auto``: that of the medium, else NPY."""
@@ -110,7 +110,7 @@ def write_signal(
         elif chosen == "gif":
             _write_gif(file, values, _frame_rate(values.shape, info))
         elif chosen == "wav":
-            _write_wav(file, scaling.restore(values, index), round(rate or 0))
+            write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
         elif chosen == "npy":
             array = new_array(file, scaling.dtype, values.shape)
             _restore_into(array, values, scaling, index)
@@ -201,15 +201,6 @@ def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
     durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
     others = (to_image(frame) for frame in values[1:])
     to_image(values[0]).save(path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
-
-
-def _write_wav(path: Path, samples: npt.NDArray[Any], rate: int) -> None:
-    subtype = WAV_SUBTYPES[samples.dtype.name]
-    if samples.dtype == np.uint8:  # soundfile has no uint8; it drops the lower bits
-        samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
-    buffer = io.BytesIO()  # libsndfile does not report errors of the file system
-    soundfile.write(buffer, samples, rate, subtype=subtype, format="WAV")
-    path.write_bytes(buffer.getbuffer())
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:

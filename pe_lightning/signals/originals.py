@@ -39,9 +39,8 @@ from pe_lightning.signals.sources.kinds import MAX_CHANNELS, describe_layouts, p
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
 from pe_lightning.signals.sources.pictures import decode_image
-from pe_lightning.signals.sources.sound import sound_info
-from pe_lightning.signals.sources.tables import layout_of
-from pe_lightning.signals.sources.tables import read_table as read_columns
+from pe_lightning.signals.sources.sound import Sound
+from pe_lightning.signals.sources.tables import Table
 from pe_lightning.signals.sources.video_files import read_stored_frames
 from pe_lightning.signals.validation import free_memory
 
@@ -476,18 +475,22 @@ def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> Original:
 
 
 def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original:
-    """A text table: every column of numbers is a signal. The text of known cells is unchanged."""
+    """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
-    columns, layout = read_columns(file, fills=missing.values), layout_of(file)
+    table = Table.open(file)
+    columns = table.columns(fills=missing.values)
     values = np.stack([column.values for column in columns])[..., None]
-    marked, digits = ~np.isfinite(values), [layout.decimals(column.place) for column in columns]
+    marked = ~np.isfinite(values)
 
     def write(path: Path, changed: AnyArray) -> None:
-        cells: dict[tuple[int, int], str] = {}
-        for signal, column in enumerate(columns):
-            for row in np.flatnonzero(changed[signal, :, 0] != np.where(marked[signal, :, 0], np.nan, values[signal, :, 0])):
-                cells[int(row), column.place] = layout.written(float(changed[signal, row, 0]), digits[signal])
-        path.write_bytes(layout.replaced(cells))
+        different = (changed != np.where(marked, np.nan, values))[..., 0]
+        table.write(
+            path,
+            {
+                column.place: {row: float(series[row, 0]) for row in np.flatnonzero(rows)}
+                for column, series, rows in zip(columns, changed, different, strict=True)
+            },
+        )
 
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
@@ -496,22 +499,16 @@ def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original
 
 def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     """A sound file without loss (WAV, FLAC, AIFF), in its own sample format."""
-    import soundfile
-
     missing.check("sound")
-    with reading(file.given):
-        info = sound_info(file)
-        dtype = {"PCM_16": "int16", "FLOAT": "float32", "DOUBLE": "float64"}.get(info.subtype, "int32")
-        if info.format not in ("WAV", "WAVEX", "FLAC", "AIFF", "RF64") or info.subtype not in SOUND_SUBTYPES:
-            raise InputError(
-                f"{file.given!r} is {info.format} {info.subtype}; fill takes PCM and floating-point WAV, FLAC, AIFF"
-            )
-        values = soundfile.read(file.path, dtype=dtype, always_2d=True)[0][None]
+    sound = Sound.open(file)
+    if sound.format not in ("WAV", "WAVEX", "FLAC", "AIFF", "RF64") or sound.subtype not in SOUND_SUBTYPES:
+        raise InputError(
+            f"{file.given!r} is {sound.format} {sound.subtype}; fill takes PCM and floating-point WAV, FLAC, AIFF"
+        )
+    values = sound.read()[None]
 
     def write(path: Path, changed: AnyArray) -> None:
-        buffer = io.BytesIO()  # libsndfile does not report errors of the file system
-        soundfile.write(buffer, changed[0], info.samplerate, subtype=info.subtype, format=info.format)
-        path.write_bytes(buffer.getbuffer())
+        sound.write(path, changed[0])
 
     return Original((file.stem,), values, _mark(values, missing), (file.path.suffix.lower(),), write, "audio")
 

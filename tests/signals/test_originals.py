@@ -286,7 +286,7 @@ def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("0.25 1\n NA 2\n1.5  3\n")
     spaced = read(tmp_path / "c.txt")
     spaced.write(tmp_path / "d.txt", np.where(spaced.missing, 0.777, spaced.values))
-    assert (tmp_path / "d.txt").read_text() == "0.25 1\n 0.78 2\n1.5  3\n"
+    assert (tmp_path / "d.txt").read_text() == "0.25 1\n0.78 2\n1.5  3\n"
 
 
 @pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "DOUBLE"])

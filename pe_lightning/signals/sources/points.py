@@ -20,7 +20,7 @@ from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.checks import is_one_of
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.signals.sources.tables import MISSING_VALUES, file_name_of, note_repeated, read_cells
+from pe_lightning.signals.sources.tables import MISSING_VALUES, Table, file_name_of, note_repeated
 from pe_lightning.signals.validation import choice
 
 __all__ = [
@@ -278,7 +278,7 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
         found = _array_columns(file, names, num_axes)
     elif format in ("table", None):
         found = {}
-        for place, (name, label, lines, cells) in enumerate(read_cells(file, names)):
+        for place, (name, label, lines, cells) in enumerate(Table.open(file).texts(names)):
             found[name] = _parsed(label, lines, cells, dates=place < num_axes)
     else:
         raise InputError(f"{file.given!r} is no table of points; tables are .csv, .tsv, .parquet, .npz and HDF5 files")
@@ -320,7 +320,7 @@ def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], d
     columns = read_columns(file, names, len(names))
     if format_of(file.path) not in ("table", None):
         return columns, columns
-    return columns, {cells.name: np.array(cells.cells, dtype=object) for cells in read_cells(file)}
+    return columns, {cells.name: np.array(cells.cells, dtype=object) for cells in Table.open(file).texts()}
 
 
 def _parsed(label: str, lines: Sequence[int], cells: Sequence[str], dates: bool) -> AnyArray:

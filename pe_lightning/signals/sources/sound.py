@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from operator import methodcaller
+from pathlib import Path
 
 import numpy as np
 
@@ -13,8 +15,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.checks import in_common, one_length
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
-
-__all__ = ["read_sound", "sound_info"]
 
 DTYPE_OF_SUBTYPE = {
     "PCM_U8": "uint8",
@@ -28,20 +28,58 @@ DTYPE_OF_SUBTYPE = {
 
 
 @dataclass(frozen=True)
-class _Sound:
-    """An excerpt of a sound file."""
+class Sound:
+    """An excerpt of a sound file, read and written in its own sample format.
+
+    Args:
+        file: The file.
+        rate: Samples per second.
+        channels: Number of channels.
+        format: Name of the file format by libsndfile, such as ``WAV``.
+        subtype: Name of its sample format, such as ``PCM_24``.
+        start: First sample.
+        samples: Number of samples.
+    """
 
     file: SourceFile
     rate: int
     channels: int
-    dtype: str
+    format: str
+    subtype: str
     start: int
     samples: int
 
-    def read(self, count: int) -> AnyArray:
-        """The first samples, ``(count, channels)``."""
+    @classmethod
+    def open(cls, file: SourceFile, seconds: tuple[float, float] | None = None) -> Sound:
+        """Reads the header of a file.
+
+        Args:
+            file: The file.
+            seconds: ``(start, stop)`` of the excerpt; by default the whole file.
+        """
         import soundfile  # imported late, because it loads a shared library
 
+        with reading(file.given):
+            info = soundfile.info(file.path, verbose=True)
+            # libsndfile reads truncated files with a note; headers written to a pipe have no size
+            notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
+            if notes and info.format.startswith(("WAV", "RF64")):
+                raise ValueError(notes[0].strip())
+        start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
+        if stop > info.frames:
+            raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
+        return cls(file, info.samplerate, info.channels, info.format, info.subtype, start, stop - start)
+
+    @property
+    def dtype(self) -> str:
+        """NumPy name of the dtype of :meth:`read`."""
+        return DTYPE_OF_SUBTYPE.get(self.subtype, "float32")
+
+    def read(self, count: int | None = None) -> AnyArray:
+        """The first samples, by default all, ``(count, channels)``."""
+        import soundfile
+
+        count = self.samples if count is None else count
         narrow = self.dtype in ("uint8", "int8")  # soundfile returns these in the upper half of 16 bits
         with reading(self.file.given):
             values: AnyArray = soundfile.read(
@@ -55,8 +93,23 @@ class _Sound:
 
     def peak(self) -> float:
         """The maximum of 1 and the largest finite magnitude."""
-        values = self.read(self.samples)
+        values = self.read()
         return float(np.abs(values).max(initial=1, where=np.isfinite(values)))
+
+    def write(self, path: Path, samples: AnyArray) -> None:
+        """Writes other samples in the format and sample format of the file."""
+        write_sound(path, samples, self.rate, self.subtype, self.format)
+
+
+def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: str = "WAV") -> None:
+    """Writes samples ``(N, channels)`` by soundfile, which has names for the formats."""
+    import soundfile
+
+    if samples.dtype == np.uint8:  # soundfile has no uint8; it drops the lower bits
+        samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
+    buffer = io.BytesIO()  # libsndfile does not report errors of the file system
+    soundfile.write(buffer, samples, rate, subtype=subtype, format=format)
+    path.write_bytes(buffer.getbuffer())
 
 
 def read_sound(
@@ -72,7 +125,7 @@ def read_sound(
         seconds: ``(start, stop)`` of the excerpt to take; by default the whole file.
         length: Number of leading samples to take of the excerpt.
     """
-    sounds = [_describe(file, seconds) for file in files]
+    sounds = [Sound.open(file, seconds) for file in files]
     formats = [(sound.file.given, (f"{sound.rate} Hz ", sound.channels, f" {sound.dtype}")) for sound in sounds]
     in_common("formats (sample rate x channels x dtype)", formats, "Convert them, or fit them in separate runs")
     samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length)
@@ -89,37 +142,7 @@ def read_sound(
         stored=dtype,
         scaling=scaling,
         unit=False,
-        blocks=partial(_blocks, sounds, samples),
+        blocks=partial(map, methodcaller("read", samples), sounds),
         rate=float(sounds[0].rate),
         media="audio",
     )
-
-
-def _blocks(sounds: Sequence[_Sound], samples: int) -> Iterator[AnyArray]:
-    for sound in sounds:
-        yield sound.read(samples)
-
-
-def _describe(file: SourceFile, seconds: tuple[float, float] | None) -> _Sound:
-    info = sound_info(file)
-    start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
-    if stop > info.frames:
-        raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
-    return _Sound(file, info.samplerate, info.channels, DTYPE_OF_SUBTYPE.get(info.subtype, "float32"), start, stop - start)
-
-
-def sound_info(file: SourceFile) -> Any:
-    """What :func:`soundfile.info` reads of a file.
-
-    Raises:
-        InputError: If it cannot be read, or its header claims another size than it has.
-    """
-    import soundfile
-
-    with reading(file.given):
-        info = soundfile.info(file.path, verbose=True)
-        # libsndfile reads truncated files with a note; headers written to a pipe have no size
-        notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
-        if notes and info.format.startswith(("WAV", "RF64")):
-            raise ValueError(notes[0].strip())
-    return info

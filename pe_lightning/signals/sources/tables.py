@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,21 +21,6 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.checks import is_one_of, join_scalings, one_length, value_scaling
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
-
-__all__ = [
-    "MISSING_VALUES",
-    "Cells",
-    "Column",
-    "TableLayout",
-    "file_name_of",
-    "header_of",
-    "is_missing",
-    "layout_of",
-    "note_repeated",
-    "read_cells",
-    "read_table",
-    "read_tables",
-]
 
 DELIMITERS = "\t;, "
 """Delimiters in order of preference, if several fit equally well."""
@@ -56,67 +44,6 @@ class Column(NamedTuple):
     values: NDArray[np.float64]
     place: int
     """Index of the column in the table."""
-
-
-@dataclass(frozen=True)
-class TableLayout:
-    """Where the cells of a text table are, to replace some of them and nothing else.
-
-    Args:
-        text: The whole file.
-        lines: Numbers of the lines of the rows of numbers, from 1.
-        delimiter: Between cells.
-        decimal_comma: Whether the decimal mark is a comma.
-    """
-
-    text: str
-    lines: Sequence[int]
-    delimiter: str
-    decimal_comma: bool
-
-    def spans(self, line: str) -> list[tuple[int, int]]:
-        """First and last character of each cell of a line, without its quotes."""
-        cell = r"\S+" if self.delimiter == " " else rf'"(?:[^"]|"")*"|[^{self.delimiter}]*'
-        if self.delimiter == " ":
-            return [found.span() for found in re.finditer(cell, line)]
-        found, start = [], 0
-        while start <= len(line):
-            match = re.compile(rf" *({cell})").match(line, start)
-            assert match is not None
-            found.append(match.span(1))
-            start = match.end() + 1
-        return found
-
-    def decimals(self, column: int) -> int | None:
-        """The most digits after the decimal mark in a column; ``None`` if it has exponents."""
-        rows = self.text.splitlines()
-        cells = [rows[number - 1][slice(*self.spans(rows[number - 1])[column])].strip(' "') for number in self.lines]
-        known = [cell for cell in cells if not is_missing(cell)]
-        if any("e" in cell.lower() for cell in known):
-            return None
-        return max((len(re.split("[.,]", cell)[1]) for cell in known if re.search("[.,]", cell)), default=0)
-
-    def written(self, value: float, decimals: int | None) -> str:
-        """A number as the cells of its column are written."""
-        text = f"{value:.6g}" if decimals is None else f"{value:.{decimals}f}"
-        return text.replace(".", ",") if self.decimal_comma else text
-
-    def replaced(self, cells: Mapping[tuple[int, int], str]) -> bytes:
-        """The file with other texts in some cells, by row of numbers and column, each from 0."""
-        lines = self.text.splitlines(keepends=True)
-        for row, column in sorted(cells, reverse=True):
-            line = lines[self.lines[row] - 1]
-            start, end = self.spans(line.rstrip("\r\n"))[column]
-            lines[self.lines[row] - 1] = line[:start] + cells[row, column] + line[end:]
-        return "".join(lines).encode()
-
-
-def layout_of(file: SourceFile) -> TableLayout:
-    """The layout of a text table that :func:`read_table` reads."""
-    numbers, rows, delimiter = _rows(file)
-    with_points, mark = _with_decimal_points(file, rows)
-    header = _has_header(with_points)
-    return TableLayout(file.path.read_bytes().decode("utf-8"), numbers[header:], delimiter, mark == "comma")
 
 
 class Cells(NamedTuple):
@@ -144,7 +71,7 @@ def read_tables(
         length: Number of leading rows to take.
         fills: Numbers in place of missing ones, besides empty cells and words such as ``NA``.
     """
-    every = [(file, column) for file in files for column in read_table(file, columns, fills)]
+    every = [(file, column) for file in files for column in Table.open(file).columns(columns, fills)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -163,74 +90,128 @@ def read_tables(
     )
 
 
-def read_table(file: SourceFile, columns: Sequence[str | int] | None = None, fills: Sequence[float] = ()) -> list[Column]:
-    """Reads columns of one UTF-8 text table, by default every column with a number in it; a notice names the others.
+@dataclass(frozen=True)
+class Table:
+    """A UTF-8 text table: reads its columns, and writes a copy with other numbers in some cells.
 
-    The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same number
-    of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a number, or
-    if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a comma, with a
-    notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
-    Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a
-    number that repeats far outside the others.
-
-    Raises:
-        InputError: If the file is not text, a row has another number of cells than the first, there is no such column, or a
-            cell is neither a number nor empty; the message has the line.
+    Args:
+        file: The file.
+        names: Names of the columns in the header; empty texts without one.
+        lines: Number of the line of each row below the header, from 1.
+        cells: Texts of each column below the header, with decimal points.
+        delimiter: Between cells.
+        mark: Name of the decimal mark, ``point`` or ``comma``.
     """
-    lines, rows, _ = _rows(file)
-    rows, mark = _with_decimal_points(file, rows)
-    if columns is None and len(rows[0]) > MAX_COLUMNS:
-        raise InputError(f"{file.given!r} has {len(rows[0])} columns, more than {MAX_COLUMNS}: choose columns by select")
-    names = [""] * len(rows[0])
-    if header := _has_header(rows):
-        names = [cell.strip() for cell in rows[0]]
-    cells = list(zip(*rows[header:], strict=True))
-    labels = [f"column {name or place!r} of {file.given!r}" for place, name in enumerate(names)]
-    if columns is None:
-        chosen = [place for place, column in enumerate(cells) if any(np.isfinite(_number(cell)) for cell in column)]
-        if not chosen:
-            raise InputError(f"{file.given!r} holds no column of numbers (the decimal mark is taken to be a {mark})")
-        if left_out := [label for place, label in enumerate(labels) if place not in chosen]:
-            rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
-    else:
-        chosen = [_find(file, column, names) for column in columns]
-        if not cells or len(set(chosen)) < len(chosen):
-            raise InputError(f"the selected columns of {file.given!r} must be distinct and hold numbers; got {columns!r}")
-    found = []
-    for place in chosen:
-        values = np.array([_number(cell) for cell in cells[place]])
-        values[~np.isfinite(values)] = np.nan
-        for row in np.flatnonzero(np.isnan(values)):
-            if not is_missing(cells[place][row]):
-                raise InputError(
-                    f"{labels[place]}, line {lines[header + row]}: {cells[place][row]!r} is not a number (the decimal mark "
-                    f"is taken to be a {mark}); correct it, or leave the cell empty where the value is missing"
-                )
-        values[is_one_of(values, fills)] = np.nan
-        note_repeated(labels[place], values)
-        alone = not header and len(chosen) == 1
-        found.append(Column("" if alone else names[place] or str(place), labels[place], values, place))
-    return found
 
+    file: SourceFile
+    names: Sequence[str]
+    lines: Sequence[int]
+    cells: Sequence[Sequence[str]]
+    delimiter: str
+    mark: str
 
-def read_cells(file: SourceFile, columns: Sequence[str] | None = None) -> list[Cells]:
-    """Reads columns of one text table as text, with decimal points; ``None``: all.
+    @classmethod
+    def open(cls, file: SourceFile, most: int | None = None) -> Table:
+        """Reads a table, or its first ``most`` lines.
 
-    An index from 0 is the name of a column where no header is.
+        The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same
+        number of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a
+        number, or if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a
+        comma, with a notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
 
-    Raises:
-        InputError: If the file is not text, a row has another number of cells than the first, or there is no such column.
-    """
-    lines, rows, _ = _rows(file)
-    rows, _ = _with_decimal_points(file, rows)
-    header = _has_header(rows)
-    names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
-    found = []
-    for column in map(str, range(len(names))) if columns is None and not header else columns or names:
-        place = _find(file, int(column) if column.isdecimal() and column not in names else column, names)
-        label = f"column {column!r} of {file.given!r}"
-        found.append(Cells(names[place] or str(place), label, lines[header:], [row[place] for row in rows[header:]]))
-    return found
+        Raises:
+            InputError: If the file is not text, or a row has another number of cells than the first.
+        """
+        lines, rows, delimiter = _rows(file, most)
+        rows, mark = _with_decimal_points(file, rows)
+        header = _has_header(rows)
+        names = [cell.strip() for cell in rows[0]] if header else [""] * len(rows[0])
+        cells = list(zip(*rows[header:], strict=True)) or [()] * len(names)
+        return cls(file, names, lines[header:], cells, delimiter, mark)
+
+    def columns(self, columns: Sequence[str | int] | None = None, fills: Sequence[float] = ()) -> list[Column]:
+        """Columns of numbers, by default every one with a number in it; a notice names the others.
+
+        Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a number that
+        repeats far outside the others.
+
+        Raises:
+            InputError: If there is no such column, or a cell is neither a number nor empty; the message has the line.
+        """
+        given, names, mark = self.file.given, self.names, self.mark
+        if columns is None and len(names) > MAX_COLUMNS:
+            raise InputError(f"{given!r} has {len(names)} columns, more than {MAX_COLUMNS}: choose columns by select")
+        labels = [f"column {name or place!r} of {given!r}" for place, name in enumerate(names)]
+        if columns is None:
+            chosen = [place for place, cells in enumerate(self.cells) if any(np.isfinite(_number(cell)) for cell in cells)]
+            if not chosen:
+                raise InputError(f"{given!r} holds no column of numbers (the decimal mark is taken to be a {mark})")
+            if left_out := [label for place, label in enumerate(labels) if place not in chosen]:
+                rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
+        else:
+            chosen = [_find(self.file, column, names) for column in columns]
+            if not self.lines or len(set(chosen)) < len(chosen):
+                raise InputError(f"the selected columns of {given!r} must be distinct and hold numbers; got {columns!r}")
+        found = []
+        for place in chosen:
+            values = np.array([_number(cell) for cell in self.cells[place]])
+            values[~np.isfinite(values)] = np.nan
+            for row in np.flatnonzero(np.isnan(values)):
+                if not is_missing(cell := self.cells[place][row]):
+                    raise InputError(
+                        f"{labels[place]}, line {self.lines[row]}: {cell!r} is not a number (the decimal mark is taken to "
+                        f"be a {mark}); correct it, or leave the cell empty where the value is missing"
+                    )
+            values[is_one_of(values, fills)] = np.nan
+            note_repeated(labels[place], values)
+            alone = not any(names) and len(chosen) == 1
+            found.append(Column("" if alone else names[place] or str(place), labels[place], values, place))
+        return found
+
+    def texts(self, columns: Sequence[str] | None = None) -> list[Cells]:
+        """Columns as text; ``None``: all. An index from 0 is the name of a column where no header is.
+
+        Raises:
+            InputError: If there is no such column.
+        """
+        found = []
+        for column in map(str, range(len(self.names))) if columns is None and not any(self.names) else columns or self.names:
+            place = _find(self.file, int(column) if column.isdecimal() and column not in self.names else column, self.names)
+            label = f"column {column!r} of {self.file.given!r}"
+            found.append(Cells(self.names[place] or str(place), label, self.lines, self.cells[place]))
+        return found
+
+    def write(self, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
+        """Writes a copy with other numbers, as the cells of their columns are written: lines without one are unchanged.
+
+        Args:
+            path: The file.
+            changed: Numbers by index of the column and of the row, each from 0.
+        """
+        content = self.file.path.read_bytes()
+        encoding = "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
+        lines = content.decode(encoding).splitlines(keepends=True)
+        texts: dict[int, dict[int, str]] = {}
+        for column, numbers in changed.items():
+            form = self._form(column)
+            for row, value in numbers.items():
+                text = format(value, form)
+                texts.setdefault(row, {})[column] = text.replace(".", ",") if self.mark == "comma" else text
+        for row, cells in texts.items():
+            line = lines[self.lines[row] - 1]
+            ((*old,),) = _split([line], self.delimiter)
+            buffer = io.StringIO()
+            writer = csv.writer(buffer, delimiter=self.delimiter, lineterminator=line[len(line.rstrip("\r\n")) :])
+            writer.writerow([cells.get(column, cell) for column, cell in enumerate(old)])
+            lines[self.lines[row] - 1] = buffer.getvalue()
+        path.write_bytes("".join(lines).encode(encoding))
+
+    def _form(self, column: int) -> str:
+        """Format of numbers with as many decimals as the known ones of a column; six digits if these have exponents."""
+        known = [cell for cell in self.cells[column] if not is_missing(cell)]
+        if any("e" in cell.lower() for cell in known):
+            return ".6g"
+        return f".{max((len(cell.strip().partition('.')[2]) for cell in known), default=0)}f"
 
 
 def note_repeated(label: str, values: NDArray[np.float64]) -> None:
@@ -254,14 +235,9 @@ def note_repeated(label: str, values: NDArray[np.float64]) -> None:
 
 
 def header_of(file: SourceFile) -> list[str]:
-    """Names of the columns of a text table, from its first lines; empty without a header.
-
-    Raises:
-        InputError: If the file is not text, or its first rows differ in their number of cells.
-    """
-    _, rows, _ = _rows(file, SAMPLE_LINES)
-    rows, _ = _with_decimal_points(file, rows)
-    return [cell.strip() for cell in rows[0]] if _has_header(rows) else []
+    """Names of the columns of a text table, from its first lines; empty without a header."""
+    names = Table.open(file, SAMPLE_LINES).names
+    return list(names) if any(names) else []
 
 
 def is_missing(cell: str) -> bool:

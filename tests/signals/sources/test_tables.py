@@ -8,7 +8,7 @@ from source_checks import refused, stored, unit
 
 from pe_lightning.signals.sources import RowSource
 from pe_lightning.signals.sources.paths import SourceFile
-from pe_lightning.signals.sources.tables import read_table
+from pe_lightning.signals.sources.tables import Table
 
 
 def write(path, text):
@@ -17,7 +17,7 @@ def write(path, text):
 
 
 def columns_of(path):
-    return {column.name: column.values.tolist() for column in read_table(SourceFile(path, str(path)))}
+    return {column.name: column.values.tolist() for column in Table.open(SourceFile(path, str(path))).columns()}
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", " ", ", "])
