@@ -31,7 +31,6 @@ from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.extras import require
-from pe_lightning.signals.lossless import lossless_suffixes, write_lossless
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.arrays import declared_fills, find_array
 from pe_lightning.signals.sources.checks import is_one_of
@@ -41,7 +40,7 @@ from pe_lightning.signals.sources.paths import PICTURES, SourceFile, format_of, 
 from pe_lightning.signals.sources.pictures import decode_image
 from pe_lightning.signals.sources.sound import Sound
 from pe_lightning.signals.sources.tables import Table
-from pe_lightning.signals.sources.video_files import read_stored_frames
+from pe_lightning.signals.sources.video_files import lossless_suffixes, read_stored_frames, write_lossless
 from pe_lightning.signals.validation import free_memory
 
 __all__ = ["ORIGINALS", "Original", "check_fit_memory", "read_original", "signals_of"]
@@ -487,7 +486,7 @@ def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original
         table.write(
             path,
             {
-                column.place: {row: float(series[row, 0]) for row in np.flatnonzero(rows)}
+                column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
                 for column, series, rows in zip(columns, changed, different, strict=True)
             },
         )

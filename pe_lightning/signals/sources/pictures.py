@@ -14,24 +14,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sources.checks import MAX_PIXELS, check_area
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.validation import check_claim, check_memory
-
-__all__ = [
-    "FloatArray",
-    "Header",
-    "decode_image",
-    "full_value",
-    "header_of",
-    "over_white",
-    "range_of_integers",
-    "to_unit",
-    "upright",
-]
 
 FloatArray = NDArray[np.float32]
 Picture: TypeAlias = NDArray[Any]
@@ -39,15 +27,6 @@ Picture: TypeAlias = NDArray[Any]
 PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 BLOCK_PIXELS = 1 << 20
 GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
-# TIFF and EXIF tags
-ORIENTATION_TAG, PHOTOMETRIC_TAG, WIDTH_TAG, LENGTH_TAG, BITS_PER_SAMPLE_TAG, SAMPLE_FORMAT_TAG = (
-    274,
-    262,
-    256,
-    257,
-    258,
-    339,
-)
 MIN_IS_WHITE, RGB = 0, 2  # TIFF PhotometricInterpretation
 PREMULTIPLIED, STRAIGHT = 1, 2  # TIFF ExtraSamples
 
@@ -109,8 +88,11 @@ def header_of(file: SourceFile) -> Header:
             tags: Any = getattr(
                 image, "tag_v2", {}
             )  # some versions of Pillow swap the size of a rotated TIFF before loading
-            height, width = tags.get(LENGTH_TAG, image.height), tags.get(WIDTH_TAG, image.width)
-            if image.getexif().get(ORIENTATION_TAG, 1) in (5, 6, 7, 8):
+            height, width = (
+                tags.get(TiffImagePlugin.IMAGELENGTH, image.height),
+                tags.get(TiffImagePlugin.IMAGEWIDTH, image.width),
+            )
+            if image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):
                 height, width = width, height
             return Header(height, width, _bits(image, file.path), image.mode in GREY_MODES or image.mode.startswith("I;16"))
     except InputError:
@@ -175,7 +157,7 @@ def _bits(image: Image.Image, path: Path) -> int:
             return file.read(25)[24]
     tags: Any = getattr(image, "tag_v2", None)
     if tags is not None:
-        return 32 if 3 in tags.get(SAMPLE_FORMAT_TAG, ()) else max(tags.get(BITS_PER_SAMPLE_TAG, (1,)))
+        return 32 if 3 in tags.get(TiffImagePlugin.SAMPLEFORMAT, ()) else max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,)))
     return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
 
 
@@ -195,7 +177,7 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
         array = raw.astype(np.float32) if image.mode == "F" else _whole_range(raw, bits)
         if "transparency" in image.info:  # PNG only: the transparent grey level as a 16-bit number
             array = _with_opacity(array, raw != image.info["transparency"])
-        if getattr(image, "tag_v2", {}).get(PHOTOMETRIC_TAG) == MIN_IS_WHITE:
+        if getattr(image, "tag_v2", {}).get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == MIN_IS_WHITE:
             array = full_value(array.dtype) - array
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
@@ -206,7 +188,7 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Pic
             part = array[top : top + rows]
             part[:] = np.asarray(image.crop((0, top, image.width, top + len(part))).convert(mode)).reshape(part.shape)
     # after loading: Pillow rotates TIFF files when it loads them, and removes the tag
-    return upright(array, image.getexif().get(ORIENTATION_TAG, 1))
+    return upright(array, image.getexif().get(ExifTags.Base.Orientation, 1))
 
 
 def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: int, max_pixels: int | None) -> None:
@@ -258,7 +240,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
                 f"{file.given!r} is an unsupported kind of TIFF ({page.photometric!s}, axes {page.axes}, "
                 f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA"
             )
-        raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ORIENTATION_TAG, 1)
+        raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ExifTags.Base.Orientation, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
     if raw.dtype.kind == "f":
         array: Picture = raw.astype(np.float32)
@@ -285,6 +267,6 @@ def upright(array: Picture, orientation: object) -> Picture:
     turned = []
     for channel in np.moveaxis(array, -1, 0):
         image = Image.fromarray(np.ascontiguousarray(channel))
-        image.getexif()[ORIENTATION_TAG] = orientation
+        image.getexif()[ExifTags.Base.Orientation] = orientation
         turned.append(np.asarray(ImageOps.exif_transpose(image)))
     return np.stack(turned, axis=-1)

@@ -156,7 +156,7 @@ class Table:
         for place in chosen:
             values = np.array([_number(cell) for cell in self.cells[place]])
             values[~np.isfinite(values)] = np.nan
-            for row in np.flatnonzero(np.isnan(values)):
+            for row in map(int, np.flatnonzero(np.isnan(values))):
                 if not is_missing(cell := self.cells[place][row]):
                     raise InputError(
                         f"{labels[place]}, line {self.lines[row]}: {cell!r} is not a number (the decimal mark is taken to "

@@ -1,4 +1,4 @@
-"""Video files, decoded by PyAV a few frames at a time."""
+"""Video files: decoded by PyAV a few frames at a time, written without loss, with the sound of another file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import av
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Disposition
+from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
@@ -22,12 +25,12 @@ from pe_lightning.signals.sources.checks import check_area
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
 from pe_lightning.signals.sources.paths import SourceFile, reading
 
-__all__ = ["even_frames", "frame_places", "read_stored_frames", "read_video"]
-
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
 MAX_JITTER = 0.25
 """Largest difference of the time of a frame from a constant rate, in frames, for lost frames to be known by the times."""
+MP4_LIKE = ("mp4", "mov", "m4v")
+"""Formats whose sound MP4 can hold."""
 SWSCALE_FLAGS = (
     0x4 | 0x2000 | 0x40000 | 0x80000
 )  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
@@ -255,3 +258,55 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
         f"{file.given!r} has a rotation of {frame.rotation} degrees; only multiples of 90 are supported. Convert it with "
         "the rotation applied"
     )
+
+
+def lossless_suffixes(source: Path, dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """Suffixes of the files that can hold the frames and the sound of a clip without loss.
+
+    Args:
+        source: The clip.
+        dtype: That of its frames; MP4 holds 8 bits.
+    """
+    with av.open(f"file:{source}") as container:
+        fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
+    mp4 = dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
+    return (".mp4", ".mkv") if mp4 else (".mkv",)
+
+
+def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> None:
+    """Writes frames that decode to the same values.
+
+    Args:
+        path: The file, by whose suffix MP4 or Matroska is written.
+        frames: ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16.
+        rate: Frames per second.
+        source: A clip whose sound and tags are copied.
+    """
+    deep, grey, mp4 = frames.dtype == np.uint16, frames.shape[-1] == 1, path.suffix.lower() == ".mp4"
+    given = ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
+    stored = given if grey else "gbrp16le" if deep else "bgr0"
+    codec, options = "ffv1", {"level": "3", "slicecrc": "1"}
+    if mp4:
+        codec, options, given, stored = "libx264rgb", {"qp": "0"}, "rgb24", "rgb24"
+    every = Fraction(rate).limit_denominator(100_000)
+    form = "mp4" if mp4 else "matroska"
+    flags = {"movflags": "faststart", "movie_timescale": str(every.numerator)} if mp4 else {}
+    with av.open(f"file:{source}") as old, av.open(str(path), "w", format=form, options=flags) as new:
+        new.metadata.update(old.metadata)
+        stream = new.add_stream(codec, rate=every, options=options)
+        stream.height, stream.width = frames.shape[1:3]
+        stream.pix_fmt = stored
+        sounds = {sound.index: new.add_stream_from_template(sound) for sound in old.streams.audio}
+        for number, values in enumerate(frames):
+            if grey and mp4:
+                values = np.broadcast_to(values, (*values.shape[:2], 3))
+            array = np.ascontiguousarray(values[..., 0] if grey and not mp4 else values)
+            frame = VideoFrame.from_ndarray(array, format=given)
+            frame = frame if stored == given else frame.reformat(format=stored)
+            frame.pts, frame.time_base = number, 1 / every
+            new.mux(stream.encode(frame))
+        new.mux(stream.encode(None))
+        for packet in old.demux(*old.streams.audio) if sounds else ():
+            if packet.dts is not None:
+                packet.stream = sounds[packet.stream.index]
+                new.mux(packet)
