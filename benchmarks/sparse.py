@@ -7,7 +7,6 @@
 - ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", keep=...)``: PSNR of predictions clamped to [0, 1],
   mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture. JPEG
   (4:4:4, optimised) and WebP at the highest quality that takes as many bytes at most. Published results on Kodak.
-- ``time``: where the core seconds of a picture of 512 x 768 go, medians.
 - ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
   kept numbers; float16.
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`plucked_strings`), and
@@ -35,7 +34,6 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +57,7 @@ from pe_lightning.solvers.solution import encode
 from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_papers.reproduce.definition import load as load_definition
 
-SECTIONS = ("pictures", "time", "worth", "signals", "noise", "held-out", "trade", "memory")
+SECTIONS = ("pictures", "worth", "signals", "noise", "held-out", "trade", "memory")
 ON_REQUEST = {"trade", "memory"}
 SOUND_RATE = 44_100
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
@@ -145,31 +143,6 @@ def pictures(paths: list[str]) -> None:
         if entry.labels["block"] == "published":
             pairs = zip(entry.settings["arguments.parameters"], entry.settings["arguments.psnr"], strict=True)
             print(f"  {entry.labels['method']}: " + ", ".join(f"{count:,}: {value:.2f}" for count, value in pairs))
-
-
-def seconds(repeats: int) -> None:
-    """Where the core seconds go."""
-    image = torch.rand(512, 768, 3, generator=torch.Generator().manual_seed(0))
-    steps: dict[str, list[float]] = {}
-
-    def timed(name: str, call: Callable[[], Any]) -> Any:
-        began = time.process_time()
-        found = call()
-        steps.setdefault(name, []).append(time.process_time() - began)
-        return found
-
-    for _ in range(repeats):
-        for encoder in ("keys", "gau"):
-            described = {"name": encoder, "num_features": "auto"}
-            solution = timed(f"exact fit, {encoder}", lambda d=described: solve_grid(image[None], d, ridge=0.0))
-        coefficients = timed("rotation and transform", lambda s=solution: Coefficients(s.weight[0], "9/7"))
-        kept = timed("selection", lambda c=coefficients: c.keep(207_000))
-        timed("inverse transform", kept.weight)
-        timed("coding of the positions", kept.pack)
-        timed("fit and prediction by a Trainer, keys", lambda: fit(image, 207_000))
-    print("\ntime: 512 x 768 x 3, 207,000 numbers, medians of core seconds\n\n| step | core s |\n| --- | ---: |")
-    for name, found in steps.items():
-        print(f"| {name} | {statistics.median(found):.3f} |")
 
 
 def refined(coefficients: Coefficients, weight: Tensor, count: int, steps: int = 4) -> Tensor:
@@ -485,7 +458,6 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--paths", nargs="+", help="pictures, or folders of them; default: photographs of scikit-image")
     parser.add_argument("--sounds", nargs="+", default=[], help="recordings for the section signals")
-    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--figure", type=Path, help="where the section trade draws")
     options = parser.parse_args(arguments)
     chosen = options.only.split(",")
@@ -499,8 +471,6 @@ def main(arguments: list[str] | None = None) -> None:
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
     if "pictures" in chosen:
         pictures(paths)
-    if "time" in chosen:
-        seconds(options.repeats)
     if "worth" in chosen:
         worth(paths)
     if "signals" in chosen:
