@@ -16,20 +16,6 @@ import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = [
-    "InputError",
-    "argument_names",
-    "did_you_mean",
-    "explain",
-    "last_resort",
-    "paragraph",
-    "printable",
-    "root_message",
-    "show_bytes",
-    "show_metric",
-    "unknown_option",
-]
-
 LIST_OPTIONS = "--help lists the options"
 MAX_MESSAGE = 1500
 """Most characters of a message."""

@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["REGISTRIES", "Described", "Description", "PluginWarning", "Registry", "find_registry", "import_class", "path_of"]
-
 T = TypeVar("T")
 C = TypeVar("C", bound=type)
 
@@ -98,12 +96,7 @@ class Registry(Generic[T]):
         self._plugins_loaded = False
 
     def register(self, name: str) -> Callable[[C], C]:
-        """Class decorator that registers the class under ``name``.
-
-        Raises:
-            InputError: If another class has the name, the name is not an identifier, the class is not a subclass of
-                :attr:`base`, or it has abstract methods.
-        """
+        """Class decorator that registers the class under ``name``."""
 
         def decorate(cls: C) -> C:
             self._add(name, cls)
@@ -130,9 +123,6 @@ class Registry(Generic[T]):
 
     def load_plugins(self) -> None:
         """Imports :attr:`modules` and the entry points of the group, once.
-
-        Raises:
-            InputError: If a plugin registers a name of another class, or a class that is not a subclass of :attr:`base`.
 
         Warns:
             PluginWarning: If a plugin cannot be imported. Looking up its name is then an error.
@@ -190,11 +180,7 @@ class Registry(Generic[T]):
         return next((name for name, known in self._classes.items() if known is cls), path_of(cls))
 
     def get(self, name: str) -> type[T]:
-        """The class for a registered name, the ``__name__`` of a registered class, or an import path.
-
-        Raises:
-            InputError: If there is no such class; the message suggests similar names and lists the registered ones.
-        """
+        """The class for a registered name, the ``__name__`` of a registered class, or an import path."""
         known = self.names()
         if name in self._classes:
             return self._classes[name]
@@ -213,11 +199,7 @@ class Registry(Generic[T]):
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
-        """Creates an instance of the class called ``name``.
-
-        Raises:
-            InputError: If the name or an argument is unknown, a required argument is missing, or the class rejects a value.
-        """
+        """Creates an instance of the class called ``name``."""
         cls = self.get(name)
         kwargs = self.arguments(cls, kwargs)
         for key, parameter in self.parameters(cls).items():
@@ -234,9 +216,6 @@ class Registry(Generic[T]):
         Args:
             given: The instance, its name or its description.
             default: Name of the class of a mapping of arguments without a name.
-
-        Raises:
-            InputError: If ``given`` is none of these, and as :meth:`create`.
         """
         if isinstance(given, self.base):
             return given
@@ -255,11 +234,7 @@ class Registry(Generic[T]):
         return self.create(name, **{**(arguments.pop("init_args", None) or {}), **arguments})
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
-        """``given`` as a dictionary, after checking its keys against the constructor of ``cls``.
-
-        Raises:
-            InputError: If the constructor has no argument of that name.
-        """
+        """``given`` as a dictionary, after checking its keys against the constructor of ``cls``."""
         allowed = self.parameters(cls)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values()):
             return dict(given)  # **kwargs: only the class itself can check the names

@@ -10,8 +10,6 @@ from pe_lightning.estimators.filling import fill as fill_signals
 from pe_lightning.signals.extras import require
 from pe_lightning.signals.labelled_files import original_of, refilled
 
-__all__ = ["fill"]
-
 
 def fill(array: Any, dims: Sequence[str] | None = None, **options: Any) -> Any:
     """Fills the missing values (NaN) of an ``xarray.DataArray``, at its own coordinates.
@@ -23,9 +21,6 @@ def fill(array: Any, dims: Sequence[str] | None = None, **options: Any) -> Any:
 
     Returns:
         The array with the same dtype, dimensions, coordinates, name and attributes. Known values are unchanged.
-
-    Raises:
-        InputError: If it is no ``DataArray``, nothing or everything is missing, or an argument is not valid.
 
     Example:
         >>> import numpy as np, xarray

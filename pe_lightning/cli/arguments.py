@@ -21,8 +21,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results.config_files import load_limited, read_config
 
-__all__ = ["VERBOSE", "Option", "read", "rewrite"]
-
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
 """Options of ``fit``, ``validate``, ``test`` and ``predict`` that take no value."""
@@ -106,10 +104,6 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     Args:
         verb: The verb.
         words: Files and options, in any order.
-
-    Raises:
-        InputError: If there are neither files nor a recipe for ``fit``, no checkpoint for another verb, or the kind of the
-            files is not clear.
     """
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.cli import recipes

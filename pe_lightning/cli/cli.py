@@ -41,8 +41,6 @@ from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 from pe_lightning.training.resumption import Resumption
 
-__all__ = ["CommandLine", "instantiate", "make_parser", "parse", "plain_values", "prepare", "run"]
-
 OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
@@ -72,9 +70,6 @@ def run(verb: str, arguments: Sequence[str]) -> int:
 
     Returns:
         The exit status: 0, or that of the signal that ended a fit early.
-
-    Raises:
-        InputError: If the arguments, the data or the checkpoint cannot be used.
     """
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     files, options = read(arguments)
@@ -158,9 +153,6 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         given: Arguments as :func:`pe_lightning.cli.arguments.rewrite` returns them, or a configuration of plain
             values.
-
-    Raises:
-        InputError: If an option is unknown, or a value is not allowed; the message is one paragraph.
     """
     parser = make_parser(verb)
     try:
@@ -222,9 +214,6 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         config: The complete configuration, from :func:`parse`.
         sections: Those of :data:`SECTIONS` to instantiate; the others are left out.
-
-    Raises:
-        InputError: If a constructor refuses its arguments.
     """
     chosen = config.clone()
     for section in SECTIONS - frozenset(sections):
@@ -258,9 +247,6 @@ class CommandLine(LightningCLI):
         recorder: The callback that keeps the run directory.
         best: The callback that writes the checkpoints of a fit.
         stop: The callback that stops a fit at signals.
-
-    Raises:
-        InputError: If a constructor refuses its arguments, or the model is not the checkpoint's.
     """
 
     def __init__(

@@ -19,8 +19,6 @@ from pe_lightning.signals.cache_folder import CacheFolder, Entry
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
 
-__all__ = ["cache", "list_encoders", "list_networks", "list_registered"]
-
 
 def list_encoders(names: list[str] | None = None, /) -> int:
     """Lists the registered encoders, including those of installed plugins: name, feature, arguments, reference.
@@ -90,9 +88,6 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     Args:
         kinds: encoders, models, activations, datamodules, sources, samplings, metrics, baselines, callbacks, recipes;
             without any, the names of all.
-
-    Raises:
-        InputError: If a kind is unknown.
     """
     known = [*REGISTRIES, "recipes"]
     for kind in kinds or ():
@@ -184,9 +179,6 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
     Args:
         action: ``list`` shows the entries, least recently used first; ``clear`` removes them.
         cache_dir: The folder (default: $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning).
-
-    Raises:
-        InputError: If the folder cannot be read.
     """
     folder = CacheFolder(cache_dir)
     if cache_dir == "" or (folder.path.exists() and not folder.path.is_dir()):

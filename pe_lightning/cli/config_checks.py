@@ -10,8 +10,6 @@ from typing import Any
 
 from pe_lightning.errors import InputError
 
-__all__ = ["check_names"]
-
 
 def check_names(tree: Any, path: str = "") -> None:
     """Refuses a configuration that names anything but classes.

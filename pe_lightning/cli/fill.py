@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pe_lightning.estimators.filling import Filled
     from pe_lightning.signals.originals import Original
 
-__all__ = ["fill_files"]
-
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
 WRITTEN_SUFFIXES: dict[Format | None, tuple[str, ...]] = {
@@ -129,9 +127,6 @@ def fill_files(
         force: Replace results that exist; files that are read are never replaced.
         verbose: Print why methods of comparison have no score, too.
         seed: Seed of the folds.
-
-    Raises:
-        InputError: If a file, a mask or an option cannot be used; nothing is written then.
     """
     if coordinates or values or grid or spacing or region or like or at:
         if smooth or upscale > 1 or block is not None or axes is not None or grow is not None:
@@ -240,11 +235,7 @@ def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upsc
 
 
 def _check_table(path: str, target: Path, original: Original, smooth: bool) -> None:
-    """Says how a table of scattered points is read: a map needs coordinates; a series with places is noticed.
-
-    Raises:
-        InputError: If the result is a map, or nothing is missing in a table of places.
-    """
+    """Says how a table of scattered points is read: a map needs coordinates; a series with places is noticed."""
     from pe_lightning.results.maps import MAP_SUFFIXES
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.points import place_columns, points_options
@@ -299,11 +290,7 @@ def _marks_of(files: list[str], marks: list[str]) -> list[str]:
 
 
 def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
-    """The file to write for each file that is read.
-
-    Raises:
-        InputError: If a folder is needed, or a format cannot be written in the place of another.
-    """
+    """The file to write for each file that is read."""
     if not several:
         suffixes = WRITTEN_SUFFIXES.get(format_of_suffix(Path(paths[0])), ())
         if suffixes and not Path(paths[0]).is_dir() and not out.name.lower().endswith(suffixes):

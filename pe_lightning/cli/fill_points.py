@@ -15,17 +15,12 @@ if TYPE_CHECKING:
     from pe_lightning.estimators.point_fit import PointFit
     from pe_lightning.signals.raw import AnyArray
 
-__all__ = ["fill_points", "grid_of"]
-
 MAP_SAMPLE_BYTES = 64
 """Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
 
 
 def grid_of(text: str) -> list[int]:
     """Samples per axis from ``400,600`` or ``400x600``.
-
-    Raises:
-        InputError: If a size is not a positive integer.
 
     >>> grid_of("400,600")
     [400, 600]
@@ -150,11 +145,7 @@ def fill_points(
     force: bool,
     verbose: bool,
 ) -> int:
-    """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`.
-
-    Raises:
-        InputError: If a file or an option cannot be used; nothing is written then.
-    """
+    """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_lightning.estimators.point_fit import fit_source
     from pe_lightning.results.maps import check_map, plot_map, write_places
     from pe_lightning.signals.sources.paths import SourceFile, format_of

@@ -23,8 +23,6 @@ from pe_lightning.cli.arguments import Option
 from pe_lightning.registry import find_registry
 from pe_lightning.results.config_files import read_config
 
-__all__ = ["argument_descriptions", "asks_short_help", "layout", "short_help"]
-
 INDENT = 30
 """Columns before the description of an option."""
 MIN_WIDTH, MAX_WIDTH = 80, 120

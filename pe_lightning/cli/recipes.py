@@ -10,14 +10,13 @@ from pathlib import Path
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.files import ARRAYS
 from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
-from pe_lightning.signals.sources.paths import ARRAYS, SourceFile, format_of
+from pe_lightning.signals.sources.paths import SourceFile, format_of
 from pe_lightning.signals.sources.points import place_columns, points_options
 from pe_lightning.signals.sources.samples import SCHEME, video_samples
 from pe_lightning.signals.sources.tables import header_of
 from pe_lightning.training.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
-
-__all__ = ["find", "names", "recipe_for"]
 
 FOLDER = Path(__file__).parents[1] / "configs"
 GROUP = "pe_lightning.recipes"
@@ -47,9 +46,6 @@ def find(config: str) -> str:
     """The configuration that ``--config`` means: a file, JSON, or a recipe by name.
 
     ``image/demo`` and ``configs/image/demo.yaml`` name a recipe in any working directory. A file of the user comes first.
-
-    Raises:
-        InputError: If it is neither a file, nor JSON, nor the name of a recipe.
     """
     if config.startswith("{") or Path(config).is_file():
         return config
@@ -70,9 +66,6 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     Args:
         paths: Files, folders or ``samples://NAME``.
         given: The options by key (:attr:`pe_lightning.cli.arguments.Option.key`), with their values.
-
-    Raises:
-        InputError: If the kind of the files is not clear.
     """
     linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.prior"})
     module_name = (given.get("data") or "").rpartition(".")[2]

@@ -10,8 +10,6 @@ from pe_lightning.cli.verbs import console
 if TYPE_CHECKING:
     from pe_lightning.estimators.folds import FoldScore
 
-__all__ = ["print_scores"]
-
 
 def print_scores(
     title: str, scores: Mapping[str, FoldScore], unit: float, left_out: Mapping[str, str], verbose: bool = False

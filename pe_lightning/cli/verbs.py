@@ -16,8 +16,6 @@ from rich.console import Console
 from pe_lightning.cli.arguments import read
 from pe_lightning.errors import InputError, explain
 
-__all__ = ["call", "console"]
-
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Keeps the line breaks of the docstring."""
@@ -37,9 +35,6 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
         verb: Name of the verb.
         function: Returns the exit status, or ``None`` for 0.
         arguments: Words after the verb.
-
-    Raises:
-        InputError: If the arguments do not match the signature.
     """
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function)

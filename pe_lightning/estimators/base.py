@@ -15,8 +15,6 @@ from pe_lightning.linalg import full_precision
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 
-__all__ = ["Estimator", "Field", "Fits", "FittedField", "default_device"]
-
 POINTS_AT_ONCE = 1 << 16
 """Points that are predicted at once."""
 
@@ -105,11 +103,7 @@ class FittedField(ABC):
         return self
 
     def at(self, points: Tensor) -> Tensor:
-        """Values at points in [0, 1): ``(P, D)`` -> ``(S, P, C)``.
-
-        Raises:
-            InputError: If they are not coordinates of that many axes.
-        """
+        """Values at points in [0, 1): ``(P, D)`` -> ``(S, P, C)``."""
         self._check(points)
         with full_precision(self.device):
             parts = torch.split(points.to(self.device), POINTS_AT_ONCE)
@@ -125,9 +119,6 @@ class FittedField(ABC):
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
         The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
-
-        Raises:
-            InputError: If there are several signals, or the samples are too few or in their file.
         """
         if self._make_spread is None:
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
@@ -154,9 +145,6 @@ class Estimator(ABC):
         Args:
             train: The signals and their split.
             device: Where to compute; by default a GPU if there is one.
-
-        Raises:
-            InputError: If the estimator is not for these signals.
         """
 
 

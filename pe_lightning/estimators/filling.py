@@ -65,17 +65,6 @@ from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_lightning.solvers.gap_mixture import MEMBERS, GapMixture, default_members, fill_gaps, imitated_gaps
 from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
 
-__all__ = [
-    "Filled",
-    "FilledSignal",
-    "FoldsLike",
-    "ModelName",
-    "check_suffix",
-    "fill",
-    "read_file",
-    "write_std",
-]
-
 FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
 ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
 Mask = NDArray[np.bool_]
@@ -150,11 +139,7 @@ class Filled:
         return float(np.mean(found)) if found else math.nan
 
     def write(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a copy of the file with the filled values, in its format and with its metadata; not over the file itself.
-
-        Raises:
-            InputError: If the values do not come from a file, its format has another suffix, or the path is that file.
-        """
+        """Writes a copy of the file with the filled values, in its format and with its metadata; not over the file."""
         if self.original is None:
             raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
         check_suffix(Path(path), self.original)
@@ -237,9 +222,6 @@ def fill(
 
     Returns:
         The filled values and their scores.
-
-    Raises:
-        InputError: If nothing or everything is missing, or an argument or the file cannot be used.
 
     Example:
         >>> import numpy as np

@@ -134,9 +134,6 @@ def score_folds(
         fitted: Fits a new model.
         sampling: The folds.
         count: Number of folds that are scored, the first ones; all by default.
-
-    Raises:
-        InputError: If there are fewer known samples than folds.
     """
     scorer = _Scorer(data)
     for fold in _folds(data, sampling, count):

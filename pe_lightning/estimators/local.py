@@ -17,8 +17,6 @@ from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
 
-__all__ = ["PretrainedInterpolator", "check_even", "interpolator_field"]
-
 
 class PretrainedInterpolator(Estimator):
     """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_lightning.training.Local`.
@@ -31,11 +29,7 @@ class PretrainedInterpolator(Estimator):
         self.prior = prior
 
     def read_prior(self, train: Signals) -> LocalPrior:
-        """The trained network.
-
-        Raises:
-            InputError: If there is none, or it cannot be applied to the signals.
-        """
+        """The trained network."""
         axes, split = train.info.num_axes, train.split
         check_in_memory(train, "Local")
         if axes not in (2, 3):
@@ -62,11 +56,7 @@ class PretrainedInterpolator(Estimator):
 
 
 def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
-    """Refuses samples that are not on a grid of even distances.
-
-    Raises:
-        InputError: If they are not.
-    """
+    """Refuses samples that are not on a grid of even distances."""
     if isinstance(batch, PointBatch) or any(axis.samples is not None for axis in info.axes):
         raise InputError(
             "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing samples"

@@ -28,8 +28,6 @@ from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.validation import choice, integer
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
 
-__all__ = ["Columns", "PointFit", "PointModel", "fit_points", "fit_source"]
-
 Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """Columns of rows: an array ``(P,)`` or ``(P, D)``, or arrays ``(P,)`` by name."""
 PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
@@ -119,18 +117,11 @@ class PointFit:
 
         Returns:
             ``(P,)`` for one column of values, else ``(P, V)``.
-
-        Raises:
-            InputError: If the coordinates are not of these axes, or one is missing.
         """
         return self._shaped(self._values(self._unit(coords)))
 
     def std(self, coords: Columns) -> Floats:
-        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`.
-
-        Raises:
-            InputError: If the model has none.
-        """
+        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`."""
         return self._shaped(self._deviations(self._unit(coords)))
 
     def grid(self, shape: Sequence[int] | Mapping[str, npt.ArrayLike], std: bool = True) -> PointMap:
@@ -140,9 +131,6 @@ class PointFit:
             shape: Number of samples per axis, in the order of the axes: from the lowest to the highest coordinate of the
                 points, or around a period. Or the coordinates of the samples of each axis, by its name.
             std: Whether to compute standard deviations too, where the model has them.
-
-        Raises:
-            InputError: If there is not one positive number, or one column of coordinates, per axis.
         """
         names = ", ".join(axis.name for axis in self.axes)
         if len(shape) != len(self.axes):
@@ -266,9 +254,6 @@ def fit_points(
 
     Returns:
         The fit: ``predict(coords)``, ``std(coords)``, ``grid(shape)`` and ``score``.
-
-    Raises:
-        InputError: If shapes do not fit, a coordinate or value is constant, or an argument is not valid.
 
     Example:
         >>> import numpy as np

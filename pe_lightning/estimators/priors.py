@@ -18,8 +18,6 @@ from pe_lightning.networks.local import LocalPrior
 from pe_lightning.results.checkpoint_files import read_checkpoint
 from pe_lightning.signals.axes import Samples
 
-__all__ = ["NO_PRIOR", "PRIOR_KEY", "SHIPPED", "card", "prior_from", "read_prior", "shipped_file"]
-
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_lightning.networks.local.LocalPrior`."""
 NO_PRIOR = "none"
@@ -60,9 +58,6 @@ def read_prior(name: str, samples: Samples = "points") -> LocalPrior | CellPrior
         name: One of :data:`SHIPPED`, or a checkpoint: of ``PatchRegression``, ``Local`` or ``Adaptive`` for points, of
             ``CellRegression`` for cells.
         samples: What the samples are that it is for.
-
-    Raises:
-        InputError: If there is no such prior, or the file is damaged or is not one.
     """
     if name in SHIPPED:
         file = SHIPPED_FILES[samples][name]

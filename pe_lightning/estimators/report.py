@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["ChoiceReport", "FitReport", "LearnedReport", "SparseReport", "SpectrumReport"]
-
 
 @dataclass(frozen=True)
 class ChoiceReport:

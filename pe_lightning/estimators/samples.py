@@ -15,8 +15,6 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 
-__all__ = ["SampledField", "SignalField", "SignalSamples", "TrainedSamples", "check_in_memory"]
-
 
 class SignalField(Protocol):
     """One signal as a function of coordinates."""
@@ -64,9 +62,6 @@ class TrainedSamples:
             batch: All trained samples.
             info: Shape of the signals.
             model: Name of the model in errors.
-
-        Raises:
-            InputError: If samples of a grid are not at equal distances.
         """
         if isinstance(batch, PointBatch):
             return cls(batch.values, batch.coords.expand(info.num_signals, -1, -1))
@@ -92,11 +87,7 @@ class TrainedSamples:
 
 
 def check_in_memory(train: Signals, model: str) -> None:
-    """Refuses signals that stay in their file.
-
-    Raises:
-        InputError: If they do.
-    """
+    """Refuses signals that stay in their file."""
     if train.streamed:
         raise InputError(
             f"{model} holds all trained samples, and these signals stay in their file: set "

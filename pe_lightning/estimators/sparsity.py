@@ -21,8 +21,6 @@ from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
 
-__all__ = ["SHARES", "sparsity", "sparsity_table"]
-
 SHARES = (0.01, 0.03, 0.1, 0.3)
 """Shares of the numbers of a signal that are kept."""
 DENSE_RIDGE = 1e-6

@@ -34,8 +34,6 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.signals.splits import GridSplit, Split
 
-__all__ = ["Interpolation", "baselines", "interpolate", "names"]
-
 Array = np.ndarray[Any, np.dtype[np.float64]]
 FLOAT32_EPS = 2.0**-23
 """Rounding error of float32 coordinates in [0, 1]."""
@@ -71,11 +69,7 @@ class Interpolation:
     """The function of a public library that does the same; tables name it where it is ahead of a fit."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """Whether tables show this baseline for signals of this shape and these training samples.
-
-        Raises:
-            InputError: If it applies, but takes too long. Tables show the reason in the place of a score.
-        """
+        """Whether tables show this baseline for signals of this shape and these training samples."""
         if isinstance(split, GridSplit):
             return self.on_grids
         if self.on_points:
@@ -145,9 +139,6 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
 
     Returns:
         ``(S, N_1, ..., N_D, C)``, or ``(S, Q, C)`` at points, not clamped: cubic methods can overshoot [0, 1].
-
-    Raises:
-        InputError: If the name is unknown, or the method does not support this kind of batch or number of axes.
     """
     method = baselines.create(name)
     num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]

@@ -12,21 +12,6 @@ from torch import Tensor, nn
 
 from pe_lightning.registry import Registry
 
-__all__ = [
-    "SNR",
-    "Accuracy",
-    "AveragePrecision",
-    "BitsPerDimension",
-    "IoU",
-    "SignalMetric",
-    "SignalPSNR",
-    "create",
-    "metrics",
-    "psnr",
-    "summary",
-    "unit_of",
-]
-
 
 class SignalMetric(nn.Module, ABC):
     """A score per signal, from sums over samples.

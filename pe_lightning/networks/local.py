@@ -28,19 +28,6 @@ from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.errors import InputError
 from pe_lightning.networks.mlp import MLP
 
-__all__ = [
-    "DEFAULT_ENCODER",
-    "PATCH",
-    "LocalFrames",
-    "LocalGrid",
-    "LocalPrior",
-    "blend_weight",
-    "contrast",
-    "keys_kernel",
-    "local_field",
-    "spaced_axes",
-]
-
 PATCH = 6
 """Samples of a patch along each axis: two before the cell, its two ends, and two after it."""
 INNER = slice(1, 5)
@@ -102,9 +89,6 @@ class LocalPrior(Encoding):
         depth: Number of hidden layers.
         activation: Name of the activation.
         negated: Whether dark patches are negated; False for weights that were trained without it.
-
-    Raises:
-        InputError: If an argument is out of range, or the encoder is trained, of several axes, or not reflectable.
 
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
     2021; orientations after Romano, Isidoro, Milanfar, *RAISR*, IEEE Trans. Computational Imaging 3, 2017.

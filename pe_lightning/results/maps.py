@@ -26,16 +26,6 @@ from pe_lightning.signals.raw import AnyArray
 if TYPE_CHECKING:
     from pe_lightning.signals.output import Output
 
-__all__ = [
-    "MAP_SUFFIXES",
-    "PointMap",
-    "check_map",
-    "east_and_north",
-    "plot_map",
-    "write_places",
-    "write_predicted",
-]
-
 Array = npt.NDArray[np.float32]
 
 MAP_SUFFIXES = (".nc", ".tif", ".tiff", ".csv", ".npy")
@@ -74,11 +64,7 @@ class PointMap:
         return found
 
     def to_xarray(self) -> Any:
-        """The map as an ``xarray.Dataset`` of ``(..., lat, lon)``, with attributes of the CF conventions.
-
-        Raises:
-            InputError: If xarray is not installed.
-        """
+        """The map as an ``xarray.Dataset`` of ``(..., lat, lon)``, with attributes of the CF conventions."""
         xarray = require("xarray", "a labelled map")
         names = list(self.axes)
         dims = [*names[:-2], *reversed(east_and_north(names[-2:]))] if len(names) > 1 else names
@@ -110,9 +96,6 @@ class PointMap:
         Args:
             path: The file.
             force: Whether a file of this name is replaced.
-
-        Raises:
-            InputError: If the suffix is another one, the format cannot hold the map, or a package is missing.
         """
         target = Path(path)
         check_map(target, self.axes)
@@ -194,9 +177,6 @@ def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
     Args:
         path: The file.
         axes: Coordinates by name, if they are known.
-
-    Raises:
-        InputError: If the suffix is unknown, a package is missing, or the format cannot hold maps of these axes.
     """
     if path.suffix not in MAP_SUFFIXES:
         raise InputError(f"a map is written as {', '.join(MAP_SUFFIXES)}, by its suffix; got {str(path)!r}")

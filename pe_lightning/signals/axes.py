@@ -12,18 +12,6 @@ import numpy.typing as npt
 
 from pe_lightning.errors import InputError
 
-__all__ = [
-    "EAST_NAMES",
-    "NORTH_NAMES",
-    "Axis",
-    "Periods",
-    "Samples",
-    "as_numbers",
-    "axes_of_points",
-    "in_period",
-    "periods_of",
-]
-
 Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
 """Period of each periodic axis, by name."""
@@ -134,9 +122,6 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
         name: Name of the axis, for messages.
         values: Numbers, ``datetime64`` or text of dates in ISO 8601.
         time: Whether they are on an axis of time; numbers are seconds then.
-
-    Raises:
-        InputError: If they are something else.
     """
     array = np.asarray(values)
     if array.dtype.kind in "OUS" and time:
@@ -156,9 +141,6 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
 
 def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:
     """The period of each periodic axis from ``NAME`` (a period of 360) or ``NAME=PERIOD``.
-
-    Raises:
-        InputError: If a name is not one of the axes, or a period is not a positive number.
 
     >>> periods_of("lon,hour=24", ["lon", "lat", "hour"])
     {'lon': 360.0, 'hour': 24.0}
@@ -204,9 +186,6 @@ def axes_of_points(
         same_unit: Whether all axes have the same unit of length, so that the cells of that grid are cubes in it; else the
             grid has equally many samples along each axis. ``None``: if none is of time, and the longest is at most
             :data:`MAX_EXTENT_RATIO` times as long as the shortest.
-
-    Raises:
-        InputError: If an axis is constant or not finite.
     """
     limits = []
     for name, column in zip(names, columns, strict=True):

@@ -15,17 +15,12 @@ from pe_lightning.signals.originals import Original
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import open_labelled, stacked
 
-__all__ = ["original_of", "read_labelled", "refilled"]
-
 
 def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | None = None) -> Original:
     """A variable of a NetCDF or Zarr file as signals to fill.
 
     The result is NetCDF: a copy of the file with values in the missing cells of the variable, packed as the others, and
     their standard deviations as a second variable, ``<name>_std``.
-
-    Raises:
-        InputError: If the file cannot be read, or has no such variable or dimension.
     """
     array = open_labelled(path, variable)
     original = original_of(array, dims)

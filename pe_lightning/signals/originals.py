@@ -31,19 +31,18 @@ from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.extras import require
+from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray
-from pe_lightning.signals.sources.arrays import declared_fills, find_array
+from pe_lightning.signals.sources.arrays import MAX_CHANNELS, declared_fills, find_array
 from pe_lightning.signals.sources.checks import is_one_of
-from pe_lightning.signals.sources.kinds import MAX_CHANNELS, describe_layouts, plausible_layouts
+from pe_lightning.signals.sources.kinds import describe_layouts, plausible_layouts
 from pe_lightning.signals.sources.missing import Missing
-from pe_lightning.signals.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
+from pe_lightning.signals.sources.paths import SourceFile, format_of, reading, visible_files
 from pe_lightning.signals.sources.pictures import decode_image
 from pe_lightning.signals.sources.sound import Sound
 from pe_lightning.signals.sources.tables import Table
 from pe_lightning.signals.sources.video_files import lossless_suffixes, read_stored_frames, write_lossless
 from pe_lightning.signals.validation import free_memory
-
-__all__ = ["ORIGINALS", "Original", "check_fit_memory", "read_original", "signals_of"]
 
 Mask = NDArray[np.bool_]
 Reader = Callable[[SourceFile, Missing, int | None], "Original"]
@@ -118,9 +117,6 @@ def read_original(file: SourceFile, missing: Missing, axes: int | None = None, g
         missing: What marks them.
         axes: Number of axes of a signal, where the shape of an array does not say it.
         grow: Pixels by which missing samples of pictures and frames grow; ``None``: :data:`JPEG_GROWTH` of a JPEG, else 0.
-
-    Raises:
-        InputError: If the format has no reader, the file cannot be read, or the mask does not fit.
     """
     form = "frames" if file.path.is_dir() else format_of(file.path)
     reader = ORIGINALS.get(str(form))
@@ -148,11 +144,7 @@ def grown_mask(mask: Mask, pixels: int) -> Mask:
 
 
 def check_fit_memory(known: int) -> None:
-    """Refuses more known samples than the adaptive fit holds in the free memory.
-
-    Raises:
-        InputError: If they are too many.
-    """
+    """Refuses more known samples than the adaptive fit holds in the free memory."""
     needed, free = known * ADAPTIVE_SAMPLE_BYTES, free_memory()
     if needed > free:
         raise InputError(
@@ -169,9 +161,6 @@ def signals_of(values: AnyArray, label: str, axes: int | None = None) -> AnyArra
             with a last axis of at most 4 its channels, with a longer one a first axis that counts signals.
         label: What messages call it.
         axes: Number of axes of a signal.
-
-    Raises:
-        InputError: If the reading is not clear.
     """
     layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
     if not layouts and axes is not None and values.ndim == axes + 2:

@@ -31,10 +31,6 @@ class Output:
         at: For models of scattered points: a file with columns of coordinates, at whose rows values are predicted.
         output_std: Whether standard deviations are written beside signals of a grid, ``<name>_std.npy``, float32 in the unit
             of the source; maps and places of scattered points always have them.
-
-    Raises:
-        InputError: If a size is less than 1, ``scale`` is not positive or given with ``output_shape``, or (at predict) the
-            number of sizes is not the signal's number of axes.
     """
 
     def __init__(
@@ -61,22 +57,14 @@ class Output:
         self.output_std = output_std
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
-        """Number of samples per axis for signals of a given shape.
-
-        Raises:
-            InputError: If ``output_shape`` is for another number of axes.
-        """
+        """Number of samples per axis for signals of a given shape."""
         shape = tuple(self.output_shape or (max(1, round(self.scale * n)) for n in info.grid))
         if len(shape) != info.num_axes:
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
         return shape
 
     def places(self, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], NDArray[np.float64]]:
-        """The columns of the file of places, by name, and the coordinates in [0, 1), ``(P, D)``, NaN where one is missing.
-
-        Raises:
-            InputError: If there is no file, it lacks a column, or the model was not fitted to scattered points.
-        """
+        """Columns of the file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
         if self.at is None or not axes:
             raise InputError("at needs a model of scattered points, whose coordinates have names and units")
         coordinates, columns = read_places(self.at, [axis.name for axis in axes])

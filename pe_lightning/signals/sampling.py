@@ -17,14 +17,12 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description, Registry
+from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.random_keys import chosen_positions, largest_chosen_key
 from pe_lightning.signals.sources.missing import read_mask
-from pe_lightning.signals.sources.paths import PICTURES, SourceFile, expand
+from pe_lightning.signals.sources.paths import SourceFile, expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split
 from pe_lightning.signals.validation import choice, flag, integer, integers, number
-
-__all__ = ["FoldSampling", "FoldsLike", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"]
-
 
 FOLD_KEYS = 1 << 20
 """Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
@@ -50,11 +48,7 @@ class Sampling(ABC):
 
     @abstractmethod
     def split(self, grid: Sequence[int], num_signals: int) -> Split:
-        """Splits ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples.
-
-        Raises:
-            InputError: If the sampling cannot be applied to the grid.
-        """
+        """Splits ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples."""
 
     def stream(self, grid: Sequence[int], num_signals: int) -> Split:
         """Like :meth:`split`, for signals that are read from their file; the result should not list all samples."""
@@ -105,10 +99,6 @@ class GridSampling(Sampling):
         stride: Distance between trained samples, in samples: one number for all axes, or one per axis. 1 trains on
             every sample.
         offset: The first trained sample, less than the stride: one number for all axes, or one per axis.
-
-    Raises:
-        InputError: If a stride is less than 1, an offset is no position within it, or (at :meth:`split`) a stride leaves
-            fewer than 2 samples on an axis.
     """
 
     def __init__(self, stride: int | list[int] = 2, offset: int | list[int] = 0) -> None:
@@ -143,9 +133,6 @@ class RandomSampling(Sampling):
         count: Number of trained samples, instead of a fraction.
         seed: Seed of the choice, a non-negative integer.
         shared: Whether all signals are trained on the same samples.
-
-    Raises:
-        InputError: If an argument is out of range.
     """
 
     draws = True
@@ -201,10 +188,6 @@ class MaskSampling(Sampling):
             transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid. One file for all signals, or a
             list of one per signal, in order, which mark equally many samples.
         invert: Whether to train on the samples at which the mask is zero.
-
-    Raises:
-        InputError: If no path is given; at :meth:`split`, if a file is missing or damaged, its shape is not that of the
-            grid, it marks nothing, or the masks of several signals mark different numbers of samples.
     """
 
     def __init__(self, path: str | list[str] = "", invert: bool = False) -> None:
@@ -253,9 +236,6 @@ class FoldSampling(Sampling):
         fold: The fold that is not trained on, from 0.
         size: Samples of a block per axis; one number or one per axis. ``None``: 16, and at most a fifth of the axis.
         seed: Seed of the choice.
-
-    Raises:
-        InputError: If an argument is out of range; at :meth:`split`, if there are fewer blocks than folds.
     """
 
     draws = True
@@ -323,11 +303,7 @@ class FoldSampling(Sampling):
 
 
 def make_folds(folds: FoldsLike) -> FoldSampling:
-    """The folds from their kind, or a mapping of arguments.
-
-    Raises:
-        InputError: If an argument is unknown or out of range.
-    """
+    """The folds from their kind, or a mapping of arguments."""
     made = samplings.resolve({"name": "folds", **({"kind": folds} if isinstance(folds, str) else folds)})
     assert isinstance(made, FoldSampling)
     return made

@@ -16,8 +16,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.blocks import Block, shape_of, whole
 from pe_lightning.signals.random_keys import chosen_in, chosen_positions
 
-__all__ = ["GridSplit", "PointSplit", "Protocol", "RandomSplit", "Split"]
-
 Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
 """Which samples are scored. Scores of different protocols are not comparable.
 
@@ -66,11 +64,7 @@ class Split(ABC):
         return False
 
     def midpoints_of(self, block: Block) -> Tensor:
-        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans.
-
-        Raises:
-            InputError: If no samples are halfway.
-        """
+        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
         raise InputError(
             "protocol 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
             "or protocol: rest"
@@ -85,11 +79,7 @@ class Split(ABC):
         return self.train_mask_of(whole(self.grid))
 
     def test_mask_of(self, protocol: Protocol, block: Block) -> Tensor:
-        """Mask of the scored samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans.
-
-        Raises:
-            InputError: If the protocol does not suit the split.
-        """
+        """Mask of the scored samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
         scored, index = self._scored_of(protocol, block), (slice(None), *block)
         return scored if self.known is None else scored & self.known[index]
 
@@ -133,9 +123,6 @@ class Split(ABC):
 
         Args:
             share: Of the trained samples, in (0, 0.5].
-
-        Raises:
-            InputError: If there are too few trained samples, or they are not listed.
         """
         if self.num_train < MIN_TRAINED_SAMPLES:
             raise InputError(
@@ -171,11 +158,7 @@ class Split(ABC):
         return PointSplit(self.grid, torch.stack([row[:least] for row in rows]), known=known)
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending.
-
-        Raises:
-            InputError: If the trained samples differ between signals.
-        """
+        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
         mask = self.train_mask_of(block)
         if len(mask) > 1:
             raise InputError("signals that are read from their file need the same trained samples; give one mask for all")

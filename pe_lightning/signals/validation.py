@@ -15,19 +15,6 @@ import psutil
 
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 
-__all__ = [
-    "check_claim",
-    "check_fill_options",
-    "check_memory",
-    "choice",
-    "flag",
-    "free_memory",
-    "integer",
-    "integers",
-    "is_integer",
-    "number",
-]
-
 T = TypeVar("T")
 MAX_INTEGER = 2**63 - 1
 
@@ -46,9 +33,6 @@ def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEG
         minimum: The smallest that is allowed.
         maximum: The largest that is allowed.
         hint: Text after the range in the message, such as ``", or null for all"``.
-
-    Raises:
-        InputError: If it is any other value.
 
     >>> integer("rank", 3, 1)
     3
@@ -74,9 +58,6 @@ def number(name: str, value: object, interval: str, hint: str = "") -> float:
         value: Given value.
         interval: The range in interval notation: ``"[0, 1)"``, ``"(0, inf)"``.
         hint: Text after the range in the message, such as ``", such as 0.25"``.
-
-    Raises:
-        InputError: If it is any other value.
 
     >>> number("fraction", 1, "(0, 1]")
     1.0
@@ -109,9 +90,6 @@ def choice(name: str, value: T, allowed: object) -> T:
         name: Name in messages.
         value: Given value.
         allowed: A sequence, or a ``Literal`` type.
-
-    Raises:
-        InputError: If it is any other value.
     """
     options: Sequence[Any] = get_args(allowed) or allowed  # type: ignore[assignment]
     if not any(value is one or (value == one and type(value) is type(one)) for one in options):
@@ -137,11 +115,7 @@ def check_fill_options(
     block: int | None,
     grow: int | None,
 ) -> None:
-    """Refuses arguments of :func:`pe_lightning.fill` that do not go together.
-
-    Raises:
-        InputError: If some do not.
-    """
+    """Refuses arguments of :func:`pe_lightning.fill` that do not go together."""
     for factor in [upscale] if isinstance(upscale, int) else upscale:
         choice("upscale", factor, (1, 2, 3, 4, 6, 8))
     choice("folds", folds, ("auto", "random", "blocks", "none"))

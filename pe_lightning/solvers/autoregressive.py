@@ -17,8 +17,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["autoregressive", "interpolate_segment"]
-
 ORDERS = (2, 4, 8, 16, 32, 64)
 """Candidate orders; those with fewer than :data:`ROWS_PER_COEFFICIENT` equations per coefficient are left out."""
 ROWS_PER_COEFFICIENT = 4

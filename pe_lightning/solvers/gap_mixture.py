@@ -26,8 +26,6 @@ from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, Adaptive
 from pe_lightning.solvers.autoregressive import autoregressive
 from pe_lightning.solvers.local_fourier import FourierSettings, local_fourier, smooth_continuation
 
-__all__ = ["MEMBERS", "GapMixture", "default_members", "fill_gaps", "imitated_gaps", "least_variance"]
-
 Member = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Values ``(N_1, ..., N_D, C)``, which are known, which are wanted -> values with at least the wanted ones predicted."""
 Mask = NDArray[np.bool_]

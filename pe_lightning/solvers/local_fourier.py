@@ -26,8 +26,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["FourierSettings", "local_fourier", "smooth_continuation"]
-
 STEP = 0.6
 """Part of a projection that is added at a time."""
 REPLACED_WEIGHT = 0.2

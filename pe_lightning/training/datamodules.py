@@ -30,16 +30,6 @@ from pe_lightning.signals.sources.video import VideoSource
 from pe_lightning.signals.splits import Protocol
 from pe_lightning.training.datamodule import SignalDataModule, datamodules
 
-__all__ = [
-    "ImageDataModule",
-    "LabelledDataModule",
-    "PointsDataModule",
-    "RowDataModule",
-    "TensorDataModule",
-    "VideoDataModule",
-    "make_datamodule",
-]
-
 
 @datamodules.register("ImageDataModule")
 class ImageDataModule(SignalDataModule):

@@ -24,8 +24,6 @@ from pe_lightning.training import CoordinateModule
 from pe_lightning.training.checkpoints import model_class
 from pe_lightning.training.resumption import METRICS_KEY
 
-__all__ = ["PointwiseModel", "export", "load"]
-
 Format = Literal["safetensors", "onnx", "torch_export", "checkpoint"]
 FILES: Mapping[Format, str] = {
     "safetensors": "model.safetensors",

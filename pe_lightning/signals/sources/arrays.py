@@ -13,6 +13,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.blocks import Block
+from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
 from pe_lightning.signals.hdf5 import check_dataset
 from pe_lightning.signals.raw import AnyArray, RawSignals
 from pe_lightning.signals.sources.checks import (
@@ -25,10 +26,8 @@ from pe_lightning.signals.sources.checks import (
     value_scaling,
     with_nan,
 )
-from pe_lightning.signals.sources.paths import ARRAYS, Format, SourceFile, distinct_names, format_of, reading, suffixes_of
+from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
 from pe_lightning.signals.validation import check_claim, check_memory
-
-__all__ = ["ArrayFile", "Channels", "FileArrays", "declared_fills", "find_array", "in_place", "read_arrays"]
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
@@ -182,9 +181,6 @@ def read_arrays(
             channel; D + 2 axes are signals, grid and channels.
         length: Number of leading samples to take along the first axis.
         fills: Values in place of missing samples, besides those that an HDF5 file declares.
-
-    Raises:
-        InputError: If a file is damaged, has an unsupported shape or dtype, or the files differ in shape or dtype.
     """
     limits = number_range("value_range", value_range)
     arrays = [find_array(file, key, num_axes, channels, fills) for file in files]

@@ -14,8 +14,6 @@ from pe_lightning.signals.raw import AnyArray, RawSignals
 if TYPE_CHECKING:
     from pe_lightning.signals.batches import SignalInfo
 
-__all__ = ["Source", "sources"]
-
 
 class Source(ABC):
     """Reads one kind of input as a set of signals of one shape.
@@ -31,11 +29,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self) -> RawSignals:
-        """Describes the signals. They are decoded later, unless the cache has them.
-
-        Raises:
-            InputError: If the input cannot be read.
-        """
+        """Describes the signals. They are decoded later, unless the cache has them."""
 
     def files(self) -> Sequence[Path]:
         """The files that are decoded. The cache is keyed by their content; without files nothing is cached."""

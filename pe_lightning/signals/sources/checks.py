@@ -13,23 +13,6 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, Scaling
 from pe_lightning.signals.validation import integers
 
-__all__ = [
-    "MAX_PIXELS",
-    "Size",
-    "as_size",
-    "check_area",
-    "exact_number",
-    "float_for",
-    "in_common",
-    "is_one_of",
-    "join_scalings",
-    "number_range",
-    "one_length",
-    "resized",
-    "value_scaling",
-    "with_nan",
-]
-
 MAX_PIXELS = 178_956_970
 """Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
 

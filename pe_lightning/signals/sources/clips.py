@@ -20,8 +20,6 @@ from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.sources.pictures import full_value, to_unit
 from pe_lightning.signals.validation import check_memory
 
-__all__ = ["Clip", "Color", "alike", "as_signals", "frames_at_once"]
-
 Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 

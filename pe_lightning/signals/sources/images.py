@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.files import ARRAYS, PICTURES
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.arrays import in_place, read_arrays
 from pe_lightning.signals.sources.base import Source, sources
@@ -24,12 +25,10 @@ from pe_lightning.signals.sources.checks import (
 )
 from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
 from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import ARRAYS, PICTURES, Paths, SourceFile, as_list, expand, format_of
+from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of
 from pe_lightning.signals.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers
 from pe_lightning.signals.sources.stacks import read_stack_arrays
 from pe_lightning.signals.validation import choice, integer
-
-__all__ = ["Alpha", "ImageSource", "read_picture"]
 
 Alpha: TypeAlias = Literal["composite", "keep"]
 
@@ -54,10 +53,6 @@ class ImageSource(Source):
         missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (opacity 0), a colour ``#rrggbb``, a number, or a
             mask file that is not zero there, one for all or a list
             (:class:`pe_lightning.signals.sources.missing.Missing`).
-
-    Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if a path is missing or not a readable image, or the
-            images differ in size.
     """
 
     paths: Paths

@@ -9,31 +9,10 @@ from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import check_readable
+from pe_lightning.signals.files import ARRAYS, PICTURES, check_readable, suffixes_of
 from pe_lightning.signals.sources.arrays import MAX_CHANNELS, find_array
-from pe_lightning.signals.sources.paths import (
-    ARRAYS,
-    PICTURES,
-    SourceFile,
-    expand,
-    format_of,
-    is_stack,
-    missing,
-    suffixes_of,
-    visible_files,
-)
+from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, is_stack, missing, visible_files
 from pe_lightning.signals.sources.samples import SCHEME, video_samples
-
-__all__ = [
-    "MAX_CHANNELS",
-    "Kind",
-    "Layout",
-    "UnclearKind",
-    "channels_first",
-    "describe_layouts",
-    "kind_of",
-    "plausible_layouts",
-]
 
 Kind: TypeAlias = Literal["images", "rows", "video"]
 """Names of the registered sources of signals of two, one and three axes."""

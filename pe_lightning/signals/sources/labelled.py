@@ -24,8 +24,6 @@ from pe_lightning.signals.sources.points import names_of
 from pe_lightning.signals.sources.tables import file_name_of
 from pe_lightning.signals.validation import check_memory
 
-__all__ = ["LABELLED_SUFFIXES", "LabelledSource", "axes_of", "open_labelled", "pixel_centres", "stacked"]
-
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
 MAX_AXES = 3
 EQUAL_DISTANCE = 1e-4
@@ -44,10 +42,6 @@ class LabelledSource(Source):
         variable: Name of the variable; the only one by default. Of a GeoTIFF the number of a band, from 1.
         dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
             by default. The others count signals.
-
-    Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if the file cannot be read, has no such variable or
-            dimension, or coordinates neither ascend nor descend.
     """
 
     paths: str | list[str]
@@ -85,11 +79,7 @@ class LabelledSource(Source):
 
 
 def open_labelled(path: str, variable: str | None = None) -> Any:
-    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values.
-
-    Raises:
-        InputError: If the file is missing or of another kind, a package is missing, or there is no such variable.
-    """
+    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values."""
     file = Path(path).expanduser()
     if not file.exists():
         raise no_such_file(file)
@@ -171,10 +161,6 @@ def stacked(
     Args:
         array: The array; dimensions of one sample that ``dims`` does not name are left out.
         dims: The axes, in their order; the other dimensions count signals. ``None``: all.
-
-    Raises:
-        InputError: If a dimension is not there or has no two samples, there are more than three axes, or the values are not
-            numbers.
     """
     if array.dtype.kind not in "biuf":
         raise InputError(f"{array.name!r} holds {array.dtype} values; supported are numbers")
@@ -203,11 +189,7 @@ def stacked(
 
 
 def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
-    """The axes of a ``DataArray``: its coordinates, or the numbers of samples where it has none.
-
-    Raises:
-        InputError: If coordinates neither ascend nor descend, or one is missing.
-    """
+    """The axes of a ``DataArray``: its coordinates, or the numbers of samples where it has none."""
     axes = []
     for name in dims:
         size = array.sizes[name]

@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray, RawSignals
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.checks import exact_number, float_for, is_one_of, with_nan
-from pe_lightning.signals.sources.paths import PICTURES, SourceFile, expand, format_of, reading
+from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.sources.pictures import decode_image, to_unit, upright
-
-__all__ = ["Missing", "MissingLike", "read_mask", "spread_mask"]
 
 MissingLike: TypeAlias = str | float | list[str]
 """``nan``, ``alpha``, a colour ``#rrggbb``, a number, ``frames:10-14,30``, a mask file, or one mask file per signal."""
@@ -50,9 +49,6 @@ class Missing:
             that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
             or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
             axes (frames of a clip), or of the last ones (the same in every frame).
-
-    Raises:
-        InputError: If it is none of these.
     """
 
     given: MissingLike = "nan"
@@ -96,11 +92,7 @@ class Missing:
 
     @cached_property
     def masks(self) -> list[SourceFile]:
-        """The mask files.
-
-        Raises:
-            InputError: If there is no such file.
-        """
+        """The mask files."""
         is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
         if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
             raise InputError(
@@ -124,9 +116,6 @@ class Missing:
             grid: Samples per axis.
             count: Number of signals.
             orientation: EXIF orientation of the picture. A mask of its stored size is turned as the picture is.
-
-        Raises:
-            InputError: If a mask cannot be read or is of another size, or there is no such frame.
         """
         if self.kind == "frames":
             if len(grid) != 3 or max(last for _, last in self._ranges()) >= grid[0]:
@@ -199,11 +188,7 @@ class Missing:
         return float_for(dtype) if self.values else np.dtype(dtype)
 
     def in_signals(self, raw: RawSignals) -> RawSignals:
-        """The signals with NaN where the masks are not zero, and in lost frames.
-
-        Raises:
-            InputError: If a mask cannot be read or is of another size, or there is no such frame.
-        """
+        """The signals with NaN where the masks are not zero, and in lost frames."""
         if self.kind not in ("mask", "frames"):
             return raw
         marked = self.marks(raw.grid, len(raw.names))
@@ -221,11 +206,7 @@ class Missing:
 
 
 def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDArray[np.bool_]:
-    """A mask for the whole grid from one of its shape, of its leading or of its last axes.
-
-    Raises:
-        InputError: If it is of another shape.
-    """
+    """A mask for the whole grid from one of its shape, of its leading or of its last axes."""
     grid, axes = tuple(grid), mask.ndim
     if mask.shape == grid[:axes]:
         return np.broadcast_to(mask.reshape(*mask.shape, *[1] * (len(grid) - axes)), grid)
@@ -242,9 +223,6 @@ def read_mask(file: SourceFile) -> NDArray[np.bool_]:
 
     A pixel of a picture is not zero if a colour channel is not, and it is not transparent; of a JPEG, if a channel is above
     half of its range.
-
-    Raises:
-        InputError: If it is neither, or holds NaN.
     """
     kind = format_of(file.path)
     if kind == "npy":

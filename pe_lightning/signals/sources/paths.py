@@ -12,27 +12,8 @@ from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, format_of_suffix, no_such_file, suffixes_of
+from pe_lightning.signals.files import Format, check_readable, format_of_suffix, no_such_file, suffixes_of
 from pe_lightning.signals.sources.samples import SCHEME, image_samples, sample_path
-
-__all__ = [
-    "ARRAYS",
-    "PICTURES",
-    "Format",
-    "Paths",
-    "SourceFile",
-    "as_list",
-    "distinct_names",
-    "expand",
-    "format_of",
-    "is_stack",
-    "missing",
-    "nothing_in",
-    "notice_skipped",
-    "reading",
-    "suffixes_of",
-    "visible_files",
-]
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 FORMAT_OF_BEGINNING: dict[bytes, Format] = {
@@ -111,9 +92,6 @@ def expand(
             skipped with a notice. Files that are given directly may have any suffix.
         what: Name of the wanted files, for messages.
         samples: Kind of samples.
-
-    Raises:
-        InputError: If a path is missing, or a folder holds no file of these formats.
     """
     found: list[SourceFile] = []
     for text in as_list(paths):

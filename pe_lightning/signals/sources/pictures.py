@@ -57,10 +57,6 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Pictu
     Returns:
         ``(H, W, C)``: C = 1 grey, 2 grey and opacity, 3 RGB, 4 RGB and opacity. uint8 or uint16 if the file uses their full
         range; otherwise float32, in [0, 1] for integers and unchanged for floating point.
-
-    Raises:
-        InputError: If the file is not an image, is damaged, holds several pictures or too many pixels, or has integers of
-            unknown range.
     """
     with reading(file.given):
         try:

@@ -14,27 +14,15 @@ from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.extras import require
+from pe_lightning.signals.files import Format
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.checks import is_one_of
 from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import Format, Paths, SourceFile, as_list, expand, format_of, reading
+from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
 from pe_lightning.signals.sources.tables import MISSING_VALUES, Table, file_name_of, note_repeated
 from pe_lightning.signals.validation import choice
-
-__all__ = [
-    "POINT_FORMATS",
-    "Duplicates",
-    "PointArrays",
-    "PointSource",
-    "names_of",
-    "place_columns",
-    "points_as_signals",
-    "points_options",
-    "read_columns",
-    "read_places",
-]
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
 """Treatment of rows at one place, see :class:`PointSource`."""
@@ -62,10 +50,6 @@ class PointSource(Source):
         same_unit: Whether the coordinates have one unit of length, so that distances are the same in all directions.
             ``None``: if none is a date, and the longest extent is at most 10 times the shortest.
         missing: Numbers that mark missing values besides NaN, such as ``-9999``, or several with commas.
-
-    Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, a column is not there or holds no
-            numbers, a coordinate is constant, or fewer than two places are left.
     """
 
     paths: Paths
@@ -142,11 +126,7 @@ class PointArrays(Source):
 
 
 def names_of(what: str, given: str | Sequence[str | int], most: int | None = None) -> list[str]:
-    """Names from a list, or from text with commas.
-
-    Raises:
-        InputError: If there is none, one is empty or twice, or there are more than ``most``.
-    """
+    """Names from a list, or from text with commas."""
     entries = given.split(",") if isinstance(given, str) else list(given)
     names = [str(entry).strip() for entry in entries]
     if not names or not all(names) or len({*names}) < len(names):
@@ -267,9 +247,6 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
         file: The file.
         names: The columns: coordinates, then values.
         num_axes: How many of them are coordinates.
-
-    Raises:
-        InputError: If there is no such column, one is not of numbers, or they differ in length.
     """
     format = format_of(file.path)
     if format == "parquet":
@@ -312,9 +289,6 @@ def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], d
     Returns:
         Coordinates ``(P,)`` by name, NaN (``NaT``) where one is missing; and the columns of the file by name: all of a text
         table, as text, else the coordinates.
-
-    Raises:
-        InputError: If the file cannot be read, or lacks a column.
     """
     (file,) = expand(path, POINT_FORMATS, "tables of places")
     columns = read_columns(file, names, len(names))

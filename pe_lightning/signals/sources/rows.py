@@ -11,6 +11,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.random_keys import chosen_positions
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources import checks
@@ -20,23 +21,11 @@ from pe_lightning.signals.sources.checks import MAX_PIXELS, Size
 from pe_lightning.signals.sources.clips import Color, alike
 from pe_lightning.signals.sources.images import read_picture
 from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import (
-    ARRAYS,
-    PICTURES,
-    Format,
-    Paths,
-    SourceFile,
-    as_list,
-    distinct_names,
-    expand,
-    format_of,
-)
+from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, distinct_names, expand, format_of
 from pe_lightning.signals.sources.pictures import to_unit
 from pe_lightning.signals.sources.sound import read_sound
 from pe_lightning.signals.sources.tables import read_tables
 from pe_lightning.signals.validation import choice, integer, is_integer
-
-__all__ = ["RowSource"]
 
 DEFAULT_LINES = 16
 """Default number of rows and of columns of an image, that of the papers."""
@@ -84,10 +73,6 @@ class RowSource(Source):
         missing: Which samples are missing besides NaN and empty cells: ``nan``, ``alpha`` or a colour ``#rrggbb`` (images),
             a number (arrays, tables), or a mask file that is not zero there
             (:class:`pe_lightning.signals.sources.missing.Missing`).
-
-    Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, an argument does not apply to the
-            kind of files, the files are of several kinds, or the signals differ in length.
     """
 
     paths: Paths

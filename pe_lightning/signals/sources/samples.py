@@ -14,8 +14,6 @@ from PIL import Image, UnidentifiedImageError
 
 from pe_lightning.errors import InputError, did_you_mean
 
-__all__ = ["SCHEME", "image_samples", "sample_path", "video_samples"]
-
 SCHEME = "samples://"
 VIDEO_FILES = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom3d": "phantom.tif"}
 IMAGE_SUFFIXES = frozenset({".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff"})
@@ -36,11 +34,7 @@ def video_samples() -> dict[str, Path]:
 
 
 def sample_path(uri: str, kind: Literal["image", "video"] = "image") -> Path:
-    """The file of ``samples://NAME``.
-
-    Raises:
-        InputError: If there is no such sample, or it is not installed. The message lists the names.
-    """
+    """The file of ``samples://NAME``."""
     name = uri.removeprefix(SCHEME)
     known, others, use = image_samples(), video_samples(), "is a video or volume: use VideoDataModule"
     if kind == "video":

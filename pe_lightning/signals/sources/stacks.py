@@ -14,16 +14,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray, Scaling
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
 from pe_lightning.signals.sources.checks import check_area, in_common, value_scaling
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
 from pe_lightning.signals.sources.missing import Missing
-from pe_lightning.signals.sources.paths import PICTURES, SourceFile, format_of, reading, visible_files
+from pe_lightning.signals.sources.paths import SourceFile, format_of, reading, visible_files
 from pe_lightning.signals.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers, to_unit
 from pe_lightning.signals.validation import check_claim, check_memory
-
-__all__ = ["check_frames", "read_frames", "read_nifti", "read_stack_arrays", "read_tiff"]
 
 Limits: TypeAlias = "tuple[float, float] | None"
 

@@ -118,9 +118,6 @@ class Table:
         number of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a
         number, or if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a
         comma, with a notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
-
-        Raises:
-            InputError: If the file is not text, or a row has another number of cells than the first.
         """
         lines, rows, delimiter = _rows(file, most)
         rows, mark = _with_decimal_points(file, rows)
@@ -134,9 +131,6 @@ class Table:
 
         Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a number that
         repeats far outside the others.
-
-        Raises:
-            InputError: If there is no such column, or a cell is neither a number nor empty; the message has the line.
         """
         given, names, mark = self.file.given, self.names, self.mark
         if columns is None and len(names) > MAX_COLUMNS:
@@ -169,11 +163,7 @@ class Table:
         return found
 
     def texts(self, columns: Sequence[str] | None = None) -> list[Cells]:
-        """Columns as text; ``None``: all. An index from 0 is the name of a column where no header is.
-
-        Raises:
-            InputError: If there is no such column.
-        """
+        """Columns as text; ``None``: all. An index from 0 is the name of a column where no header is."""
         found = []
         for column in map(str, range(len(self.names))) if columns is None and not any(self.names) else columns or self.names:
             place = _find(self.file, int(column) if column.isdecimal() and column not in self.names else column, self.names)

@@ -14,10 +14,9 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.sources.arrays import MAX_CHANNELS
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.kinds import MAX_CHANNELS, channels_first, describe_layouts, plausible_layouts
-
-__all__ = ["Array", "TensorSource"]
+from pe_lightning.signals.sources.kinds import channels_first, describe_layouts, plausible_layouts
 
 Array: TypeAlias = np.ndarray  # the parser of configurations knows classes, not their parameters
 
@@ -38,10 +37,6 @@ class TensorSource(Source):
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
         axes: The axes in the user's units, if samples are not at equal distances or have coordinates.
-
-    Raises:
-        InputError: If the array has another or an ambiguous layout, another dtype, values outside [0, 1], or the
-            names do not fit.
     """
 
     def __init__(self, values: Tensor | Array, names: Sequence[str] | None = None, axes: Sequence[Axis] = ()) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources import checks
 from pe_lightning.signals.sources.arrays import in_place, read_arrays
@@ -17,9 +18,6 @@ from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, in_common
 from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import (
-    ARRAYS,
-    PICTURES,
-    Format,
     Paths,
     SourceFile,
     as_list,
@@ -34,8 +32,6 @@ from pe_lightning.signals.sources.samples import SCHEME
 from pe_lightning.signals.sources.stacks import check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
 from pe_lightning.signals.sources.video_files import read_video
 from pe_lightning.signals.validation import choice, integer, number
-
-__all__ = ["Preset", "VideoSource"]
 
 Preset: TypeAlias = Literal["papers"]
 Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
@@ -69,10 +65,6 @@ class VideoSource(Source):
         missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (frames), a colour ``#rrggbb`` (videos and
             frames), a number, ``frames:10-14,30`` from 0, or a mask file that is not zero there
             (:class:`pe_lightning.signals.sources.missing.Missing`).
-
-    Raises:
-        InputError: If an argument is malformed; at :meth:`read`, if a file cannot be read, or the files differ in size,
-            kind or rate.
     """
 
     paths: Paths

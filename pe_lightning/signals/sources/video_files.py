@@ -97,11 +97,7 @@ def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> 
 
 
 def read_stored_frames(file: SourceFile) -> tuple[Clip, npt.NDArray[np.int64]]:
-    """A video with its frames as they are stored, none repeated or left out, and their places at equidistant times.
-
-    Raises:
-        InputError: As of :func:`read_video`, or if the frame rate is variable.
-    """
+    """A video with its frames as they are stored, none repeated or left out, and their places at equidistant times."""
     clip, times, tick, stated = _described(file, None)
     found = frame_places(times, tick, stated)
     if found is None:
@@ -119,9 +115,6 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     colour matrix and range of the file are applied (BT.601 and limited range by default), and its rotation. Pixel aspect
     ratio, sound and transparency are ignored. Without ``fps``, a video of variable frame rate is resampled to its mean
     rate, with a notice.
-
-    Raises:
-        InputError: If it is not a video, is damaged or truncated, or has fewer than 2 or too large frames.
     """
     clip, times, tick, stated = _described(file, max_pixels)
     numbers, rate, even = even_frames(times, tick, stated, fps)

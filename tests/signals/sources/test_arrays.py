@@ -11,10 +11,10 @@ import pytest
 from source_checks import refused as refused_call
 from source_checks import stored, unit
 
+from pe_lightning.signals.files import ARRAYS
 from pe_lightning.signals.raw import Scaling
 from pe_lightning.signals.sources import arrays
 from pe_lightning.signals.sources import paths as source_paths
-from pe_lightning.signals.sources.paths import ARRAYS
 
 RNG = np.random.default_rng(0)
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from source_checks import refused
 
+from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.sources import samples
-from pe_lightning.signals.sources.paths import PICTURES, SourceFile, distinct_names, expand, format_of
+from pe_lightning.signals.sources.paths import SourceFile, distinct_names, expand, format_of
 from pe_lightning.signals.sources.samples import image_samples, sample_path, video_samples
 
 
