@@ -51,8 +51,6 @@ class Encoding(nn.Module):
 
     def __init__(self, num_axes: int) -> None:
         super().__init__()
-        if num_axes < 1:
-            raise InputError(f"an encoding needs at least one axis, got num_axes={num_axes}")
         self.num_axes = num_axes
 
     def learned(self) -> dict[str, Any]:

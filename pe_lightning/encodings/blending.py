@@ -45,8 +45,6 @@ class Blended(nn.Module):
         super().__init__()
         self.encoding = encoding
         self.nodes: tuple[int, ...] = encoding.num_features if nodes is None else (nodes,) * encoding.num_axes
-        if min(self.nodes) < 2:
-            raise InputError(f"blending needs at least two nodes per axis (default: as many as features), got {self.nodes}")
         for axis, (encoder, n) in enumerate(zip(encoding.encoders, self.nodes, strict=True)):
             _check(encoder, 1 / (n - 1), axis)
 
@@ -67,8 +65,6 @@ class Blended(nn.Module):
             Row-major positions of the nodes and their weights, ``(S or 1, 2^D, P)``; the weights of a point sum to one.
         """
         self.encoding.check_points(coords)
-        if coords.ndim not in (2, 3):
-            raise InputError(f"coordinates have the shape (P, D) or (S, P, D); got {tuple(coords.shape)}")
         coords = coords.reshape(-1, *coords.shape[-2:])
         encoders = self.encoding.encoders
         sides = [blending_weights(encoders[axis], n, coords[..., axis]) for axis, n in enumerate(self.nodes)]

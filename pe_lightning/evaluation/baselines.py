@@ -101,9 +101,6 @@ class Interpolation:
     def from_grid(self, values: Tensor, training: Sequence[Tensor], axes: Sequence[Tensor]) -> Tensor:
         """Interpolates from grid to grid, axis by axis: ``(S, n_1, ..., n_D, C)`` -> ``(S, N_1, ..., N_D, C)``."""
         pairs = [(known.double().contiguous(), x.double().contiguous()) for known, x in zip(training, axes, strict=True)]
-        for a, (known, _) in enumerate(pairs):
-            if not bool((known.diff() > 0).all()):
-                raise InputError(f"axis {a}: the coordinates of the training samples must ascend")
         count = max(1, MAX_OUTPUT_VALUES // max(1, values.shape[-1] * math.prod(len(x) for x in axes)))
         blocks = []
         for some in torch.split(values, count):
@@ -142,9 +139,6 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
     """
     method = baselines.create(name)
     num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]
-    given = axes.shape[-1] if isinstance(axes, Tensor) else len(axes)
-    if given != num_axes:
-        raise InputError(f"the training samples have {num_axes} axes, the output has {given}")
     if isinstance(batch, GridBatch):
         if isinstance(axes, Tensor):
             raise InputError(f"{name} interpolates samples of a grid to a grid; give one coordinate vector per axis")

@@ -76,8 +76,6 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
         features: ``(N, K)`` of any floating-point dtype; converted to float64.
     """
     matrix = as_operator(features)
-    if not matrix.dtype.is_floating_point or 0 in matrix.shape:
-        raise InputError(f"the features of an axis are floats of shape (N, K); got {matrix.shape}, {matrix.dtype}")
     matrix = matrix.to(torch.float64)
     rows, columns = matrix.shape
     if isinstance(matrix, Identity) and rows == columns:

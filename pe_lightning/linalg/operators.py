@@ -13,8 +13,6 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from pe_lightning.errors import InputError
-
 TOLERANCE = 2.0**-30
 """Entries below this share of the largest entry of their band are not stored; the rounding of float32 is 2**-24."""
 MIN_FEATURES = 512
@@ -77,8 +75,6 @@ class Dense(GridOperator):
     """A matrix stored as a tensor ``(N, K)``."""
 
     def __init__(self, values: Tensor) -> None:
-        if values.ndim != 2:
-            raise InputError(f"a matrix has the shape (N, K); got {tuple(values.shape)}, {values.dtype}")
         self.values = values
         self.shape = (values.shape[0], values.shape[1])
         self.dtype, self.device = values.dtype, values.device
@@ -113,7 +109,6 @@ class Identity(GridOperator):
         self.shape, self.dtype, self.device, self.start = shape, dtype, device, start
 
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
-        _check(x, self, axis)
         return x.narrow(axis, self.start, self.shape[0]).to(self.dtype, copy=True)
 
     def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
@@ -221,7 +216,6 @@ class Banded(GridOperator):
 
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """The matrix times one axis, one product per band; not differentiable."""
-        _check(x, self, axis)
         axis %= x.ndim
         lead, trail = x.shape[:axis], x.shape[axis + 1 :]
         out = x.new_empty((*lead, self.shape[0], *trail), dtype=self.dtype)
@@ -328,7 +322,6 @@ def _near(values: Tensor, wanted: Tensor, tolerance: float) -> bool:
 
 def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     """Multiplies ``matrix``, ``(N, K)``, into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``."""
-    _check(x, matrix, axis)
     if not isinstance(matrix, Tensor):
         return matrix.matvec(x, axis)
     axis %= x.ndim
@@ -338,14 +331,6 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     # a batched product of (batch, K, rest) needs no transposed copy of x
     product = matrix @ x.reshape(lead.numel(), x.shape[axis], trail.numel())
     return product.reshape(*lead, matrix.shape[0], *trail)
-
-
-def _check(x: Tensor, matrix: Tensor | Operator, axis: int) -> None:
-    if len(matrix.shape) != 2 or not -x.ndim <= axis < x.ndim or x.shape[axis] != matrix.shape[1]:
-        raise InputError(
-            f"a matrix (N, K) multiplies an axis of K entries; got the matrix {tuple(matrix.shape)} for axis {axis} of "
-            f"{tuple(x.shape)}"
-        )
 
 
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:
@@ -371,8 +356,6 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
         ``(*batch, N_1, ..., N_D)``.
     """
     first = x.ndim - len(matrices)
-    if first < 0:
-        raise InputError(f"mode_products: {len(matrices)} matrices for a tensor of shape {tuple(x.shape)}")
     for axis in contraction_order(x.shape[first:], [matrix.shape[0] for matrix in matrices]):
         x = mode_product(x, matrices[axis], first + axis)
     return x
@@ -392,12 +375,6 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
         ``(*batch, P)``.
     """
     first = x.ndim - len(factors)
-    shapes = [tuple(factor.shape) for factor in factors]
-    if not factors or first < 0 or [(factors[0].shape[0], k) for k in x.shape[first:]] != shapes:
-        raise InputError(
-            f"rowwise_products: factors of shapes {shapes} for a tensor of shape {tuple(x.shape)}; each of its last "
-            "axes of K_a entries needs a factor (P, K_a), all of the same P"
-        )
     batch = x.shape[:first]
     x = x.reshape(batch.numel(), *x.shape[first:])
     # (B, P, K_2, ..., K_D)

@@ -70,8 +70,6 @@ class GridSolver:
     """
 
     def __init__(self, features: Sequence[Tensor | Operator], *, center: bool = True) -> None:
-        if not features:
-            raise InputError("GridSolver: no axis was given; give the features (N_a, K_a) of each axis")
         # axes that share their features share the factor
         known = {key: factor_axis(matrix) for key, matrix in {id(matrix): matrix for matrix in features}.items()}
         self.factors = tuple(known[id(matrix)] for matrix in features)
@@ -127,24 +125,11 @@ class GridSolver:
         self._blocks.append(_extent(block, origin))
 
     def _check(self, block: Tensor, origin: list[int]) -> None:
-        axes, extent = len(self.grid), _extent(block, origin)
-        if block.ndim != axes + 2 or len(origin) != axes or not block.is_floating_point():
-            raise InputError(
-                f"a block has {axes + 2} axes (S, n_1, ..., C), floating-point values, and a start of {axes} numbers; got "
-                f"{tuple(block.shape)}, {block.dtype}, start {origin}"
-            )
+        extent = _extent(block, origin)
         if any(first < 0 or end > n for (first, end), n in zip(extent, self.grid, strict=True)):
             raise InputError(f"the block over {extent} lies outside the grid of {list(self.grid)}")
         if self._final:
             raise InputError("GridSolver: the sums are final after reduce() or solve(); make a new solver for more data")
-        layers = (block.shape[0], block.shape[-1])
-        if self._blocks and (
-            layers != self._sums.shape[1:] or torch.promote_types(block.dtype, torch.float32) != self._dtype
-        ):
-            raise InputError(
-                f"blocks have the same numbers of signals and channels and the same dtype: {self._dtype}, "
-                f"{tuple(self._sums.shape[1:])}; got {block.dtype}, {layers}"
-            )
         for other in self._blocks:  # an empty block overlaps none
             if all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent, other, strict=True)):
                 raise InputError(f"the block over {extent} overlaps the one over {other}")

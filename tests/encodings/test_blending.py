@@ -102,12 +102,3 @@ def test_encoders_without_usable_weights_are_refused(name: str) -> None:
         blended({"name": name, "num_features": 16})
     with pytest.raises(InputError, match="do not overlap"):
         blended({"name": "gau", "num_features": 16, "sigma": 0.001})
-
-
-def test_wrong_numbers_of_nodes_and_coordinates_are_refused() -> None:
-    with pytest.raises(InputError, match="two nodes"):
-        blended(BLENDABLE[0], nodes=1)
-    with pytest.raises(InputError, match="coordinates"):
-        blended(BLENDABLE[0]).neighbours(torch.rand(5, 3))
-    with pytest.raises(InputError, match=r"\(P, D\)"):
-        blended(BLENDABLE[0]).neighbours(torch.rand(2, 2, 5, 2))

@@ -108,8 +108,6 @@ def test_other_encoders_are_refused() -> None:
             Complex(mixed(4)[:count], 2)
     with pytest.raises(InputError, match="'rff' has num_axes=2; leave num_axes out"):
         Complex({"name": "rff", "num_axes": 2}, 2)
-    with pytest.raises(InputError, match="at least one axis, got num_axes=0"):
-        Complex("gau", 0)
 
 
 def test_coordinates_of_another_shape_are_refused() -> None:

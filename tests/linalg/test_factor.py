@@ -78,12 +78,6 @@ def test_refuses_features_that_are_not_finite(bad, store):
         factor_axis(store(matrix))
 
 
-@pytest.mark.parametrize("bad", [torch.ones(3), torch.ones(0, 3)])
-def test_refuses_what_is_no_matrix(bad):
-    with pytest.raises(InputError, match=r"shape \(N, K\)"):
-        factor_axis(bad)
-
-
 @pytest.mark.parametrize("name", ["gau", "keys"])
 def test_banded_factorisation_equals_the_svd(name):
     matrix = banded({"name": name}, 220)

@@ -192,9 +192,6 @@ def test_autocast_and_reduced_precision_do_not_reach_the_solver():
 @pytest.mark.parametrize(
     ("block", "start", "message"),
     [
-        (torch.zeros(1, 4, 5), None, "a block has 4 axes"),
-        (torch.zeros(1, 4, 5, 1, dtype=torch.int64), None, "floating-point"),
-        (torch.zeros(1, 4, 5, 1), [0], "start of 2 numbers"),
         (torch.zeros(1, 4, 5, 1), [1, 0], "outside the grid"),
         (torch.full((1, 4, 5, 1), torch.nan), None, "NaN, infinite"),
     ],
@@ -207,8 +204,6 @@ def test_refuses_bad_blocks(block, start, message):
 
 def test_refuses_what_does_not_fit_together():
     psi = [features("gau", 4, 3), features("gau", 5, 3)]
-    with pytest.raises(InputError, match="no axis"):
-        GridSolver([])
     solver = GridSolver(psi)
     with pytest.raises(InputError, match="cover 0 of the grid's 20"):
         solver.solve()
@@ -217,10 +212,6 @@ def test_refuses_what_does_not_fit_together():
         solver.solve()
     with pytest.raises(InputError, match="overlaps"):
         solver.accumulate(random(1, 1, 1, 1), [1, 4])
-    with pytest.raises(InputError, match="same numbers of signals"):
-        solver.accumulate(random(2, 2, 5, 1), [2, 0])
-    with pytest.raises(InputError, match="same dtype"):
-        solver.accumulate(random(1, 2, 5, 1, dtype=torch.float32), [2, 0])
     solver.accumulate(random(1, 2, 5, 1), [2, 0])
     for ridge in (-1.0, math.nan, math.inf):
         with pytest.raises(InputError, match="ridge must be"):
