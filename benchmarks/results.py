@@ -280,6 +280,32 @@ def _import_sparse() -> None:
     sparse.fit(torch.rand(16, 16, 3), 0.5)
 
 
+def denoise() -> Values:
+    """Middles (128 x 128) of four photographs of scikit-image, noise of 10, 25, 50 of 255, clipped; BM3D knows it."""
+    import bm3d  # pip install bm3d
+    import skimage.data
+
+    import pe_lightning
+
+    values: Values = {"fill_smooth": {}, "bm3d": {}}
+    for level in (10, 25, 50):
+        scores: dict[str, list[float]] = {name: [] for name in values}
+        for name in ("astronaut", "coffee", "chelsea", "rocket"):
+            whole = getattr(skimage.data, name)() / 255
+            row, column = ((size - 128) // 2 for size in whole.shape[:2])
+            picture = whole[row : row + 128, column : column + 128]
+            noisy = np.clip(picture + np.random.default_rng(0).normal(0, level / 255, picture.shape), 0, 1)
+            found = {
+                "fill_smooth": pe_lightning.fill(noisy, smooth=True, folds="none").values,
+                "bm3d": bm3d.bm3d_rgb(noisy, level / 255),
+            }
+            for method, prediction in found.items():
+                scores[method].append(-10 * float(np.log10(np.square(np.clip(prediction, 0, 1) - picture).mean())))
+        for method, found_scores in scores.items():
+            values[method][f"psnr_{level}"] = float(np.mean(found_scores))
+    return values
+
+
 def demo() -> Values:
     """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
     from pe_lightning.studies.demo.command import write_demo
@@ -326,7 +352,7 @@ def _key(label: str) -> str:
 
 
 OF_PICTURES = (photographs, noisy, scattered, networks, all_samples, sparse)
-OTHERS = (astronaut, text, clip, sound, volume, demo, first_fit, tests)
+OTHERS = (astronaut, text, clip, sound, volume, denoise, demo, first_fit, tests)
 MEASUREMENTS: dict[str, Callable[..., Values]] = {function.__name__: function for function in (*OF_PICTURES, *OTHERS)}
 
 

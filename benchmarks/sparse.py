@@ -7,6 +7,8 @@
 - ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", keep=...)``: PSNR of predictions clamped to [0, 1],
   mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture. JPEG
   (4:4:4, optimised) and WebP at the highest quality that takes as many bytes at most. Published results on Kodak.
+- ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of the smallest JPEG and JPEG 2000 of no
+  lower PSNR.
 - ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
   kept numbers; float16.
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`plucked_strings`), and
@@ -57,7 +59,7 @@ from pe_lightning.solvers.solution import encode
 from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 from pe_papers.reproduce.definition import load as load_definition
 
-SECTIONS = ("pictures", "worth", "signals", "noise", "held-out", "trade", "memory")
+SECTIONS = ("pictures", "codecs", "worth", "signals", "noise", "held-out", "trade", "memory")
 ON_REQUEST = {"trade", "memory"}
 SOUND_RATE = 44_100
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
@@ -143,6 +145,37 @@ def pictures(paths: list[str]) -> None:
         if entry.labels["block"] == "published":
             pairs = zip(entry.settings["arguments.parameters"], entry.settings["arguments.psnr"], strict=True)
             print(f"  {entry.labels['method']}: " + ", ".join(f"{count:,}: {value:.2f}" for count, value in pairs))
+
+
+def smallest(values: Tensor, kind: str, wanted: float) -> int:
+    """Bytes of the picture as JPEG (4:4:4) or JPEG 2000 of the lowest quality that has at least this PSNR."""
+    pixels = Image.fromarray((255 * values.numpy()).round().astype(np.uint8))
+    low, high, size = 0, 100 if kind == "JPEG" else 1000, 0  # JPEG 2000: tenths of a dB
+    while high - low > 1:
+        quality = (low + high) // 2
+        options: dict[str, Any] = {"quality": quality, "subsampling": 0, "optimize": True}
+        if kind == "JPEG2000":
+            options = {"quality_mode": "dB", "quality_layers": [quality / 10], "irreversible": True, "mct": 1}
+        buffer = io.BytesIO()
+        pixels.save(buffer, kind, **options)
+        if psnr(np.asarray(Image.open(buffer).convert("RGB")) / 255, values) >= wanted:
+            high, size = quality, buffer.tell()
+        else:
+            low = quality
+    return size
+
+
+def codecs(paths: list[str], count: int = 30_000) -> None:
+    """Bytes at equal quality."""
+    rows = []
+    for image in map(load, paths):
+        _, found, _, size = fit(image, count, kept_as="float16")
+        wanted = psnr(found, image)
+        rows.append((wanted, size, smallest(image, "JPEG", wanted), smallest(image, "JPEG2000", wanted)))
+    m = np.mean(rows, 0)
+    print(f"\ncodecs: {len(rows)} pictures, {count:,} numbers in float16, clamped, means\n")
+    print("| PSNR, dB | sparse fit, bytes | JPEG | times | JPEG 2000 | times |\n| ---: | ---: | ---: | ---: | ---: | ---: |")
+    print(f"| {m[0]:.2f} | {m[1]:,.0f} | {m[2]:,.0f} | {m[1] / m[2]:.1f} | {m[3]:,.0f} | {m[1] / m[3]:.1f} |")
 
 
 def refined(coefficients: Coefficients, weight: Tensor, count: int, steps: int = 4) -> Tensor:
@@ -471,6 +504,8 @@ def main(arguments: list[str] | None = None) -> None:
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
     if "pictures" in chosen:
         pictures(paths)
+    if "codecs" in chosen:
+        codecs(paths)
     if "worth" in chosen:
         worth(paths)
     if "signals" in chosen:
