@@ -62,8 +62,9 @@ from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.validation import check_fill_options
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
-from pe_lightning.solvers.gap_mixture import MEMBERS, GapMixture, default_members, fill_gaps, imitated_gaps
-from pe_lightning.solvers.gaps import has_wide_gaps, mean_distance
+from pe_lightning.solvers.gap_members import MEMBERS, default_members
+from pe_lightning.solvers.gap_mixture import GapMixture, fill_gaps
+from pe_lightning.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
 
 FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
 ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
@@ -217,8 +218,8 @@ def fill(
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
-            ``fourier``, ``fourier_short`` and ``neighbours`` (along the first axis, as between frames). By default those
-            that suit the axes and numbers of samples.
+            ``fourier``, ``fourier_short``, ``neighbours`` (along the first axis, as between frames) and ``patches``
+            (pictures). By default those that suit the axes and numbers of samples.
 
     Returns:
         The filled values and their scores.
@@ -520,7 +521,7 @@ def _fill_by_members(
         sampling = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
         count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int(known.sum())))
         trained = [sampling.of(fold).split(unknown.shape, 1).train_mask().reshape(unknown.shape) for fold in range(count)]
-        hidden = [known & ~mask for mask in trained]
+        hidden = [Hidden(known & ~mask, known & ~mask) for mask in trained]
         protocol = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
     periodic = [axis.periodic for axis in options["axes"]]
     names = list(options["members"] or default_members(known))
@@ -529,7 +530,7 @@ def _fill_by_members(
     about = FilledSignal(name, int(unknown.sum()), unknown.size, found, scaling.high[0] - scaling.low[0])
     if folds != "none":
         about.protocol = protocol
-        about.score, about.baselines, about.left_out = interpolated_gaps(unit, known, names, found.held_out, seed)
+        about.score, about.baselines, about.left_out = interpolated_gaps(unit, names, found.held_out, seed)
     deviations = np.where(missing, found.std.double().numpy() * about.unit, 0) if options["std"] else None
     return result, about, deviations
 

@@ -18,6 +18,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import point_coordinates
 from pe_lightning.signals.sampling import FoldSampling, Sampling
 from pe_lightning.signals.splits import Split
+from pe_lightning.solvers.gap_mixture import HeldOut
 
 
 class SplitData(Protocol):
@@ -168,19 +169,16 @@ def interpolated_folds(
 
 def interpolated_gaps(
     values: Tensor,
-    known: Tensor,
     members: Sequence[str],
-    held_out: Sequence[tuple[Tensor, Tensor, Tensor]],
+    held_out: Sequence[HeldOut],
     seed: int = 0,
 ) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
     """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
 
     Args:
         values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
-        known: ``(N_1, ..., N_D)`` booleans.
         members: Names of the members; those of baselines are scored by their predictions.
-        held_out: Hidden samples of each copy, predictions of the mixture and of the members
-            (:class:`~pe_lightning.solvers.gap_mixture.GapMixture`).
+        held_out: Hidden samples of each copy and their predictions.
         seed: Seed of the choice of samples.
 
     Returns:
@@ -189,10 +187,10 @@ def interpolated_gaps(
     flat = values.flatten(0, -2)
     squared: dict[str, list[Tensor]] = {"": []}
     left_out: dict[str, str] = {}
-    for index, mixed, predictions in held_out:
+    for known, index, mixed, predictions in held_out:
         order = torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:MAX_PLACES]
         truth, own = flat[index[order]], {"": mixed[order]}
-        given = known.flatten().index_fill(0, index, False)
+        given = known.flatten()
         wanted = torch.zeros_like(given).index_fill(0, index[order], True).reshape(known.shape)
         near = given & torch.from_numpy(distance_transform_edt(~wanted.numpy()) <= NEAR_SAMPLES).flatten()
         near = near if bool(near.any()) else given

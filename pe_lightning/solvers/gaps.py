@@ -1,13 +1,16 @@
-"""Whether missing samples of a grid are in wide gaps, or spread as random ones."""
+"""Where samples of a grid are missing: whether in wide gaps or at random, and known samples that imitate them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
+from torch import Tensor
 
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
@@ -34,3 +37,85 @@ def has_wide_gaps(distance: float, share: float, grid: Sequence[int], seed: int 
     order = np.random.default_rng(seed).permutation(math.prod(sides))
     random = (order < max(1, round(share * len(order)))).reshape(sides)
     return not bool(random.all()) and distance > WIDE_GAP * mean_distance(random)
+
+
+class Hidden(NamedTuple):
+    """Known samples that are hidden in a held-out fit.
+
+    Args:
+        mask: These, ``(N_1, ..., N_D)`` booleans.
+        scored: Those of them that are predicted, ``(N_1, ..., N_D)`` booleans.
+    """
+
+    mask: Tensor
+    scored: Tensor
+
+
+class Imitation(NamedTuple):
+    """How gaps are imitated.
+
+    Args:
+        copies: Imitations of the gaps.
+        candidates: Random shifts, of which those are taken whose samples are as far from known ones as the missing ones.
+        max_shift: Largest shift per axis, in samples.
+        max_scored: Hidden samples of a copy that are predicted, about; of more, those in random tiles.
+        tile: Samples per axis of these tiles.
+        dense: Share of missing samples from which random known samples are hidden instead.
+        dense_hidden: Their share of the known samples.
+    """
+
+    copies: int = 3
+    candidates: int = 12
+    max_shift: int = 30
+    max_scored: int = 3000
+    tile: int = 16
+    dense: float = 0.3
+    dense_hidden: float = 0.1
+
+
+def imitated_gaps(known: Tensor, seed: int = 0, settings: Imitation | None = None) -> list[Hidden]:
+    """Known samples to hide: moved copies of the missing ones, or random ones where much is missing.
+
+    Args:
+        known: ``(N_1, ..., N_D)`` booleans.
+        seed: Seed of the shifts.
+        settings: How gaps are imitated.
+
+    Returns:
+        The hidden samples of each copy; none where too few samples are known.
+    """
+    made = settings or Imitation()
+    have = known.cpu().numpy()
+    missing, random = ~have, np.random.default_rng(seed)
+    target = mean_distance(missing)
+    if missing.mean() > made.dense and target < 2:
+        found = [(0.0, have & (random.random(have.shape) < made.dense_hidden)) for _ in range(made.copies)]
+    else:
+        found = []
+        for _ in range(made.candidates):
+            reach = [min(made.max_shift, n // 2) for n in have.shape]
+            shift = [int(random.integers(-most, most + 1)) for most in reach]
+            some = have & np.roll(missing, shift, range(have.ndim))
+            if some.sum() < min(4, have.sum() // 4) or (have & ~some).sum() < have.sum() / 4:
+                continue
+            distance = float(distance_transform_edt(missing | some)[some].mean())
+            found.append((abs(math.log(distance / target)), some))
+        found.sort(key=lambda pair: pair[0])
+    result = []
+    for _, some in found[: made.copies]:
+        scored, share = some, made.max_scored / max(int(some.sum()), 1)
+        if share < 1:
+            tile = _tiles(have.shape, made.tile, random)
+            scored = some & (tile <= np.quantile(tile[some], share))
+        if scored.any():
+            result.append(Hidden(*(torch.from_numpy(each).to(known.device) for each in (some, scored))))
+    return result
+
+
+def _tiles(shape: Sequence[int], tile: int, random: np.random.Generator) -> NDArray[np.float64]:
+    """A random number for each tile of a grid, ``(N_1, ..., N_D)``."""
+    sides = [tile if n >= 2 * tile else 1 for n in shape]
+    made = random.random([-(-n // s) for n, s in zip(shape, sides, strict=True)])
+    for axis, (n, side) in enumerate(zip(shape, sides, strict=True)):
+        made = np.repeat(made, side, axis).take(range(n), axis)
+    return made

@@ -17,6 +17,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
 from pe_lightning.solvers import gap_mixture, grid, solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.gap_members import MEMBERS, Gaps
+from pe_lightning.solvers.gaps import imitated_gaps
 from pe_lightning.solvers.point_level import Settings
 
 CPU = torch.device("cpu")
@@ -137,21 +139,19 @@ def test_gaps_are_filled_by_members_side_by_side_with_the_values_of_one_thread(m
     known[8:10] = False
     meeting, threads = threading.Barrier(2, timeout=30), set[int]()
 
-    def together(*_: object) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-        def predict(values: Tensor, known: Tensor, wanted: Tensor) -> Tensor:
-            threads.add(torch.get_num_threads())
-            meeting.wait()  # another member has begun
-            return values
-
-        return predict
+    def together(gaps: Gaps) -> Tensor:
+        threads.add(torch.get_num_threads())
+        meeting.wait()  # another member has begun
+        return gaps.values
 
     found = []
     for number in (1, 3):
         torch.set_num_threads(number)
-        found.append(gap_mixture.fill_gaps(values, known, ["adaptive", "fourier"], gap_mixture.imitated_gaps(known)))
+        found.append(gap_mixture.fill_gaps(values, known, ["adaptive", "fourier"], imitated_gaps(known)))
     assert torch.equal(found[0].values, found[1].values)
     assert torch.equal(found[0].std, found[1].std)
-    monkeypatch.setattr(gap_mixture, "MEMBERS", {"a": together, "b": together})
+    monkeypatch.setitem(MEMBERS, "a", together)
+    monkeypatch.setitem(MEMBERS, "b", together)
     gap_mixture.fill_gaps(values, known, ["a", "b"], [])
     assert threads == {1}
 

@@ -9,13 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.solvers import gap_mixture
-from pe_lightning.solvers.gap_mixture import (
-    default_members,
-    fill_gaps,
-    imitated_gaps,
-    least_variance,
-)
+from pe_lightning.solvers.gap_members import MEMBERS, default_members
+from pe_lightning.solvers.gap_mixture import fill_gaps, least_variance
+from pe_lightning.solvers.gaps import Imitation, imitated_gaps
 from pe_lightning.solvers.local_fourier import smooth_continuation
 
 
@@ -47,8 +43,8 @@ def test_a_member_that_is_exact_on_one_side_is_taken_there(monkeypatch: pytest.M
     truth = torch.rand(160, 80, 2, generator=random)
     left = torch.arange(160)[:, None, None] < 80
     noise = 0.3 * torch.randn(truth.shape, generator=random)
-    monkeypatch.setitem(gap_mixture.MEMBERS, "upper", lambda _: lambda values, known, wanted: truth + noise * ~left)
-    monkeypatch.setitem(gap_mixture.MEMBERS, "lower", lambda _: lambda values, known, wanted: truth + noise.flip(1) * left)
+    monkeypatch.setitem(MEMBERS, "upper", lambda _: truth + noise * ~left)
+    monkeypatch.setitem(MEMBERS, "lower", lambda _: truth + noise.flip(1) * left)
     known = holes((160, 80), 0.1)
     found = fill_gaps(truth, known, ["upper", "lower"], imitated_gaps(known))
     error = (found.values - truth).square().mean(-1)
@@ -78,11 +74,15 @@ def test_known_samples_are_unchanged_and_deviations_cover_the_errors(shape: tupl
 def test_imitated_gaps_hide_known_samples_only() -> None:
     known = holes((60, 50), 0.2)
     for hidden in imitated_gaps(known):
-        assert bool((known | ~hidden).all())
-        assert int(hidden.sum()) > 100
+        assert bool((known | ~hidden.mask).all())
+        assert bool((hidden.mask | ~hidden.scored).all())
+        assert int(hidden.scored.sum()) > 100
     many = torch.rand(60, 50, generator=torch.Generator().manual_seed(0)) < 0.25
-    assert all(int(hidden.sum()) < 0.2 * int(many.sum()) for hidden in imitated_gaps(many))
-    assert [a.equal(b) for a, b in zip(imitated_gaps(known), imitated_gaps(known), strict=True)] == [True] * 3
+    assert all(int(hidden.mask.sum()) < 0.2 * int(many.sum()) for hidden in imitated_gaps(many))
+    first, second = imitated_gaps(known), imitated_gaps(known)
+    assert all(a.mask.equal(b.mask) and a.scored.equal(b.scored) for a, b in zip(first, second, strict=True))
+    few = imitated_gaps(known, settings=Imitation(max_scored=50))
+    assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
 
 def test_far_from_known_samples_values_are_smooth() -> None:

@@ -1,0 +1,238 @@
+r"""Missing pixels from a mixture of Gaussians of patches of 8 x 8, learned from pictures.
+
+A patch minus its mean is one of K shapes in one of the eight orientations of a square, at any contrast: the density of its
+direction for the covariance :math:`\Sigma` is, up to a constant, :math:`|\Sigma|^{-1/2} (x^T \Sigma^{-1} x)^{-d/2}` with
+:math:`d = 63` (angular central Gaussian). Each patch around missing pixels takes the component of the largest density for a
+first estimate of these pixels; they are then the conditional mean given the known pixels of the patch, with the mean of the
+patch unknown. With :math:`\Lambda = (\Sigma + \beta 1 1^T)^{-1}` and the missing pixels m,
+
+.. math:: x_m = -\Lambda_{mm}^{-1} \Lambda_{mo} x_o, \qquad \mathrm{cov}(x_m) = s^2 \Lambda_{mm}^{-1}.
+
+Predictions of overlapping patches are averaged with weights 1/variance.
+
+Reference: Zoran and Weiss, *From learning models of natural image patches to whole image restoration*, ICCV 2011. Tyler, *A
+distribution-free M-estimator of multivariate scatter*, Annals of Statistics 15, 1987.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+
+SIDE = 8
+"""Pixels per axis of a patch."""
+FLAT = 100.0
+"""Variance of the mean of a patch, relative to the mean variance of its pixels."""
+NUGGET = 4e-3
+"""Added to the diagonal of the covariances, relative to their mean diagonal."""
+LEAST = 1e-4
+"""Added to the diagonal of the covariances while they are learned."""
+PRIOR_COUNT = 10.0
+"""Patches that the covariance of the iteration before counts as."""
+
+
+class PatchMixture(NamedTuple):
+    """Components.
+
+    Args:
+        shares: Share of the patches of each component, ``(K,)``.
+        covariances: Covariances of patches without their mean, with mean diagonal 1, ``(K, 64, 64)``.
+    """
+
+    shares: Tensor
+    covariances: Tensor
+
+
+@cache
+def shipped_patches() -> PatchMixture:
+    """The mixture that is part of the package, learned by ``datasets/make_patches.py``."""
+    path = Path(__file__).parents[1] / "estimators" / "weights" / "patches.pt"
+    card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    if hashlib.sha256(path.read_bytes()).hexdigest() != card["sha256"]:
+        raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    factors = state["factors"].double()
+    return PatchMixture(state["shares"].double(), factors @ factors.mT)
+
+
+class PatchSettings(NamedTuple):
+    """How patches are placed.
+
+    Args:
+        stride: Pixels between patches.
+        rounds: Estimates; each starts from the one before.
+        least_known: Known pixels of a patch below which it is left out.
+        at_once: Patches that are computed together.
+    """
+
+    stride: int = 2
+    rounds: int = 2
+    least_known: int = 8
+    at_once: int = 1024
+
+
+class _Oriented(NamedTuple):
+    """Components in all orientations, ``G = 8 K``."""
+
+    offset: Tensor
+    """Logarithm of the share and of the determinant, ``(G,)``."""
+    whitening: Tensor
+    """``(64, 64 G)``."""
+    precision: Tensor
+    """With the mean of the patch unknown, ``(G, 64 * 64)``."""
+
+
+def orientations() -> Tensor:
+    """Positions of the pixels of a patch in its eight reflections and rotations, ``(8, 64)``."""
+    square = torch.arange(SIDE * SIDE).reshape(SIDE, SIDE)
+    turned = [torch.rot90(square, number) for number in range(4)]
+    return torch.stack([each.flatten() for some in turned for each in (some, some.T)])
+
+
+def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0) -> PatchMixture:
+    """Learns a mixture.
+
+    Each patch is assigned to the component and orientation of the largest density; covariances are those of the assigned
+    patches, divided by their quadratic form.
+
+    Args:
+        patches: ``(P, 64)``, of a contrast above that of noise.
+        components: ``K``.
+        iterations: Times that patches are assigned.
+        seed: Seed of the patches that covariances start from.
+    """
+    patches = patches - patches.mean(1, keepdim=True)
+    turn = orientations().to(patches.device)
+    generator = torch.Generator().manual_seed(seed)
+    first = patches[torch.randperm(len(patches), generator=generator)[:components]].double()
+    first = first / first.square().mean(1, keepdim=True).sqrt()
+    whole = patches.double().T @ (patches / patches.square().mean(1, keepdim=True)).double() / len(patches)
+    covariances = 0.5 * whole + 0.5 * first[:, :, None] * first[:, None] / first.shape[1]
+    shares = torch.full((components,), 1 / components, dtype=torch.float64)
+    for _ in range(iterations):
+        mixture = PatchMixture(shares, _normalised(covariances))
+        tables = _oriented(mixture, patches.dtype)
+        best, form = (
+            torch.cat(each) for each in zip(*[_closest(some, tables) for some in patches.split(1024)], strict=True)
+        )
+        component, orientation = best // len(turn), best % len(turn)
+        standing = patches.gather(1, turn[orientation]) / form.clamp_min(1e-12).sqrt()[:, None]
+        counts = torch.bincount(component, minlength=components).double()
+        for number in range(components):
+            some = standing[component == number].double()
+            covariances[number] = some.T @ some + PRIOR_COUNT * mixture.covariances[number] / SIDE**2
+        shares = (counts + 1) / (counts + 1).sum()
+    return PatchMixture(shares, _normalised(covariances))
+
+
+def _normalised(covariances: Tensor) -> Tensor:
+    """With mean diagonal 1, positive definite."""
+    found = covariances / covariances.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
+    return found + LEAST * torch.eye(SIDE * SIDE, dtype=found.dtype)
+
+
+def _oriented(mixture: PatchMixture, dtype: torch.dtype) -> _Oriented:
+    turn = orientations()
+    back = turn.argsort(1)
+    eye = torch.eye(SIDE * SIDE, dtype=torch.float64)
+    sigma = mixture.covariances.double() + NUGGET * eye
+    every = torch.stack([sigma[:, index][:, :, index] for index in back], 1).flatten(0, 1)
+    flat = every + FLAT  # the constant patch
+    factor = torch.linalg.cholesky(every + 1 / SIDE)
+    whitening = torch.linalg.solve_triangular(factor, eye.expand_as(every), upper=False)
+    logarithm = factor.diagonal(dim1=1, dim2=2).log().sum(1)
+    offset = mixture.shares.double().log().repeat_interleave(len(turn)) - logarithm
+    precision = torch.cholesky_inverse(torch.linalg.cholesky(flat))
+    return _Oriented(offset.to(dtype), whitening.flatten(0, 1).T.to(dtype).contiguous(), precision.flatten(1).to(dtype))
+
+
+def _closest(patches: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:
+    """The component of the largest density and its quadratic form, of patches without mean ``(P, 64)``: ``(P,)`` each."""
+    form = (patches @ tables.whitening).view(len(patches), -1, SIDE * SIDE).square().sum(-1)
+    best = (tables.offset - (SIDE * SIDE - 1) / 2 * form.clamp_min(1e-30).log()).argmax(1)
+    return best, form.gather(1, best[:, None])[:, 0]
+
+
+def fill_patches(
+    start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMixture, settings: PatchSettings | None = None
+) -> Tensor:
+    """Predicts missing pixels.
+
+    Args:
+        start: Known pixels and a first estimate of the others, ``(H, W, C)``, at least 8 x 8.
+        known: ``(H, W)`` booleans.
+        wanted: Missing pixels to predict, ``(H, W)`` booleans.
+        mixture: Components.
+        settings: How patches are placed.
+
+    Returns:
+        ``(H, W, C)``; wanted pixels in no patch with enough known pixels keep the first estimate.
+    """
+    made = settings or PatchSettings()
+    tables = _oriented(mixture, start.dtype)
+    width = known.shape[1]
+    inner = (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
+    corners = _corners(known, wanted, made)
+    result = start.flatten(0, 1).clone()
+    have = known.flatten()
+    sample = result[have][:: max(1, int(have.sum()) >> 14)]
+    colour = torch.linalg.svd(sample - sample.mean(0), full_matrices=False).Vh[0]
+    order = (~have[corners[:, None] + inner]).sum(1).argsort()
+    for _ in range(made.rounds):
+        total, weight = torch.zeros_like(result), torch.zeros_like(result[:, 0])
+        for some in corners[order].split(made.at_once):
+            places = some[:, None] + inner
+            filled, variance = _conditional(result[places], ~have[places], colour, tables)
+            weights = torch.where(have[places], 0, 1 / variance).flatten()
+            total.index_add_(0, places.flatten(), filled.flatten(0, 1) * weights[:, None])
+            weight.index_add_(0, places.flatten(), weights)
+        result = torch.where((weight > 0)[:, None], total / weight.clamp_min(1e-30)[:, None], result)
+    return result.view_as(start)
+
+
+def _corners(known: Tensor, wanted: Tensor, settings: PatchSettings) -> Tensor:
+    """First pixels of the patches with wanted and enough known pixels, row-major, ``(P,)``."""
+    starts = [torch.arange(0, n - SIDE + settings.stride, settings.stride).clamp_max(n - SIDE) for n in known.shape]
+
+    def count(mask: Tensor) -> Tensor:
+        total = torch.nn.functional.pad(mask.int().cumsum(0).cumsum(1), (1, 0, 1, 0))
+        rows = total[starts[0] + SIDE] - total[starts[0]]
+        return rows[:, starts[1] + SIDE] - rows[:, starts[1]]
+
+    places = starts[0][:, None] * known.shape[1] + starts[1]
+    return places[(count(wanted) > 0) & (count(known) >= settings.least_known)]
+
+
+def _conditional(values: Tensor, missing: Tensor, colour: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:
+    """Conditional means and variances: ``(P, 64, C)``, missing ``(P, 64)`` -> ``(P, 64, C)``, ``(P, 64)``."""
+    mean = values.mean(1, keepdim=True)
+    values = values - mean
+    best, _ = _closest(values @ colour, tables)
+    precision = tables.precision[best]
+    most = int(missing.sum(1).max())
+    place = missing.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # missing pixels first
+    padded = ~missing.gather(1, place)
+    given = values.masked_fill(missing[..., None], 0)
+    pull = precision.view(-1, SIDE * SIDE, SIDE * SIDE) @ given
+    index = place[:, :, None] * SIDE * SIDE + place[:, None]
+    system = precision.gather(1, index.flatten(1)).view(index.shape)
+    apart = padded[:, :, None] | padded[:, None]
+    system = torch.where(apart, torch.eye(most, dtype=system.dtype), system)
+    right = pull.gather(1, place[..., None].expand(-1, -1, pull.shape[-1])).masked_fill(padded[..., None], 0)
+    inverse = torch.cholesky_inverse(torch.linalg.cholesky(system))
+    found = -inverse @ right
+    at = place[..., None].expand_as(found)
+    filled = given.scatter(1, at, torch.where(padded[..., None], given.gather(1, at), found))
+    form = (given * pull).sum((1, 2)) + (found * right).sum((1, 2))
+    scale = form.clamp_min(1e-12) / math.prod(values.shape[2:]) / (~missing).sum(1)
+    variance = torch.ones_like(values[..., 0]).scatter(1, place, inverse.diagonal(dim1=1, dim2=2)) * scale[:, None]
+    return filled + mean, variance.clamp_min(1e-12)
