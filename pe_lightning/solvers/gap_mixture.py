@@ -63,13 +63,13 @@ class HeldOut(NamedTuple):
 
     Args:
         known: Samples that are not hidden, ``(N_1, ..., N_D)`` booleans.
-        index: Row-major positions of the predicted samples, ``(H,)``.
+        places: Row-major positions of the predicted samples, ``(H,)``.
         mixed: Predictions of the mixture, with the weights of the other copies, ``(H, C)``.
         members: Those of each member, ``(M, H, C)``.
     """
 
     known: Tensor
-    index: Tensor
+    places: Tensor
     mixed: Tensor
     members: Tensor
 

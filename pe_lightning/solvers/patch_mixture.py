@@ -122,7 +122,7 @@ def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0
         mixture = PatchMixture(shares, _normalised(covariances))
         tables = _oriented(mixture, patches.dtype)
         best, form = (
-            torch.cat(each) for each in zip(*[_closest(some, tables) for some in patches.split(1024)], strict=True)
+            torch.cat(each) for each in zip(*[_closest(some, tables) for some in torch.split(patches, 1024)], strict=True)
         )
         component, orientation = best // len(turn), best % len(turn)
         standing = patches.gather(1, turn[orientation]) / form.clamp_min(1e-12).sqrt()[:, None]
@@ -189,7 +189,7 @@ def fill_patches(
     order = (~have[corners[:, None] + inner]).sum(1).argsort()
     for _ in range(made.rounds):
         total, weight = torch.zeros_like(result), torch.zeros_like(result[:, 0])
-        for some in corners[order].split(made.at_once):
+        for some in torch.split(corners[order], made.at_once):
             places = some[:, None] + inner
             filled, variance = _conditional(result[places], ~have[places], colour, tables)
             weights = torch.where(have[places], 0, 1 / variance).flatten()
