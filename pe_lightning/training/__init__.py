@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         VideoDataModule,
         make_datamodule,
     )
+    from pe_lightning.training.function import FunctionModule
+    from pe_lightning.training.kronecker import KroneckerModule
     from pe_lightning.training.local import Local
     from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
@@ -30,7 +32,9 @@ __all__ = [
     "Adaptive",
     "ComplexLinear",
     "CoordinateModule",
+    "FunctionModule",
     "ImageDataModule",
+    "KroneckerModule",
     "LabelledDataModule",
     "Local",
     "PointsDataModule",
@@ -63,6 +67,8 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "VideoDataModule",
             "make_datamodule",
         ],
+        "function": ["FunctionModule"],
+        "kronecker": ["KroneckerModule"],
         "local": ["Local"],
         "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],

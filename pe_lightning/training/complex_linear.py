@@ -33,10 +33,10 @@ from pe_lightning.estimators.sparse import (
     sparse_weights,
 )
 from pe_lightning.linalg import LiftingName
-from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
+from pe_lightning.networks import ComplexNetwork, activations, find_activation
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.signals import validation
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
 from pe_lightning.solvers import Choice, Solution
@@ -44,19 +44,17 @@ from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.training.base import datamodule_of, models, signals_of, trainer_of
 from pe_lightning.training.configured import ConfiguredEncoders
-from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
+from pe_lightning.training.coordinate import EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.optimization import parameter_groups
+from pe_lightning.training.kronecker import KroneckerModule
 
-DEFAULT_ENCODER_LR = 0.01
-"""Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
 
 
 @models.register("ComplexLinear")
-class ComplexLinear(CoordinateModule):
+class ComplexLinear(KroneckerModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
     The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the
@@ -97,12 +95,7 @@ class ComplexLinear(CoordinateModule):
     """
 
     can_solve_exactly: ClassVar[bool] = True
-    has_layers: ClassVar[bool] = True
-    takes_periodic: ClassVar[bool] = True
-    loss_is_quadratic: ClassVar[bool] = True
-    """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`, so that Gram matrices and
-    the rate of accelerated gradient descent apply. A subclass that defines :meth:`errors` declares it anew."""
-    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "warm_start", "ridge"}
+    may_differ: ClassVar[frozenset[str]] = KroneckerModule.may_differ | {"center", "warm_start", "ridge"}
 
     def __init__(
         self,
@@ -168,15 +161,6 @@ class ComplexLinear(CoordinateModule):
         """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
         return cls(encoder, warm_start=True, choose_bandwidth=True)  # type: ignore[arg-type]
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Checks that a subclass with errors of its own declares whether its loss is quadratic."""
-        super().__init_subclass__(**kwargs)
-        if "errors" in vars(cls) and "loss_is_quadratic" not in vars(cls):
-            raise InputError(
-                f"{cls.__name__} defines errors(): set loss_is_quadratic = False in the class, or True if they still are "
-                "the prediction of the linear layer minus the truth"
-            )
-
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
     def make_network(self, info: SignalInfo) -> ComplexNetwork:
@@ -188,22 +172,6 @@ class ComplexLinear(CoordinateModule):
     def describe(self) -> dict[str, Any]:
         head = {"name": self.activation, "depth": self.depth, "width": self.width}
         return {**super().describe(), "network": head if self.depth else None}
-
-    @property
-    def network(self) -> ComplexNetwork:
-        network = self.networks.network
-        assert isinstance(network, ComplexNetwork)
-        return network
-
-    @property
-    def weight(self) -> torch.nn.Parameter:
-        """The linear layer of all signals, ``(S, outputs, K_1, ..., K_D)``."""
-        return self.network.weight
-
-    @property
-    def mean(self) -> Tensor:
-        """The subtracted mean of each signal and channel, ``(S, C)``."""
-        return self.network.mean
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """Resolves the arguments that the encoders leave to the data; chooses widths given as ``auto``.
@@ -227,18 +195,6 @@ class ComplexLinear(CoordinateModule):
             encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
             self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
         self.configured = ConfiguredEncoders.per_axis(encoders)
-
-    @torch.no_grad()
-    def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Sets the scales of the features and the means of the signals from the training samples."""
-        axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
-        if self.networks.features_are_shared:
-            self.encoding.calibrate(axes)
-        else:
-            self.networks.change("calibrate", list(axes))
-        if self.center:
-            signals, channels = batch.values.shape[0], batch.values.shape[-1]
-            self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
 
     def on_fit_start(self) -> None:
         """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
@@ -372,58 +328,3 @@ class ComplexLinear(CoordinateModule):
             )
             every.append(learned)
         return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
-
-    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
-        r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
-
-        The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
-        :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
-        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
-        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
-        as large for weights that the samples hardly determine.
-
-        Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
-        """
-        curvature = self._curvature()
-        if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
-            parameters = parameter_groups(parameters, self.encoding.parameters(), DEFAULT_ENCODER_LR)
-        if curvature is None:
-            return super().default_optimizer(parameters)
-        return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
-
-    def _curvature(self) -> float | None:
-        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
-        data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
-        if self.trainer.max_steps == 0 or not (self.loss_is_quadratic and linear):
-            return None
-        batch = data.calibration_batch() if data.batching.kind == "full" else None
-        if batch is None or batch.axes is None:
-            return None
-        return self.stack.curvature(batch)
-
-    # -- evaluation -----------------------------------------------------------------------------------------------------
-
-    @property
-    def stack(self) -> ComplexEnsemble:
-        return ComplexEnsemble(self.networks)
-
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
-        return self.stack.errors(batch)
-
-    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
-        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
-        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
-        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
-
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """As in the base class; the values of signals that share their features are computed together."""
-        if name != "forward" or not self.networks.features_are_shared:
-            return super().evaluate(name, points)
-        return self.stack.at(points)
-
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        self.require_info()
-        self.encoding.check_axes(axes)
-        return self.stack.grid(axes)

@@ -7,8 +7,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
@@ -17,7 +15,6 @@ from torch import Tensor, nn
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.linalg import full_precision
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
@@ -25,9 +22,10 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.loaders import FullLoader
 from pe_lightning.signals.split_signals import Signals
-from pe_lightning.training.base import TrainedModule, datamodule_of, signals_of, trainer_of
+from pe_lightning.training.base import datamodule_of, signals_of, trainer_of
 from pe_lightning.training.configured import ConfiguredEncoders
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import (
     LR_HALF_LIFE_STEPS,
     clip_by_norm,
@@ -35,7 +33,6 @@ from pe_lightning.training.optimization import (
     harmonic_decay,
     parameter_groups,
 )
-from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.scoring import BatchErrors, SignalScores, held_out_score, score_in_words
 from pe_lightning.training.sharding import SignalShard
 
@@ -47,13 +44,11 @@ ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 FOLDS_KEY = "pe_lightning/folds"
 SOLUTION_KEY = "pe_lightning/solution"
-POINTS_AT_ONCE = 1 << 16
-"""Points that are predicted at once."""
 COORDINATE_ROUNDING_PRECISIONS = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
 
-class CoordinateModule(TrainedModule):
+class CoordinateModule(FunctionModule):
     """A set of signals as functions of coordinates, one network per signal, all fitted together.
 
     Parameters exist once the shape of the signals is known: from the DataModule when a Trainer fits, from the checkpoint
@@ -75,7 +70,6 @@ class CoordinateModule(TrainedModule):
             falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
     """
 
-    networks: VmapEnsemble
     scorer: SignalScores
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
     content_key: ClassVar[str] = SIGNALS_KEY
@@ -113,7 +107,6 @@ class CoordinateModule(TrainedModule):
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.metric_name = "psnr"
-        self.info: SignalInfo | None = None
         self.is_calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
         self.choice_seconds = 0.0
@@ -136,10 +129,6 @@ class CoordinateModule(TrainedModule):
         """Sets the buffers that come from the training samples: scales of features, means."""
 
     @abstractmethod
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
-
-    @abstractmethod
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
 
@@ -150,15 +139,6 @@ class CoordinateModule(TrainedModule):
         """The optimiser for ``optimizer: null``: the papers' Adam."""
         return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
-    @property
-    def has_std(self) -> bool:
-        """Whether :meth:`std` is available: not by default."""
-        return False
-
-    def std(self, coords: Tensor) -> Tensor:
-        """Standard deviations about the predictions of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``."""
-        raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or an exact ComplexLinear")
-
     # -- parts and description ----------------------------------------------------------------------------------------
 
     @property
@@ -167,23 +147,9 @@ class CoordinateModule(TrainedModule):
         return self.configured.copy()
 
     @property
-    def encoding(self) -> Any:
-        """The encoding of the networks; tensors that each signal has for itself have a leading axis."""
-        return self.networks.network.encoding
-
-    @property
     def num_params(self) -> int:
         """Trainable parameters of one signal: its own, and those that all signals share."""
         return self.networks.num_params if self.info is not None else 0
-
-    def require_info(self) -> SignalInfo:
-        """The shape of the signals."""
-        if self.info is None:
-            raise InputError(
-                f"{type(self).__name__} has no parameters yet: fit it with a Trainer, load a checkpoint, or call "
-                "build(SignalInfo(...))"
-            )
-        return self.info
 
     def describe(self) -> dict[str, Any]:
         """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
@@ -422,95 +388,12 @@ class CoordinateModule(TrainedModule):
         self.scorer.add(prediction, batch, with_trained=True)
         return {"prediction": prediction}
 
-    # -- predictions --------------------------------------------------------------------------------------------------
-
-    def on_predict_start(self) -> None:
-        """Predictions on a grid of another size are means over the cells of that grid, if the samples are means."""
-        output, info = datamodule_of(self.trainer, OutputGrid), self.info
-        if output is not None and info is not None and info.cells:
-            self.of_cells([1 / n for n in output.grid(info)])
-
-    def on_predict_end(self) -> None:
-        if self.info is not None:
-            self.encoding.cells = self.info.cells
-
-    def of_cells(self, sizes: Sequence[float]) -> CoordinateModule:
-        """This module, whose predictions are from now on means over cells of these lengths per axis; of length 0: values."""
-        self.encoding.cells = tuple(sizes)
-        return self
-
-    def predict_step(self, batch: Sequence[Tensor] | Tensor, batch_idx: int = 0) -> Tensor:
-        """Values on the grid of coordinate vectors, ``(S, n_1, ..., n_D, C)``, or at points ``(P, D)``, ``(S, P, C)``.
-
-        In full precision: scores are of the weights, whatever the training steps round.
-        """
-        with full_precision(self.device):
-            if not isinstance(batch, Tensor):
-                return self.predict_grid(batch)
-            self.encoding.check_points(batch)
-            return torch.cat([self.evaluate("forward", some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
-
-    @property
-    def label(self) -> str:
-        return type(self).__name__
-
     def fit(self, signals: Signals) -> CoordinateModule:
         """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
         from pe_lightning.training.datamodule import SignalDataModule  # both import this module
         from pe_lightning.training.quiet_fits import fit_quietly
 
         return fit_quietly(self, SignalDataModule.of_signals(signals))
-
-    def at(self, points: Tensor) -> Tensor:
-        """Values at points, in full precision: ``(P, D)`` in [0, 1) -> ``(S, P, C)``."""
-        return self.predict_step(points.to(self.device))
-
-    def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
-        return self.predict_step([x.to(self.device) for x in axes])
-
-    def predicted(self, batch: GridBatch | PointBatch) -> Tensor:
-        """The prediction at the samples of an evaluation batch, of the shape of its values."""
-        return self.predict_step(batch.axes if isinstance(batch, GridBatch) else batch.coords[0])
-
-    def forward(self, coords: npt.ArrayLike | Tensor) -> Tensor:
-        """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
-        given = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords), device=self.device)
-        return self._at("forward", given)
-
-    def gradient(self, coords: Tensor) -> Tensor:
-        """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.
-
-        The unit is values per unit of the coordinates, which is the whole length of an axis: divide by the number of
-        samples ``N_a`` for the change from one sample of the axis to the next.
-        """
-        return self._at("gradient", coords)
-
-    def laplacian(self, coords: Tensor) -> Tensor:
-        r"""The Laplacian :math:`\sum_a \partial^2 f / \partial x_a^2` at any coordinates; differentiable.
-
-        ``(*batch, D)`` -> ``(S, *batch, C)``, in values per squared unit of the coordinates.
-        """
-        return self._at("laplacian", coords)
-
-    def _at(self, name: str, coords: Tensor) -> Tensor:
-        """:meth:`evaluate` at coordinates that are checked here, ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
-        info = self.require_info()
-        self.encoding.check_points(coords)
-        found = self.evaluate(name, coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
-        return found.reshape(len(found), *coords.shape[:-1], *found.shape[2:])
-
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """A function of points that are known to be valid, ``(P, D)``.
-
-        Args:
-            name: ``forward`` for values ``(S, P, C)``, ``gradient`` for ``(S, P, C, D)`` or ``laplacian`` for ``(S, P, C)``.
-            points: The points.
-        """
-        # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
-        in_turn = name != "forward" and not self.networks.features_are_shared
-        found: Tensor = self.networks.call(name, points.to(next(self.parameters()).dtype), in_turn=in_turn)
-        return found
 
 
 def _shape_in_words(info: SignalInfo) -> str:

@@ -13,7 +13,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import Banded
 from pe_lightning.networks import complex_ensemble
@@ -31,12 +30,15 @@ class BySamples(ComplexLinear):
     loss_is_quadratic = False
 
 
-def test_a_subclass_with_errors_of_its_own_declares_whether_its_loss_is_quadratic() -> None:
-    with pytest.raises(InputError, match=r"Absolute defines errors.*set loss_is_quadratic = False"):
+def test_the_loss_of_a_subclass_with_errors_of_its_own_is_not_quadratic_unless_it_says_so() -> None:
+    class Absolute(ComplexLinear):
+        def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+            return super().errors(batch).abs().sqrt()
 
-        class Absolute(ComplexLinear):
-            def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-                return super().errors(batch).abs().sqrt()
+    class Same(Absolute):
+        loss_is_quadratic = True
+
+    assert [kind("gau").loss_is_quadratic for kind in (ComplexLinear, Absolute, Same)] == [True, False, True]
 
 
 @pytest.fixture
