@@ -408,29 +408,8 @@ class Encoder(nn.Module, ABC):
         if not changes:
             return copy.deepcopy(self)
         made = self._rebuilt(changes)
-        state, target = _state(self), _state(made)
-        may_be_learned = [key for key in state if key in self.learned or isinstance(state[key], nn.Parameter)]
-        initial = _state(self._rebuilt({})) if may_be_learned else {}
-        for key in may_be_learned:
-            value, new = state[key], target.get(key)
-            if key in initial and torch.equal(initial[key], value):
-                continue
-            words = ", ".join(f"{name}={value!r}" for name, value in changes.items())
-            if key not in self.learned and not set(changes) <= {"num_features", "num_axes"}:
-                raise InputError(
-                    f"{self.name!r} does not declare which arguments set the initial value of the learned {key!r}, so that "
-                    f"{words} cannot be changed: add learned = {{{key!r}: ()}} to {type(self).__name__}, with their names "
-                    "between the parentheses"
-                )
-            if any(name in changes for name in self.learned.get(key, ())):
-                continue
-            if new is None or new.shape != value.shape:
-                raise InputError(
-                    f"{self.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to {words}; "
-                    "change the encoder before it is trained, or create a new one. (Initial values that are not drawn from "
-                    "a seed argument count as learned.)"
-                )
-            new.data.copy_(value)
+        if any(key in self.learned or isinstance(value, nn.Parameter) for key, value in _state(self).items()):
+            _carry_over(self, self._rebuilt({}), made, changes)
         return made
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
@@ -560,6 +539,31 @@ def plain(value: object) -> Any:
 def _state(module: nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers by name, also those that are in no ``state_dict``."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _carry_over(encoder: Encoder, initial: Encoder, made: Encoder, changes: Mapping[str, Any]) -> None:
+    """Copies what an encoder has learned, compared with its initial state, to one that is made with changed arguments."""
+    before, target = _state(initial), _state(made)
+    words = ", ".join(f"{name}={value!r}" for name, value in changes.items())
+    for key, value in _state(encoder).items():
+        may_be_learned = key in encoder.learned or isinstance(value, nn.Parameter)
+        if not may_be_learned or (key in before and torch.equal(before[key], value)):
+            continue
+        if key not in encoder.learned and not set(changes) <= {"num_features", "num_axes"}:
+            raise InputError(
+                f"{encoder.name!r} does not declare which arguments set the initial value of the learned {key!r}, so that "
+                f"{words} cannot be changed: add learned = {{{key!r}: ()}} to {type(encoder).__name__}, with their names "
+                "between the parentheses"
+            )
+        if any(name in changes for name in encoder.learned.get(key, ())):
+            continue
+        if key not in target or target[key].shape != value.shape:
+            raise InputError(
+                f"{encoder.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to {words}; "
+                "change the encoder before it is trained, or create a new one. (Initial values that are not drawn from "
+                "a seed argument count as learned.)"
+            )
+        target[key].data.copy_(value)
 
 
 class PositiveParameter:
