@@ -36,9 +36,9 @@ class Directional(Encoder):
     \psi(v_{j + n/2})`, complex encoding of rotated axes. On one axis the features are those of ``base``.
 
     When to use:
-        Works for ``SimpleMLP`` on pictures: below a hidden layer eight directions are better than the papers' four
-        (docs/adaptive.md). As a product, the axes alone are best. ``ComplexLinear`` encodes one axis at a time and thus uses
-        the features of ``base``. Not for more than two axes.
+        Works for ``SimpleMLP`` on pictures: below a hidden layer eight directions have 22.6 dB on a photograph, the papers'
+        four 21.6. As a product, the axes alone are best. ``ComplexLinear`` encodes one axis at a time and thus uses the
+        features of ``base``. Not for more than two axes.
 
     Args:
         num_features: Number of all features: ``n`` times those of a direction, or ``n/2`` times their square. ``auto``: the
