@@ -163,7 +163,7 @@ def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_
     before = peak_resident_bytes()
     fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), data)
     above = (peak_resident_bytes() - before) / (4 * 3 * math.prod(size))
-    assert above < 7, above  # and the picture itself: docs/sparse.md promises 8
+    assert above < 7, above  # and the picture itself, once more
 
 
 @pytest.mark.parametrize(
