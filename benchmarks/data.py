@@ -71,7 +71,7 @@ def points(repeats: int) -> None:
     """Prints the table; all sides in one process, in turn."""
     values = torch.rand(SIDE**3, CHANNELS, generator=torch.Generator().manual_seed(0))
     cube = values.view(1, *[SIDE] * 3, CHANNELS)
-    everything = {"sampling": {"name": "grid", "stride": 1}, "protocol": "none", "batching": Batching("points", BATCH)}
+    everything = {"sampling": {"name": "grid", "stride": 1}, "eval_mask": "none", "batching": Batching("points", BATCH)}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cube.h5"
         with h5py.File(path, "w") as file:
@@ -178,7 +178,7 @@ def epoch(path: Path) -> Found:
     began = time.perf_counter()
     every = {"name": "grid", "stride": 1}
     random, in_file = Batching("points", BATCH), Storage(in_memory=False)
-    data = VideoDataModule(str(path), sampling=every, protocol="none", batching=random, storage=in_file)
+    data = VideoDataModule(str(path), sampling=every, eval_mask="none", batching=random, storage=in_file)
     data.prepare_data()
     opened = time.perf_counter()
     count = sum(batch.values.shape[1] for batch in data.train_dataloader())
@@ -192,9 +192,9 @@ def fit(path: Path, stride: int) -> Found:
     began = time.perf_counter()
     some = {"name": "grid", "stride": stride}
     in_file = Storage(in_memory=False)
-    data = VideoDataModule(str(path), sampling=some, protocol="all", batching=Batching("blocks"), storage=in_file)
+    data = VideoDataModule(str(path), sampling=some, eval_mask="all", batching=Batching("blocks"), storage=in_file)
     data.prepare_data()
-    model, trainer = ComplexLinear({"name": "gau", "num_features": 64}, warm_start=True), make_trainer(0)
+    model, trainer = ComplexLinear({"name": "gau", "num_features": 64}, solver="exact"), make_trainer(0)
     opened = time.perf_counter()
     trainer.fit(model, data)
     return {"open": opened - began, "seconds": time.perf_counter() - opened}

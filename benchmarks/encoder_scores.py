@@ -54,12 +54,12 @@ def main() -> None:
         cls, rows = registry.get(name), {}
         trained = any(True for _ in encoders.create(name).parameters())
         if not trained:
-            rows["exact, defaults"] = score(ComplexLinear(name, warm_start=True), large, 0)
+            rows["exact, defaults"] = score(ComplexLinear(name, solver="exact"), large, 0)
             if cls.width is not None:
-                chosen = ComplexLinear({"name": name, "width": "auto"}, warm_start=True)
+                chosen = ComplexLinear({"name": name, "width": "auto"}, solver="exact")
                 rows["exact, width chosen"] = score(chosen, large, 0)
         if trained or cls.joint:
-            rows["perceptron"] = score(SimpleMLP(name, depth=2, width=64), small, 500)
+            rows["perceptron"] = score(SimpleMLP(name, depth=2, hidden_size=64), small, 500)
         print(name, rows, flush=True)
         scores[name] = rows
         content = {"command": f"python {Path(__file__).parent.name}/{Path(__file__).name} --out FILE", "protocol": PROTOCOL}

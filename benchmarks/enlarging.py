@@ -32,7 +32,7 @@ Picture = NDArray[np.uint8]
 BORDER = 4
 METHODS: dict[str, dict[str, Any]] = {
     "exact gau": {"encoder": "gau", "model": "exact"},
-    "Adaptive": {"prior": "none"},
+    "Adaptive": {"pretrained": "none"},
     "fill *": {},
 }
 """Arguments of :func:`pe_lightning.fill`, by name; * has seen other pictures."""

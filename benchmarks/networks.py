@@ -195,11 +195,11 @@ def cost(blocks: int, names: list[str]) -> None:
     for kind in names:
         arguments = NETWORKS[kind]
         data = TensorDataModule(torch.rand(1, 2 * SIZE, 2 * SIZE, 3))
-        module, turns = SimpleMLP(depth=DEPTH, width=WIDTH, **arguments), Turns(bare_step(kind, data))
+        module, turns = SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **arguments), Turns(bare_step(kind, data))
         trainer(BLOCK * (blocks + 2), turns).fit(module, data)
         ours, bare = (statistics.median(times[2:]) / BLOCK for times in (turns.ours, turns.bare))
         eight = TensorDataModule(torch.rand(8, 2 * SIZE, 2 * SIZE, 3))
-        steps = [loop(SimpleMLP(depth=DEPTH, width=WIDTH, **arguments), some) for some in (eight, data)]
+        steps = [loop(SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **arguments), some) for some in (eight, data)]
         times: list[list[float]] = [[], []]
         for _ in range(max(3, blocks // 2)):
             for step, count, seen in zip(steps, (1, 8), times, strict=True):
@@ -238,13 +238,13 @@ def smaller(kind: str, score: Published, samples: int, size: int, steps: int) ->
         perceptron = 16 * 16 + 16 * 16 + 3 * 16 + 35
         table = max(16, round((parameters - perceptron) / 16))
         return SimpleMLP(
-            encoder=encoder | {"table_size": table}, depth=2, width=16, optimizer=partial(torch.optim.Adam, lr=1e-2)
+            encoder=encoder | {"table_size": table}, depth=2, hidden_size=16, optimizer=partial(torch.optim.Adam, lr=1e-2)
         )
     if kind == "relu, rff":  # sigma and the share of the features as published, for fewer samples
         features = 2 * round(math.sqrt(parameters) / 2)
         encoder = {"name": "rff", "num_features": features, "sigma": 10 * size / 512}
         return SimpleMLP(
-            encoder=encoder, depth=3, width=features // 2, sigmoid=True, optimizer=partial(torch.optim.Adam, lr=1e-3)
+            encoder=encoder, depth=3, hidden_size=features // 2, sigmoid=True, optimizer=partial(torch.optim.Adam, lr=1e-3)
         )
     activation = kind.partition(",")[0]
     options: dict[str, Any] = {}
@@ -252,7 +252,7 @@ def smaller(kind: str, score: Published, samples: int, size: int, steps: int) ->
         options = {"sigmoid": True, "optimizer": partial(torch.optim.Adam, lr=1e-2)}
     if activation == "gabor":  # the rate falls to a tenth, as in its authors' program; their omega is for larger pictures
         options = {"omega": 10, "lr_scheduler": partial(torch.optim.lr_scheduler.ExponentialLR, gamma=0.1 ** (1 / steps))}
-    return SimpleMLP(encoder="identity", activation=activation, depth=3, width=width_of(parameters, 2), **options)
+    return SimpleMLP(encoder="identity", activation=activation, depth=3, hidden_size=width_of(parameters, 2), **options)
 
 
 def compare_with_published(folder: str, names: list[str], count: int, steps: int, size: int) -> None:
@@ -268,7 +268,7 @@ def compare_with_published(folder: str, names: list[str], count: int, steps: int
             seed_everything(0, verbose=False)
             stride = 2 if score.held_out else 1
             data = ImageDataModule(
-                paths, resize=size, sampling=GridSampling(stride), protocol="odd" if score.held_out else "all"
+                paths, resize=size, sampling=GridSampling(stride), eval_mask="odd" if score.held_out else "all"
             )
             share = score.parameters / score.samples
             if (share, score.held_out) not in scores:
@@ -293,8 +293,12 @@ def auto(folder: str, count: int, steps: int, size: int) -> None:
     paths = sorted(map(str, Path(folder).iterdir()))[:: max(1, len(list(Path(folder).iterdir())) // count)][:count]
     print(f"{count} pictures at {size} x {size}, every second row and column trained, {steps} steps; held out (trained), dB")
     rows: dict[str, tuple[dict[str, Any], str, list[float]]] = {
-        "sine": ({**IDENTITY, "activation": "sine", "depth": 3, "width": 64}, "omega", [10, 20, 30, 45, 60, 90]),
-        "rff": ({"encoder": {"name": "rff", "num_features": 128}, "depth": 2, "width": 64}, "sigma", [2, 4, 7, 10, 14, 21]),
+        "sine": ({**IDENTITY, "activation": "sine", "depth": 3, "hidden_size": 64}, "omega", [10, 20, 30, 45, 60, 90]),
+        "rff": (
+            {"encoder": {"name": "rff", "num_features": 128}, "depth": 2, "hidden_size": 64},
+            "sigma",
+            [2, 4, 7, 10, 14, 21],
+        ),
     }
     for name, (arguments, option, ladder) in rows.items():
         for value in (None, "auto", *ladder):

@@ -386,7 +386,7 @@ def missing() -> None:
         network = train_perceptron(inputs[chosen], targets[chosen], 4000, 128)
         words = unit(draw_words(np.random.default_rng(1000)))[150:278, 150:278, 1:2]
         for name, truth in (("astronaut", unit(skimage.data.astronaut())[:128, 160:288, 1:2]), ("words", words)):
-            model = Adaptive(prior="none")
+            model = Adaptive(pretrained="none")
             data = TensorDataModule(truth[None], sampling=RandomSampling(share))
             quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
             Trainer(accelerator="cpu", max_steps=0, enable_model_summary=False, **quiet).fit(model, data)
@@ -484,7 +484,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--count", type=int, default=4, help="pictures of words")
     parser.add_argument("--steps", type=int, default=1500, help="training steps of the sections encoders and weights")
     parser.add_argument("--figure", type=Path, help="file for the figure of the sections encoders and figure")
-    parser.add_argument("--prior", default="pictures", help="a shipped prior or a checkpoint")
+    parser.add_argument("--pretrained", default="pictures", help="a shipped prior or a checkpoint")
     parser.add_argument("--ship", help="a checkpoint: make its prior one of the package, and do nothing else")
     parser.add_argument("--name", default="pictures", help="name of the prior that is shipped")
     options = parser.parse_args(arguments)

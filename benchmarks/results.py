@@ -123,8 +123,8 @@ def _between(pictures: Iterable[Tensor]) -> Values:
     made: dict[str, Callable[[], dict[str, Any]]] = {
         "gau": lambda: {"encoder": "gau"},
         "rff": lambda: {"encoder": "rff"},
-        "adaptive": lambda: {"model": pe_lightning.Adaptive(prior="none")},
-        "adaptive_prior": lambda: {"model": pe_lightning.Adaptive(prior="pictures")},
+        "adaptive": lambda: {"model": pe_lightning.Adaptive(pretrained="none")},
+        "adaptive_prior": lambda: {"model": pe_lightning.Adaptive(pretrained="pictures")},
         "local": lambda: {"model": pe_lightning.Local()},
     }
     scores: dict[str, list[float]] = {}
@@ -175,8 +175,8 @@ def clip() -> Values:
     gau = {"name": "gau", "num_features": 64}
     adam: Any = partial(torch.optim.Adam, lr=0.1, weight_decay=1e-8, fused=True)
     models = {
-        "tri_exact": ComplexLinear({"name": "tri", "num_features": 64, "half_width": 0.046875}, warm_start=True),
-        "gau_exact": ComplexLinear({**gau, "sigma": 0.009}, warm_start=True),
+        "tri_exact": ComplexLinear({"name": "tri", "num_features": 64, "half_width": 0.046875}, solver="exact"),
+        "gau_exact": ComplexLinear({**gau, "sigma": 0.009}, solver="exact"),
         "gau_trained": ComplexLinear({**gau, "sigma": 0.015}, center=False, optimizer=adam),
     }
     for name, model in models.items():

@@ -4,9 +4,9 @@
     python benchmarks/sparse.py --paths FOLDER               # your own pictures, such as the 24 of Kodak
     python benchmarks/sparse.py --only pictures,worth        # some of the sections
 
-- ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", keep=...)``: PSNR of predictions clamped to [0, 1],
-  mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture. JPEG
-  (4:4:4, optimised) and WebP at the highest quality that takes as many bytes at most. Published results on Kodak.
+- ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", num_coefficients=...)``: PSNR of predictions clamped
+  to [0, 1], mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture.
+  JPEG (4:4:4, optimised) and WebP at the highest quality that takes as many bytes at most. Published results on Kodak.
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of the smallest JPEG and JPEG 2000 of no
   lower PSNR.
 - ``worth``: transforms; the rotation of channels; ranking by the norms of synthesis vectors; a least-squares solve on the
@@ -15,7 +15,8 @@
   recordings of your own, ``--sounds``.
 - ``memory``: peak memory of ``pe-lightning fit`` with the recipes: 4096 x 4096 pixels, 128 frames of 512 x 512, a minute of
   sound. Four core minutes and 3 GB; not run unless named.
-- ``noise``: ``keep: auto`` on noisy pictures beside scikit-image's ``denoise_wavelet`` and total variation; eight pictures.
+- ``noise``: ``num_coefficients: auto`` on noisy pictures beside ``denoise_wavelet`` of scikit-image and total variation;
+  eight pictures.
 - ``held-out``: the same between held-out samples, beside the dense exact fit.
 - ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
   (``trade_all.json``), as a figure, ``--figure``.
@@ -74,7 +75,7 @@ def load(path: str) -> Tensor:
 
 def everything(values: Tensor) -> TensorDataModule:
     """A DataModule that trains on all samples."""
-    return TensorDataModule(values[None], sampling=GridSampling(stride=1), protocol="none")
+    return TensorDataModule(values[None], sampling=GridSampling(stride=1), eval_mask="none")
 
 
 def psnr(found: Any, truth: Any) -> float:
@@ -87,7 +88,7 @@ def fit(values: Tensor, keep: Any, **options: Any) -> tuple[ComplexLinear, Tenso
     """The model, its prediction of all samples, core seconds of both, and bytes of the checkpoint."""
     data, trainer = everything(values), make_trainer(0)
     began = time.process_time()
-    model = ComplexLinear("keys", keep=keep, ridge=0.0, **options)
+    model = ComplexLinear("keys", num_coefficients=keep, ridge=0.0, **options)
     trainer.fit(model, data)
     with torch.no_grad():
         found = model.predict_grid(data.evaluation_batch().axes)[0]
@@ -169,7 +170,7 @@ def codecs(paths: list[str], count: int = 30_000) -> None:
     """Bytes at equal quality."""
     rows = []
     for image in map(load, paths):
-        _, found, _, size = fit(image, count, kept_as="float16")
+        _, found, _, size = fit(image, count, storage_dtype="float16")
         wanted = psnr(found, image)
         rows.append((wanted, size, smallest(image, "JPEG", wanted), smallest(image, "JPEG2000", wanted)))
     m = np.mean(rows, 0)
@@ -370,7 +371,7 @@ def total_variation(noisy: np.ndarray, image: Tensor, deviation: float) -> float
 
 
 def noise(paths: list[str]) -> None:
-    """``keep: auto`` as a denoiser."""
+    """``num_coefficients: auto`` as a denoiser."""
     from skimage.restoration import cycle_spin, denoise_wavelet
 
     options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
@@ -382,7 +383,7 @@ def noise(paths: list[str]) -> None:
         "denoise_wavelet",
         "with bior4.4",
         "cycle_spin(3) of it",
-        "keep: auto",
+        "num_coefficients: auto",
     ]
     print(f"| {' | '.join([*columns, 'core s', 'numbers kept'])} |\n|{' ---: |' * (len(columns) + 2)}")
     for deviation in (0.03, 0.08, 0.15):
@@ -408,9 +409,9 @@ def noise(paths: list[str]) -> None:
 
 
 def held_out(paths: list[str]) -> None:
-    """``keep: auto`` between held-out samples, beside the dense exact fit."""
+    """``num_coefficients: auto`` between held-out samples, beside the dense exact fit."""
     print("\nheld-out samples (every second pixel of every second row trained on), against the noisy samples\n")
-    print("| noise | dense exact fit | keep: auto | worst difference | pictures denoised |")
+    print("| noise | dense exact fit | num_coefficients: auto | worst difference | pictures denoised |")
     print("| ---: | ---: | ---: | ---: | ---: |")
     for deviation in (0.0, 0.03, 0.08, 0.15):
         rows = []
@@ -419,7 +420,7 @@ def held_out(paths: list[str]) -> None:
             drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(number))
             data = TensorDataModule((image + deviation * drawn).clamp(0, 1)[None])
             batch, scores = data.evaluation_batch(), []
-            for model in (ComplexLinear("gau", warm_start=True), ComplexLinear("gau", keep="auto")):
+            for model in (ComplexLinear("gau", solver="exact"), ComplexLinear("gau", num_coefficients="auto")):
                 make_trainer(0).fit(model, data)
                 with torch.no_grad():
                     found = model.predict_grid(batch.axes)[0][batch.mask[0]]
@@ -461,7 +462,7 @@ def trade(path: str, figure: Path | None) -> None:
     left.set(xscale="log", xlabel="numbers", ylabel="PSNR, dB", title="one photograph, all samples trained on")
     left.legend(fontsize=7, frameon=False)
     right.plot([made[3] for made in found.values()], ours, "o-", color=orange, label="sparse exact fit, float32")
-    half = [fit(image, count, kept_as="float16") for count in found]
+    half = [fit(image, count, storage_dtype="float16") for count in found]
     scored = [psnr(made[1], image) for made in half]
     right.plot([made[3] for made in half], scored, "s-", color=yellow, label="the same, float16")
     for kind, label, color in (("JPEG", "JPEG", black), ("WEBP", "WebP", blue)):

@@ -65,17 +65,17 @@ class Method:
 
 def perceptron(encoder: Any, **options: Any) -> Callable[[int], Any]:
     """A perceptron of three hidden layers above an encoder; its size is the width."""
-    return lambda size: SimpleMLP(encoder, depth=3, width=size, **options)
+    return lambda size: SimpleMLP(encoder, depth=3, hidden_size=size, **options)
 
 
 def table(name: str, knob: str, **options: Any) -> Callable[[int], Any]:
     """A small perceptron above trained tables."""
-    return lambda size: SimpleMLP({"name": name, knob: size, **options}, depth=2, width=64)
+    return lambda size: SimpleMLP({"name": name, knob: size, **options}, depth=2, hidden_size=64)
 
 
 def exact(encoder: Any, **options: Any) -> Callable[[int], Any]:
     """Complex encoding, solved exactly; its size is the number of features per axis, 0 for one per sample."""
-    return lambda size: ComplexLinear({**encoder, "num_features": size or "auto"}, warm_start=True, **options)
+    return lambda size: ComplexLinear({**encoder, "num_features": size or "auto"}, solver="exact", **options)
 
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, RED, PINK = (  # Okabe and Ito's colours, told apart by all
@@ -97,7 +97,7 @@ METHODS = [
     Method("grid, linear", exact({"name": "tri"}), BLACK, "X", (0, 0), ("all",)),
     Method("grid, B-spline", exact({"name": "bspline"}), BLACK, "h", (0, 0), ("all",)),
     Method("variable projection, gau", exact({"name": "gau", "trainable": True}), RED, "x", None, ("held-out",)),
-    Method("adaptive", lambda _: Adaptive(prior="none"), PINK, "p", None, ("held-out",)),
+    Method("adaptive", lambda _: Adaptive(pretrained="none"), PINK, "p", None, ("held-out",)),
     Method("bicubic", lambda _: None, BLACK, "d", None, ("held-out",)),
 ]
 
@@ -125,7 +125,7 @@ class Curve(Callback):
 def sized(method: Method, data: ImageDataModule, params: int) -> Any:
     """The model of a method with about as many parameters, built for the data."""
     if method.sizes is None or not method.trained:  # exact: K features per axis are 3 K^2 weights
-        limited = method.sizes is not None and data.effective_protocol == "none"
+        limited = method.sizes is not None and data.effective_eval_mask == "none"
         return method.make(round(math.sqrt(params / data.info.channels)) if limited else 0)
     low, high = method.sizes
     while high - low > 1:

@@ -1,11 +1,11 @@
-"""Modules that have moved: configurations, checkpoints and programs that name them by an old path keep working."""
+"""Modules that have moved and arguments that have another name: old configurations, checkpoints and imports keep working."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -62,14 +62,45 @@ def current(path: str) -> str:
     return path
 
 
-def current_paths(tree: Any) -> Any:
-    """Nested plain values with every ``class_path`` as it is now."""
-    if isinstance(tree, dict):
-        return {
-            key: current(value) if key in ("class_path", "_class_path") and isinstance(value, str) else current_paths(value)
-            for key, value in tree.items()
-        }
-    return [current_paths(value) for value in tree] if isinstance(tree, list) else tree
+RENAMED: dict[str, dict[str, str]] = {
+    "Adaptive": {"prior": "pretrained"},
+    "ComplexLinear": {
+        "warm_start": "solver",
+        "width": "hidden_size",
+        "keep": "num_coefficients",
+        "kept_as": "storage_dtype",
+    },
+    "Local": {"prior": "pretrained"},
+    "SimpleMLP": {"width": "hidden_size"},
+    **{f"{kind}DataModule": {"protocol": "eval_mask"} for kind in ("Image", "Labelled", "Points", "Row", "Tensor", "Video")},
+}
+"""Class -> its constructor's arguments of version 0.2 that have another name now."""
+
+
+def current_settings(tree: Any) -> Any:
+    """Nested plain values of a configuration or a checkpoint, with every class path and argument as it is named now."""
+    if isinstance(tree, list):
+        return [current_settings(value) for value in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: current_settings(value) for key, value in tree.items()}
+    for key in ("class_path", "_class_path"):
+        if isinstance(path := tree.get(key), str):
+            tree[key] = current(path)
+            renamed = RENAMED.get(tree[key].rpartition(".")[2], {})
+            if key == "_class_path":
+                tree = _renamed(tree, renamed)
+            elif isinstance(tree.get("init_args"), dict):
+                tree["init_args"] = _renamed(tree["init_args"], renamed)
+    return tree
+
+
+def _renamed(arguments: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments by their present names; ``warm_start: true`` is ``solver: exact``."""
+    found = {names.get(key, key): value for key, value in arguments.items()}
+    if "warm_start" in names.keys() & arguments.keys():
+        found["solver"] = "exact" if arguments["warm_start"] is True else None
+    return found
 
 
 class _Moved(MetaPathFinder, Loader):

@@ -37,7 +37,7 @@ def _with_gap() -> Tensor:
 
 
 def _exact(**more: Any) -> Callable[[], ComplexLinear]:
-    return lambda: ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, **more)
+    return lambda: ComplexLinear({"name": "gau", "num_features": 16}, solver="exact", **more)
 
 
 CASES: dict[str, Case] = {
@@ -66,16 +66,16 @@ CASES: dict[str, Case] = {
     "exact, row": Case(_exact(), lambda: signals(2, 64)),
     "exact, cube": Case(_exact(), lambda: signals(1, 12, 12, 12)),
     "exact, learned": Case(
-        lambda: ComplexLinear({"name": "lff", "num_features": 4}, warm_start=True), lambda: signals(1, 16, 16, channels=1)
+        lambda: ComplexLinear({"name": "lff", "num_features": 4}, solver="exact"), lambda: signals(1, 16, 16, channels=1)
     ),
-    "exact, hidden layer": Case(lambda: ComplexLinear(GAU, depth=1, width=6, warm_start=True), steps=2),
-    "sparse": Case(lambda: ComplexLinear("keys", keep=60), data={"sampling": GridSampling(1)}),
+    "exact, hidden layer": Case(lambda: ComplexLinear(GAU, depth=1, hidden_size=6, solver="exact"), steps=2),
+    "sparse": Case(lambda: ComplexLinear("keys", num_coefficients=60), data={"sampling": GridSampling(1)}),
     "adaptive": Case(Adaptive, lambda: signals(1, 24, 20)),
     "adaptive, noise": Case(lambda: Adaptive(noise="auto"), lambda: signals(1, 24, 20)),
     "adaptive, scattered": Case(Adaptive, lambda: signals(1, 16, 12), {"sampling": SAMPLINGS["random"]}),
     "adaptive, row": Case(Adaptive, lambda: signals(2, 64)),
     "adaptive, cube": Case(Adaptive, lambda: signals(1, 12, 12, 12)),
-    "adaptive, prior": Case(lambda: Adaptive(prior="pictures"), lambda: signals(1, 48, 40)),
+    "adaptive, prior": Case(lambda: Adaptive(pretrained="pictures"), lambda: signals(1, 48, 40)),
     "local": Case(Local, lambda: signals(1, 48, 40)),
 }
 """By name. Every registered encoder and activation is among them."""

@@ -17,8 +17,8 @@ MakeTrainer = Callable[..., Trainer]
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.1}
 MODULES: dict[str, Callable[..., CoordinateModule]] = {
     "complex": lambda **more: ComplexLinear(GAU, **more),
-    "complex-head": lambda **more: ComplexLinear(GAU, depth=1, width=6, **more),
-    "simple": lambda **more: SimpleMLP(GAU, depth=2, width=8, **more),
+    "complex-head": lambda **more: ComplexLinear(GAU, depth=1, hidden_size=6, **more),
+    "simple": lambda **more: SimpleMLP(GAU, depth=2, hidden_size=8, **more),
 }
 SAMPLINGS = {"grid": "grid", "random": RandomSampling(0.5), "shared": RandomSampling(0.5, shared=True)}
 

@@ -12,8 +12,8 @@ from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.1}
 MODULES: dict[str, Callable[..., CoordinateModule]] = {
     "complex": lambda **more: ComplexLinear(GAU, **more),
-    "complex-head": lambda **more: ComplexLinear(GAU, depth=2, width=6, **more),
-    "simple": lambda **more: SimpleMLP(GAU, depth=2, width=6, **more),
+    "complex-head": lambda **more: ComplexLinear(GAU, depth=2, hidden_size=6, **more),
+    "simple": lambda **more: SimpleMLP(GAU, depth=2, hidden_size=6, **more),
     "simple-linear": lambda **more: SimpleMLP(GAU, depth=0, **more),
 }
 

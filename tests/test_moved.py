@@ -4,8 +4,9 @@ import importlib
 import pkgutil
 
 import pytest
+from golden.make import FOLDER
 
-from pe_lightning import linalg, networks, signals, training
+from pe_lightning import ComplexLinear, linalg, networks, signals, training
 from pe_lightning._moved import MOVED, current
 from pe_lightning.cli import recipes
 from pe_lightning.cli.cli import parse
@@ -37,6 +38,12 @@ def test_a_configuration_with_old_paths_is_parsed(tmp_path):
     config = parse("fit", [f"--config={tmp_path}/old.yaml"])
     assert config.model.class_path.endswith(".LayoutRelations")
     assert config.data.class_path.endswith(".LayoutDataModule")
+
+
+def test_a_checkpoint_with_old_names_of_arguments_is_loaded():
+    """Configurations with old names are in ``golden``."""
+    head, sparse = (ComplexLinear.load_from_checkpoint(FOLDER / f"{name}.ckpt") for name in ("trained-head", "sparse"))
+    assert (head.hidden_size, head.solves, sparse.sparse.num_coefficients) == (6, True, 0.3)
 
 
 def test_classes_of_one_package_that_are_in_two_now():

@@ -23,8 +23,8 @@ def test_curves_are_those_of_the_model(make_trainer):
     picture = values(30, 24)
     found = sparsity(picture, encoders.create("gau"), shares=(0.05, 0.2))
     for count, score in zip(found["numbers"], found["psnr"], strict=True):
-        data = TensorDataModule(picture[None], sampling=GridSampling(stride=1), protocol="none")
-        model = ComplexLinear("gau", keep=count, ridge=0.0)
+        data = TensorDataModule(picture[None], sampling=GridSampling(stride=1), eval_mask="none")
+        model = ComplexLinear("gau", num_coefficients=count, ridge=0.0)
         make_trainer(max_steps=0).fit(model, data)
         error = (model.predict_grid(data.evaluation_batch().axes)[0] - picture).square().mean().detach()
         assert score == pytest.approx(float(-10 * torch.log10(error)), abs=1e-2)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results.config_files import load_limited, read_config
@@ -155,8 +156,10 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":
         found = recipes.find(value)
-        load_limited(found) if found.startswith("{") else read_config(Path(found))  # refuses what is too large, and no text
-        return [f"--config={found}"]
+        # refuses what is too large, and no text
+        settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
+        current = current_settings(settings)
+        return [f"--config={found if current == settings else json.dumps(current)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
     if (

@@ -59,7 +59,7 @@ def fill_files(
     smooth: bool = False,
     upscale: Literal[1, 2, 3, 4, 6, 8] = 1,
     samples: Literal["auto", "points", "cells"] = "auto",
-    prior: str = "pictures",
+    pretrained: str = "pictures",
     model: Literal["auto", "adaptive", "exact"] = "auto",
     encoder: str | None = None,
     members: str | None = None,
@@ -110,8 +110,8 @@ def fill_files(
         samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
             result over each of them are then the known values. Known points are unchanged. auto: points on one axis and in
             rasters that declare them, else cells.
-        prior: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of fit --config prior/cells
-            (of prior/pictures for points). Mixed with a fit of the file as held-out samples support it.
+        pretrained: With --upscale: pictures, a network that saw other pictures; none; or a checkpoint of fit
+            --config prior/cells (of prior/pictures for points). Mixed with a fit of the file as held-out samples support it.
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
             members where it applies.
         encoder: Encoder of the exact fit (default: laplace).
@@ -149,7 +149,7 @@ def fill_files(
         result, std, picture = outputs_of(target)
         in_result = axes is None and target.suffix.lower() in (".nc", ".nc4")  # deviations are a variable of NetCDF
         written += [result, picture] if no_std or smooth or upscale > 1 or in_result else [result, std, picture]
-    check_outputs(written, map(Path, {*paths, *files, *marks, prior}), force)
+    check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
     # imports torch, which refusals and --help do not need
     from pe_lightning.estimators.filling import check_suffix, fill, read_file, write_std
     from pe_lightning.results.fill_pictures import draw_before_after
@@ -179,7 +179,7 @@ def fill_files(
             smooth=smooth,
             upscale=upscale,
             samples=samples,
-            prior=prior,
+            pretrained=pretrained,
             folds=folds,
             block=block,
             seed=seed,

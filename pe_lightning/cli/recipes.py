@@ -67,7 +67,7 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
         paths: Files, folders or ``samples://NAME``.
         given: The options by key (:attr:`pe_lightning.cli.arguments.Option.key`), with their values.
     """
-    linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.prior"})
+    linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.pretrained"})
     module_name = (given.get("data") or "").rpartition(".")[2]
     if "data.coordinates" in given or module_name == PointsDataModule.__name__:
         return f"points/{EXACT_FIT if linear else ADAPTIVE_FIT}"

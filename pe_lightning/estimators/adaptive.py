@@ -137,7 +137,7 @@ class AdaptiveFit(Estimator):
         aspects: Ratios of length to width of the stretched encoders; ``None``: 2 and 6, or 6 on grids of three axes.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, ``auto`` smooths.
-        prior: ``none``, or a network that was trained on other pictures.
+        pretrained: ``none``, or a network that was trained on other pictures.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class AdaptiveFit(Estimator):
         aspects: Sequence[float] | None = None,
         window: float = 0.8,
         noise: Noise = "none",
-        prior: str = SHIPPED[0],
+        pretrained: str = SHIPPED[0],
     ) -> None:
         validation.integer("angles", angles, hint=", such as 12")
         for aspect in aspects or ():
@@ -156,7 +156,7 @@ class AdaptiveFit(Estimator):
         validation.choice("noise", noise, ("none", "auto"))
         self.encoder, self.angles = encoder, angles
         self.aspects = None if aspects is None else [float(aspect) for aspect in aspects]
-        self.window, self.noise, self.prior = float(window), noise, prior
+        self.window, self.noise, self.pretrained = float(window), noise, pretrained
 
     def bank(self, num_axes: int, scattered: bool) -> AnisotropicKernels:
         """The bank of encoders for signals of so many axes."""
@@ -167,7 +167,7 @@ class AdaptiveFit(Estimator):
 
     def read_prior(self, split: Split) -> LocalPrior | None:
         """The prior, if there is one and it can have an effect."""
-        prior = None if self.prior == NO_PRIOR else read_prior(self.prior)
+        prior = None if self.pretrained == NO_PRIOR else read_prior(self.pretrained)
         return prior if takes_prior(split) else None
 
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
@@ -195,7 +195,9 @@ class AdaptiveFit(Estimator):
         ridge = ridges.pop() if len(ridges) == 1 else None
         report = FitReport("adaptive", ridge, time.perf_counter() - began, members=found[-1].num_members)
         single, weights = info.num_signals == 1, [field.weight for field in fields if isinstance(field, MixedGrid)]
-        mixed = f", mixed with the network {self.prior!r} trained on other pictures (weight {max(weights, default=0):.2f})"
+        mixed = (
+            f", mixed with the network {self.pretrained!r} trained on other pictures (weight {max(weights, default=0):.2f})"
+        )
         return SampledField(
             fields,
             samples,

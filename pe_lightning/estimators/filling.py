@@ -172,7 +172,7 @@ def fill(
     smooth: bool = False,
     upscale: int | Sequence[int] = 1,
     samples: Samples | Literal["auto"] = "auto",
-    prior: str = SHIPPED[0],
+    pretrained: str = SHIPPED[0],
     folds: FoldsLike = "auto",
     block: int | None = None,
     axes: int | None = None,
@@ -207,7 +207,7 @@ def fill(
             over smaller cells, whose means are the known samples, and centres coincide. ``points`` are values at points:
             they are unchanged, and the result has predictions between them. ``auto``: points on one axis and in rasters
             that declare them, else cells.
-        prior: With ``upscale``, a network that was trained on other pictures: ``pictures``, the one of the package;
+        pretrained: With ``upscale``, a network that was trained on other pictures: ``pictures``, the one of the package;
             ``none``; or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
             mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
@@ -255,7 +255,7 @@ def fill(
         "smooth": smooth,
         "factors": factors,
         "samples": _samples(samples, original, stack.ndim - 2),
-        "prior": prior,
+        "pretrained": pretrained,
         "folds": folds,
         "block": block,
         "std": std,
@@ -407,7 +407,7 @@ def _fill_signal(
         return _fill_by_members(name, values, missing, torch.from_numpy(unit), scaling, seed, options)
     source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
     data = _read_quietly(source)
-    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["prior"])
+    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["pretrained"])
     denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
 
     def fitted(part: Signals) -> Field:
@@ -490,11 +490,11 @@ def _members_of_cells(values: Tensor, factors: Sequence[int], options: Mapping[s
     model, grid = options["model"], values.shape[:-1]
     automatic = model == "auto" and options["encoder"] is None
     found: dict[str, Enlarger] = {}
-    if automatic and options["prior"] != NO_PRIOR:
-        prior = read_prior(options["prior"], "cells")
+    if automatic and options["pretrained"] != NO_PRIOR:
+        prior = read_prior(options["pretrained"], "cells")
         if all(factor == 1 or prior.steps(factor) for factor in factors):
-            found[f"the network {options['prior']!r} trained on other pictures"] = by_network(prior, factors)
-    make = _model(model, options["encoder"], False, grid, math.prod(grid), NO_PRIOR if automatic else options["prior"])
+            found[f"the network {options['pretrained']!r} trained on other pictures"] = by_network(prior, factors)
+    make = _model(model, options["encoder"], False, grid, math.prod(grid), NO_PRIOR if automatic else options["pretrained"])
 
     def fit(part: Tensor) -> Field:
         return make().fit(_read_quietly(TensorSource(part[None]), "cells"))
@@ -579,7 +579,7 @@ def _model(
     smooth: bool,
     grid: Sequence[int],
     known: int,
-    prior: str,
+    pretrained: str,
 ) -> Callable[[], Fits]:
     """A function that makes the model for a signal."""
     if callable(model):
@@ -590,7 +590,7 @@ def _model(
     if encoder is None and adapts and model != "exact":
         if known < math.prod(grid):
             check_fit_memory(known)
-        return lambda: AdaptiveFit(noise="auto" if smooth else "none", prior=prior)
+        return lambda: AdaptiveFit(noise="auto" if smooth else "none", pretrained=pretrained)
     return lambda: LinearRidge(automatic_width(encoder or "laplace"))
 
 

@@ -22,11 +22,11 @@ class PretrainedInterpolator(Estimator):
     """A coordinate network of every cell, predicted by a trained network; see :class:`~pe_lightning.training.Local`.
 
     Args:
-        prior: The trained network: ``pictures``, which is part of the package, or a checkpoint.
+        pretrained: The trained network: ``pictures``, which is part of the package, or a checkpoint.
     """
 
-    def __init__(self, prior: str = SHIPPED[0]) -> None:
-        self.prior = prior
+    def __init__(self, pretrained: str = SHIPPED[0]) -> None:
+        self.pretrained = pretrained
 
     def read_prior(self, train: Signals) -> LocalPrior:
         """The trained network."""
@@ -41,7 +41,7 @@ class PretrainedInterpolator(Estimator):
                 "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
                 "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
             )
-        return read_prior(self.prior)
+        return read_prior(self.pretrained)
 
     @torch.no_grad()
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:

@@ -52,7 +52,7 @@ class SpectrumReport:
 
 @dataclass(frozen=True)
 class SparseReport:
-    """Which part of an exact fit is kept (``keep``)."""
+    """Which part of an exact fit is kept (``num_coefficients``)."""
 
     kept: list[int]
     """Numbers kept of each signal."""

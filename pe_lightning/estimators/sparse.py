@@ -38,7 +38,7 @@ KeepLike = int | float | Literal["auto"] | dict[str, float]
 """How many numbers of a signal's layer are kept, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for
 the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
 DENOISED_COUNT = 1.5
-"""With ``keep: auto``, kept numbers relative to those that shrinkage without shifts leaves: their average has more."""
+"""With ``num_coefficients: auto``, kept numbers relative to those of shrinkage without shifts: their average has more."""
 
 
 @dataclass(frozen=True)
@@ -46,59 +46,62 @@ class SparseOptions:
     """How the layer of an exact fit is made sparse.
 
     Args:
-        keep: How many numbers are kept.
+        num_coefficients: How many numbers are kept.
         transform: The multi-resolution transform of every axis.
-        stored_as: How the kept numbers are stored.
+        storage_dtype: How the kept numbers are stored.
     """
 
-    keep: KeepLike
+    num_coefficients: KeepLike
     transform: LiftingName = "9/7"
-    stored_as: ValueType = "float32"
+    storage_dtype: ValueType = "float32"
 
     def __post_init__(self) -> None:
-        keep, allowed = self.keep, "a count such as 100000, a share such as 0.1, {psnr: 40}, or auto"
+        given, allowed = self.num_coefficients, "a count such as 100000, a share such as 0.1, {psnr: 40}, or auto"
         lifting(self.transform)
-        validation.choice("kept_as", self.stored_as, ValueType)
-        if isinstance(keep, dict):
-            goal = keep.get("psnr")
+        validation.choice("storage_dtype", self.storage_dtype, ValueType)
+        if isinstance(given, dict):
+            goal = given.get("psnr")
             number = isinstance(goal, (int, float)) and not isinstance(goal, bool)
-            if set(keep) != {"psnr"} or not number or not 0 < keep["psnr"] < math.inf:
-                raise InputError(f"keep must be {allowed}; got {keep!r}")
-        elif keep != "auto" and (
-            isinstance(keep, (bool, str))
-            or (isinstance(keep, int) and keep < 1)
-            or (isinstance(keep, float) and not 0 < keep <= 1)
+            if set(given) != {"psnr"} or not number or not 0 < given["psnr"] < math.inf:
+                raise InputError(f"num_coefficients must be {allowed}; got {given!r}")
+        elif given != "auto" and (
+            isinstance(given, (bool, str))
+            or (isinstance(given, int) and given < 1)
+            or (isinstance(given, float) and not 0 < given <= 1)
         ):
-            raise InputError(f"keep must be {allowed}; got {keep!r}")
+            raise InputError(f"num_coefficients must be {allowed}; got {given!r}")
 
     def count(self, size: int) -> int | None:
         """Numbers kept of ``size``; ``None`` where that depends on the signal."""
-        if isinstance(self.keep, float):
-            return max(1, round(self.keep * size))
-        return self.keep if isinstance(self.keep, int) else None
+        if isinstance(self.num_coefficients, float):
+            return max(1, round(self.num_coefficients * size))
+        return self.num_coefficients if isinstance(self.num_coefficients, int) else None
 
     def check_count(self, size: int) -> None:
         """Refuses a count above the ``size`` numbers of a signal's layer."""
-        if isinstance(self.keep, int):
-            check_keep(self.keep, size)
+        if isinstance(self.num_coefficients, int):
+            check_keep(self.num_coefficients, size)
 
     def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
         """Refuses encoders and samples that a sparse layer is not for."""
         for encoder in encoders:
             if encoder.resolution is None:
                 raise InputError(
-                    f"keep needs a shifted encoder with one feature per shift, whose neighbouring weights are neighbours "
-                    f"on the axis; {encoder.name} is none. Name one: --encoder keys, tri, bspline, gau, laplace"
+                    f"num_coefficients needs a shifted encoder with one feature per shift, whose neighbouring weights are "
+                    f"neighbours on the axis; {encoder.name} is none. Name one: --encoder keys, tri, bspline, gau, laplace"
                 )
             if any(True for _ in encoder.parameters()):
-                raise InputError(f"keep is for encoders that are not trained; leave out trainable: true of {encoder.name}")
-        needs_samples = not isinstance(self.keep, (int, float))
+                raise InputError(
+                    f"num_coefficients is for encoders that are not trained; leave out trainable: true of {encoder.name}"
+                )
+        needs_samples = not isinstance(self.num_coefficients, (int, float))
         if needs_samples and isinstance(dataset.values, FileValues):
             raise InputError(
-                f"keep: {self.keep} needs the samples in memory; set --data.storage.in_memory true, or give a number"
+                f"num_coefficients: {self.num_coefficients} needs the samples in memory; set "
+                "--data.storage.in_memory true, or give a number"
             )
-        if self.keep == "auto" and not isinstance(dataset.split, GridSplit):
-            raise InputError("keep: auto needs samples of a grid, not scattered ones; give a number or a share")
+        if self.num_coefficients == "auto" and not isinstance(dataset.split, GridSplit):
+            raise InputError("num_coefficients: auto needs samples of a grid, not scattered ones; give a number or a share")
 
 
 class SparseLinear(Estimator):
@@ -128,7 +131,7 @@ class SparseLinear(Estimator):
         self.options.check_count(math.prod(encoder.num_features for encoder in encoders) * train.info.channels)
         found = solve_data(dataset, Process(), encoders, self.ridge, self.center, device, choice)
         counts, noise = None, dict[str, Any]()
-        if self.options.keep == "auto":
+        if self.options.num_coefficients == "auto":
             found, counts, noise = denoised_fit(self.options, found, dataset, self.center, device)
         weights = sparse_weights(self.options, found.weight, dataset, found.encoders, found.mean, 1.0, counts)
         report = replace(FitReport.from_dict(found.report()), sparse=replace(report_of(weights), **noise))
@@ -166,18 +169,18 @@ def sparse_weights(
             coefficients = Coefficients(tensor, options.transform, norms)
             count = counts[place] if counts is not None else options.count(coefficients.size)
             if count is not None:
-                found.append(coefficients.keep(count, options.stored_as))
+                found.append(coefficients.keep(count, options.storage_dtype))
                 continue
-            assert isinstance(options.keep, dict)
+            assert isinstance(options.num_coefficients, dict)
             measure = _Measure(dataset, place, features, mean[place], scale)
-            found.append(coefficients.fewest(options.keep["psnr"], measure, options.stored_as))
+            found.append(coefficients.fewest(options.num_coefficients["psnr"], measure, options.storage_dtype))
     return found
 
 
 def report_of(weights: Sequence[SparseWeight]) -> SparseReport:
     """The report on the sparse layers of all signals."""
     first = weights[0]
-    return SparseReport([kept.count for kept in weights], math.prod(first.shape), first.transform, first.stored_as)
+    return SparseReport([kept.count for kept in weights], math.prod(first.shape), first.transform, first.storage_dtype)
 
 
 class _Measure:
@@ -191,7 +194,7 @@ class _Measure:
             self.target = batch.values[place].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
             return
         if batch.index is None:
-            raise InputError("keep: {psnr: ...} needs samples of a grid; give a number or a share")
+            raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
         self.index = batch.index[place if len(batch.index) > 1 else 0]
         self.target = batch.values[place].T - mean[:, None]
 
@@ -291,7 +294,7 @@ def _predicts_better(
             features = encode(coarse, fewer, values.device)
             norms = [axis_norms(options.transform, *pair) for pair in zip(coarse, features, strict=True)]
             coefficients = Coefficients(solution.weight[0], options.transform, norms)
-            weight = coefficients.keep(min(max(1, kept), coefficients.size), options.stored_as).weight()
+            weight = coefficients.keep(min(max(1, kept), coefficients.size), options.storage_dtype).weight()
             solution = replace(solution, weight=weight[None])
         errors.append(float((solution.predict(axes)[0] - signal)[unseen].square().sum(dtype=torch.float64)))
     return errors[1] < errors[0]

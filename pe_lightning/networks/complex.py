@@ -29,11 +29,11 @@ class ComplexNetwork(Network):
         encoding: The complex encoding of the coordinates.
         channels: Number of channels ``C``.
         depth: Number of hidden layers after the linear layer; 0 is the linear layer alone.
-        width: Units per hidden layer, and outputs of the linear layer, for ``depth`` >= 1.
+        hidden_size: Units per hidden layer, and outputs of the linear layer, for ``depth`` >= 1.
         activation: Name of the activation of the hidden layers; it must not have options.
 
     Attributes:
-        weight: ``(C or width, K_1, ..., K_D)``.
+        weight: ``(C or hidden_size, K_1, ..., K_D)``.
         mean: ``(C,)``, added to the output; a buffer.
 
     Shape:
@@ -45,16 +45,18 @@ class ComplexNetwork(Network):
     encoding: Complex
     mean: Tensor
 
-    def __init__(self, encoding: Complex, channels: int, depth: int = 0, width: int = 256, activation: str = "relu") -> None:
+    def __init__(
+        self, encoding: Complex, channels: int, depth: int = 0, hidden_size: int = 256, activation: str = "relu"
+    ) -> None:
         super().__init__()
         self.encoding = encoding
         self.activation = find_activation(activation, plain=True)()
-        weight = torch.zeros(width if depth else channels, *encoding.num_features)
+        weight = torch.zeros(hidden_size if depth else channels, *encoding.num_features)
         self.head: MLP | None = None
         if depth:
             bound = 1 / math.sqrt(math.prod(encoding.num_features))
             weight.uniform_(-bound, bound)
-            self.head = MLP(width, channels, depth - 1, width, activation)
+            self.head = MLP(hidden_size, channels, depth - 1, hidden_size, activation)
         self.weight = nn.Parameter(weight)
         self.register_buffer("mean", torch.zeros(channels))
 
@@ -78,7 +80,7 @@ class ComplexNetwork(Network):
         return self.respond(self.linear(self.encoding.operators(axes, self.weight.dtype))).movedim(0, -1) + self.mean
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
-        """The activations of every hidden layer at points ``(P, D)``, each ``(P, width)``."""
+        """The activations of every hidden layer at points ``(P, D)``, each ``(P, hidden_size)``."""
         if self.head is None:
             return []
         first = self.activation(self.encoding.points(self.weight, coords).movedim(0, -1))

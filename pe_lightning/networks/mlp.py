@@ -15,7 +15,7 @@ class MLP(nn.Module):
         num_inputs: Features per point.
         num_outputs: Channels ``C``.
         depth: Number of hidden layers; 0 is a single linear layer.
-        width: Units per hidden layer.
+        hidden_size: Units per hidden layer.
         activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
         omega: Angular frequency of the activation; ``None`` for its default.
@@ -30,7 +30,7 @@ class MLP(nn.Module):
         num_inputs: int,
         num_outputs: int,
         depth: int,
-        width: int,
+        hidden_size: int,
         activation: str = "relu",
         sigmoid: bool = False,
         omega: float | None = None,
@@ -41,14 +41,14 @@ class MLP(nn.Module):
         kind = find_activation(activation)
         self.has_options = kind.has_options()
         made = [kind(omega, scale, first=place == 0) for place in range(depth)]
-        inputs = [num_inputs, *[one.size(width) for one in made]]
-        layers = [one.layer(size, width) for one, size in zip(made, inputs, strict=False)]
+        inputs = [num_inputs, *[one.size(hidden_size) for one in made]]
+        layers = [one.layer(size, hidden_size) for one, size in zip(made, inputs, strict=False)]
         last = made[-1].last(inputs[-1], num_outputs) if made else nn.Linear(num_inputs, num_outputs)
         self.layers = nn.ModuleList([*layers, last])
         self.activations = nn.ModuleList(made)
 
     def hidden(self, features: Tensor) -> list[Tensor]:
-        """The activations of every hidden layer, each ``(*batch, width)``."""
+        """The activations of every hidden layer, each ``(*batch, hidden_size)``."""
         found, x = [], features
         for layer, activation in zip(self.layers, self.activations, strict=False):
             precise = activation.first and self.has_options

@@ -16,7 +16,7 @@ class SimpleNetwork(Network):
         encoding: The simple encoding of the coordinates.
         channels: Number of channels ``C``.
         depth: Number of hidden layers; 0 is a single linear layer.
-        width: Units per hidden layer.
+        hidden_size: Units per hidden layer.
         activation: Name of the activation.
         sigmoid: Whether the output passes through a sigmoid.
         omega: Angular frequency of the activation; ``None`` for its default.
@@ -35,7 +35,7 @@ class SimpleNetwork(Network):
         encoding: Simple,
         channels: int,
         depth: int,
-        width: int,
+        hidden_size: int,
         activation: str = "relu",
         sigmoid: bool = False,
         omega: float | None = None,
@@ -43,7 +43,7 @@ class SimpleNetwork(Network):
     ) -> None:
         super().__init__()
         self.encoding = encoding
-        self.mlp = MLP(encoding.num_features, channels, depth, width, activation, sigmoid, omega, scale)
+        self.mlp = MLP(encoding.num_features, channels, depth, hidden_size, activation, sigmoid, omega, scale)
 
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""
@@ -55,7 +55,7 @@ class SimpleNetwork(Network):
         return values
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
-        """The activations of every hidden layer, each ``(*batch, width)``."""
+        """The activations of every hidden layer, each ``(*batch, hidden_size)``."""
         return self.mlp.hidden(self.encoding(coords))
 
     def forward(self, coords: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ class SparseWeight:
     """Which coefficients are kept: a bit each in row-major order, eight to a byte, ``(ceil(C K_1 ... K_D / 8),)`` uint8."""
     values: Tensor
     """The kept coefficients in that order, ``(n,)``."""
-    stored_as: ValueType = "float32"
+    storage_dtype: ValueType = "float32"
     """How they are stored. They have been rounded accordingly."""
 
     @property
@@ -74,7 +74,7 @@ class SparseWeight:
         """Plain values and tensors for a checkpoint: the bitmap compressed, values as they are stored."""
         coded = lzma.compress(self.bitmap.numpy().tobytes(), format=lzma.FORMAT_RAW, filters=POSITION_FILTERS)
         scale, values = 1.0, self.values.cpu()
-        if self.stored_as == "float16":
+        if self.storage_dtype == "float16":
             scale = half_scale(values)
             values = (values * scale).half()
         return {
@@ -115,10 +115,10 @@ class SparseWeight:
             raise InputError(DAMAGED) from error
         if not sound:
             raise InputError(DAMAGED)
-        stored_as: ValueType = "float16" if values.dtype == torch.float16 else "float32"
+        storage_dtype: ValueType = "float16" if values.dtype == torch.float16 else "float32"
         kept = values.to(dtype) / scale
         positions = torch.from_numpy(np.frombuffer(bitmap, np.uint8).copy())
-        return cls(shape, transform, rotation.float(), positions, kept, stored_as)
+        return cls(shape, transform, rotation.float(), positions, kept, storage_dtype)
 
 
 DAMAGED = "the checkpoint is damaged: its sparse weights do not fit together. Fit again without --ckpt_path"
@@ -159,7 +159,7 @@ class Coefficients:
             found *= norms.to(found).reshape(-1, *[1] * (len(self._norms) - 1 - axis))
         return found
 
-    def keep(self, count: int, stored_as: ValueType = "float32") -> SparseWeight:
+    def keep(self, count: int, storage_dtype: ValueType = "float32") -> SparseWeight:
         """The largest ``count`` of them; fewer where all others are zero."""
         check_keep(count, self.size)
         importance = self.importance().flatten()
@@ -173,26 +173,28 @@ class Coefficients:
         if least > 0 and (missing := count - int(torch.count_nonzero(mask))):
             mask[torch.nonzero(importance == least)[:missing, 0]] = True
         values = self.values.flatten()[mask]
-        if stored_as == "float16":
+        if storage_dtype == "float16":
             scale = half_scale(values)
             values = (values * scale).half().to(values.dtype) / scale
         bitmap = torch.from_numpy(np.packbits(mask.cpu().numpy()))
-        return SparseWeight(self.shape, self.transform, self.rotation, bitmap, values, stored_as)
+        return SparseWeight(self.shape, self.transform, self.rotation, bitmap, values, storage_dtype)
 
-    def fewest(self, psnr: float, measure: Callable[[Tensor], float], stored_as: ValueType = "float32") -> SparseWeight:
+    def fewest(self, psnr: float, measure: Callable[[Tensor], float], storage_dtype: ValueType = "float32") -> SparseWeight:
         """The fewest of them that reach a PSNR, found between counts that do and do not.
 
         Args:
             psnr: In dB.
             measure: The PSNR of a weight tensor ``(C, K_1, ..., K_D)``.
-            stored_as: How values are stored.
+            storage_dtype: How values are stored.
         """
         squares = self.importance().flatten().square().double().sort(descending=True).values.cpu().numpy()
         left = np.maximum(squares.sum() - np.cumsum(squares), 1e-30)  # the squared error of every count, about
-        whole = self.keep(self.size, stored_as)
+        whole = self.keep(self.size, storage_dtype)
         reached = measure(whole.weight())
         if reached < psnr:
-            raise InputError(f"keep: {{psnr: {psnr:g}}} is above the {reached:.2f} dB of the exact fit; ask for less")
+            raise InputError(
+                f"num_coefficients: {{psnr: {psnr:g}}} is above the {reached:.2f} dB of the exact fit; ask for less"
+            )
         low, high, best, offset = 0, whole.count, whole, math.nan
         for _ in range(40):  # about eight are needed
             if high - low <= 1:
@@ -203,7 +205,7 @@ class Coefficients:
             elif math.isfinite(reached):
                 count = max(1, self.size // 10)
             count = min(max(count, low + 1), high - 1)
-            made = self.keep(count, stored_as)
+            made = self.keep(count, storage_dtype)
             found = measure(made.weight())
             offset = found + 10 * math.log10(left[count - 1])
             if found >= psnr:
@@ -216,7 +218,9 @@ class Coefficients:
 def check_keep(count: int, size: int) -> None:
     """Checks a number of kept coefficients."""
     if not 1 <= count <= size:
-        raise InputError(f"keep must be from 1 to {size:,}, the numbers of all channels of a signal's layer; got {count:,}")
+        raise InputError(
+            f"num_coefficients must be from 1 to {size:,}, the numbers of all channels of a signal's layer; got {count:,}"
+        )
 
 
 def half_scale(values: Tensor) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from pe_lightning import __version__
-from pe_lightning._moved import current_paths
+from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
 
 LAST = "last.ckpt"
@@ -43,7 +43,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
         checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": dict(checkpoint["state_dict"])}
-        checkpoint["hyper_parameters"] = current_paths(checkpoint["hyper_parameters"])
+        checkpoint["hyper_parameters"] = current_settings(checkpoint["hyper_parameters"])
         _check_counters(checkpoint.get("loops"), "loops")
         ours = "_class_path" in checkpoint["hyper_parameters"]
     except Exception as error:  # damaged files make zipfile and torch raise anything

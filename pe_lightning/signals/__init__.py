@@ -32,11 +32,12 @@ if TYPE_CHECKING:
     )
     from pe_lightning.signals.sources.base import Source
     from pe_lightning.signals.split_signals import Signals
-    from pe_lightning.signals.splits import GridSplit, PointSplit, Protocol, Split
+    from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
 
 __all__ = [
     "Axis",
     "Batching",
+    "EvalMask",
     "FoldSampling",
     "GridBatch",
     "GridSampling",
@@ -45,7 +46,6 @@ __all__ = [
     "PointBatch",
     "PointSplit",
     "Process",
-    "Protocol",
     "RandomSampling",
     "RawSignals",
     "Sampling",
@@ -76,6 +76,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],
         "split_signals": ["Signals"],
-        "splits": ["GridSplit", "PointSplit", "Protocol", "Split"],
+        "splits": ["GridSplit", "PointSplit", "EvalMask", "Split"],
     },
 )

@@ -18,7 +18,7 @@ from pe_lightning.signals.blocks import Block, grid_axes, point_coordinates, who
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
 from pe_lightning.signals.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
-from pe_lightning.signals.splits import GridSplit, PointSplit, Protocol, Split
+from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
 from pe_lightning.signals.values import FileValues, file_blocks
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
@@ -39,7 +39,7 @@ class SignalDataset:
     Args:
         values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; or the file that holds them.
         split: The trained samples.
-        protocol: Which samples are scored.
+        eval_mask: Which samples are scored.
         axes: The axes in the user's units, if samples are not at equal distances.
         cells: Lengths of the cells that samples are means of, one per axis; none if samples are values at points.
     """
@@ -48,14 +48,14 @@ class SignalDataset:
         self,
         values: Tensor | FileValues,
         split: Split,
-        protocol: Protocol,
+        eval_mask: EvalMask,
         axes: Sequence[Axis] = (),
         cells: tuple[float, ...] = (),
     ) -> None:
         self.cells = cells
         self.values = values
         self.split = split
-        self.protocol: Protocol = protocol
+        self.eval_mask: EvalMask = eval_mask
         # on longer axes the rounding error of float32 is not small against the distance of neighbours
         dtype = torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32
         self.axes = grid_axes(split.grid, dtype)
@@ -64,11 +64,11 @@ class SignalDataset:
             self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in axes)
 
     def of(self, signals: slice) -> SignalDataset:
-        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.protocol, self.uneven, self.cells)
+        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.eval_mask, self.uneven, self.cells)
 
-    def resampled(self, split: Split, protocol: Protocol) -> SignalDataset:
+    def resampled(self, split: Split, eval_mask: EvalMask) -> SignalDataset:
         """The same signals in memory with other trained samples."""
-        return SignalDataset(self.in_memory(), split, protocol, self.uneven, self.cells)
+        return SignalDataset(self.in_memory(), split, eval_mask, self.uneven, self.cells)
 
     def in_memory(self) -> Tensor:
         if isinstance(self.values, FileValues):
@@ -89,7 +89,7 @@ class SignalDataset:
     @cached_property
     def evaluation_batch(self) -> GridBatch:
         """The whole grid of signals in memory, with masks of scored and trained samples."""
-        return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.protocol), self.split.train_mask())
+        return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.eval_mask), self.split.train_mask())
 
     @cached_property
     def validation_batch(self) -> GridBatch | PointBatch:
@@ -156,7 +156,7 @@ class SignalDataset:
         if not isinstance(self.split, GridSplit):
             raise InputError(
                 "the exact fit of signals that are read from their file needs a training grid; set sampling: grid, train on "
-                "random points (warm_start: false and a given sigma), or set in_memory: true"
+                "random points (solver: null and a given sigma), or set in_memory: true"
             )
         return self.split
 
@@ -194,7 +194,7 @@ class SignalDataset:
         return GridBatch(
             tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
             self.values.read(block),
-            self.split.test_mask_of(self.protocol, block),
+            self.split.test_mask_of(self.eval_mask, block),
             self.split.train_mask_of(block),
             tuple(part.start for part in block),
         )
@@ -206,16 +206,16 @@ class PointDataset(SignalDataset):
     Args:
         values: ``(S, P, C)`` in [0, 1].
         split: The trained samples, of a grid ``(P,)``.
-        protocol: Which samples are scored.
+        eval_mask: Which samples are scored.
         points: Coordinates of the samples, ``(P, D)`` float64 in [0, 1).
         grid: Number of samples per axis of a grid of the same density.
     """
 
-    def __init__(self, values: Tensor, split: Split, protocol: Protocol, points: Tensor, grid: tuple[int, ...]) -> None:
+    def __init__(self, values: Tensor, split: Split, eval_mask: EvalMask, points: Tensor, grid: tuple[int, ...]) -> None:
         if not isinstance(split, PointSplit):
             index = split.train_positions(whole(split.grid))[1]
             split = PointSplit(split.grid, index[None], known=split.known)
-        super().__init__(values, split, protocol)
+        super().__init__(values, split, eval_mask)
         self.grid = grid
         dtype = torch.float64 if max(grid) > MAX_FLOAT32_SAMPLES else torch.float32
         self.axes = grid_axes(grid, dtype)
@@ -223,10 +223,10 @@ class PointDataset(SignalDataset):
 
     def of(self, signals: slice) -> PointDataset:
         part = super().of(signals)
-        return PointDataset(part.in_memory(), part.split, self.protocol, self.points, self.grid)
+        return PointDataset(part.in_memory(), part.split, self.eval_mask, self.points, self.grid)
 
-    def resampled(self, split: Split, protocol: Protocol) -> PointDataset:
-        return PointDataset(self.in_memory(), split, protocol, self.points, self.grid)
+    def resampled(self, split: Split, eval_mask: EvalMask) -> PointDataset:
+        return PointDataset(self.in_memory(), split, eval_mask, self.points, self.grid)
 
     @cached_property
     def train_batch(self) -> PointBatch:
@@ -235,7 +235,7 @@ class PointDataset(SignalDataset):
 
     @cached_property
     def evaluation_batch(self) -> PointBatch:  # type: ignore[override]
-        masks = self.split.test_mask(self.protocol), self.split.train_mask()
+        masks = self.split.test_mask(self.eval_mask), self.split.train_mask()
         return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
 
 

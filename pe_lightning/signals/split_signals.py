@@ -23,7 +23,7 @@ from pe_lightning.signals.options import Batching, Storage, ValidationShare
 from pe_lightning.signals.raw import RawSignals, Scaling
 from pe_lightning.signals.sampling import FoldSampling, FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.signals.sources.base import Source
-from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, GridSplit, PointSplit, Protocol, Split
+from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split
 from pe_lightning.signals.validation import choice, number
 from pe_lightning.signals.values import FileValues, check_known, known_samples, load, unit_blocks
 
@@ -37,7 +37,7 @@ class Splitting:
 
     Args:
         sampling: Which samples are trained on.
-        protocol: Which samples are scored.
+        eval_mask: Which samples are scored.
         storage: Storage of the values.
         batching: Batches of training; ``None`` for fits that take all samples at once, or block by block.
         folds: Folds of a cross-validation.
@@ -46,7 +46,7 @@ class Splitting:
     """
 
     sampling: Sampling
-    protocol: Protocol = "rest"
+    eval_mask: EvalMask = "rest"
     storage: Storage = field(default_factory=Storage)
     batching: Batching | None = None
     folds: FoldSampling | None = None
@@ -57,7 +57,7 @@ class Splitting:
     def of(
         cls,
         sampling: Sampling | str | Description = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching | Mapping[str, Any] = Batching(),
         storage: Storage | Mapping[str, Any] = Storage(),
         folds: FoldsLike | None = None,
@@ -65,7 +65,7 @@ class Splitting:
         samples: Samples = "points",
     ) -> Splitting:
         """The splitting by the arguments of :class:`~pe_lightning.training.datamodule.SignalDataModule`, checked."""
-        choice("protocol", protocol, Protocol)
+        choice("eval_mask", eval_mask, EvalMask)
         choice("samples", samples, Samples)
         if validation is not None and validation not in (0, "auto"):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
@@ -75,7 +75,7 @@ class Splitting:
             chosen = GridSampling(1)  # folds are of everything that is known
         return cls(
             chosen,
-            protocol,
+            eval_mask,
             Storage(**storage) if isinstance(storage, Mapping) else storage,
             Batching(**batching) if isinstance(batching, Mapping) else batching,
             made_folds,
@@ -104,7 +104,7 @@ class Signals:
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
-        sampling, protocol = splitting.sampling, splitting.protocol
+        sampling, eval_mask = splitting.sampling, splitting.eval_mask
         raw = open_signals(source, splitting.storage)
         info = replace(_info_of(raw, source.metric), samples=splitting.samples)
         uneven = any(axis.samples is not None for axis in raw.axes)
@@ -115,7 +115,7 @@ class Signals:
             split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
         else:
             split = (sampling.split if loaded else sampling.stream)(raw.grid, info.num_signals)
-        split.test_mask_of(protocol, tuple(slice(0, 1) for _ in raw.grid))  # raises if the protocol does not apply
+        split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the eval_mask does not apply
         if not loaded:
             _check_streamed(raw, source, splitting)
         values = load(raw) if loaded else FileValues(raw)
@@ -123,30 +123,30 @@ class Signals:
             check_known(known, info.names)
             split = _split_of_known(sampling, known, info.num_signals)
             values = values.where(known[..., None], torch.nan)
-        nothing_scored = protocol == "rest" and split.trains_all
+        nothing_scored = eval_mask == "rest" and split.trains_all
         _check_training(splitting, split, loaded, raw.points is not None, nothing_scored)
         if share := _validation_share(splitting.validation, split, loaded):
             split = split.with_validation(share)
         if nothing_scored and splitting.folds is None:
             rank_zero_info(
-                f"Every sample is trained on ({sampling!r}), so protocol {protocol!r} scores nothing and is "
+                f"Every sample is trained on ({sampling!r}), so eval_mask {eval_mask!r} scores nothing and is "
                 "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
             )
-        protocol = "none" if nothing_scored else protocol
+        eval_mask = "none" if nothing_scored else eval_mask
         if raw.points is not None:
             assert isinstance(values, Tensor)
             points = torch.from_numpy(raw.points)
-            return cls(source, sampling, raw, info, PointDataset(values, split, protocol, points, info.grid))
-        return cls(source, sampling, raw, info, SignalDataset(values, split, protocol, raw.axes, info.cells))
+            return cls(source, sampling, raw, info, PointDataset(values, split, eval_mask, points, info.grid))
+        return cls(source, sampling, raw, info, SignalDataset(values, split, eval_mask, raw.axes, info.cells))
 
-    def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> Signals:
+    def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         """The same signals in memory with other trained samples."""
         grid, count, known = self.split.grid, self.info.num_signals, self.split.known
         if self.info.num_points is not None:
             split: Split = sampling.split_rows(self.info.num_points, count)
         else:
             split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
-        return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, protocol))
+        return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, eval_mask))
 
     def one(self, signal: int) -> Signals:
         low, high = self.info.scaling.of(signal)

@@ -1,4 +1,4 @@
-"""Splits into trained and held-out samples, and the protocols that say which samples are scored."""
+"""Splits into trained and held-out samples, and the masks that say which samples are scored."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.blocks import Block, shape_of, whole
 from pe_lightning.signals.random_keys import chosen_in, chosen_positions
 
-Protocol: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
-"""Which samples are scored. Scores of different protocols are not comparable.
+EvalMask: TypeAlias = Literal["rest", "odd", "midpoints", "all", "none"]
+"""Which samples are scored. Scores of different masks are not comparable.
 
 - ``rest``: all samples that are not trained on (the papers' protocol).
 - ``odd``: only the samples whose index is odd on every axis; with a grid of stride 2.
@@ -60,14 +60,14 @@ class Split(ABC):
 
     @property
     def allows_odd(self) -> bool:
-        """Whether the protocol ``odd`` scores held-out samples only."""
+        """Whether ``odd`` scores held-out samples only."""
         return False
 
     def midpoints_of(self, block: Block) -> Tensor:
         """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
         raise InputError(
-            "protocol 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
-            "or protocol: rest"
+            "eval_mask 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
+            "or eval_mask: rest"
         )
 
     @abstractmethod
@@ -78,30 +78,30 @@ class Split(ABC):
         """Mask of the trained samples, ``(S or 1, N_1, ..., N_D)`` booleans."""
         return self.train_mask_of(whole(self.grid))
 
-    def test_mask_of(self, protocol: Protocol, block: Block) -> Tensor:
+    def test_mask_of(self, eval_mask: EvalMask, block: Block) -> Tensor:
         """Mask of the scored samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
-        scored, index = self._scored_of(protocol, block), (slice(None), *block)
+        scored, index = self._scored_of(eval_mask, block), (slice(None), *block)
         return scored if self.known is None else scored & self.known[index]
 
-    def _scored_of(self, protocol: Protocol, block: Block) -> Tensor:
+    def _scored_of(self, eval_mask: EvalMask, block: Block) -> Tensor:
         """:meth:`test_mask_of` before missing samples are left out."""
-        if protocol == "rest":
+        if eval_mask == "rest":
             rest, inside = ~self.train_mask_of(block), (slice(None), *block)
             return rest if self.validation is None else rest & ~self.validation[inside]
-        if protocol == "midpoints":
+        if eval_mask == "midpoints":
             return self.midpoints_of(block)
-        if protocol == "odd" and not self.allows_odd:
+        if eval_mask == "odd" and not self.allows_odd:
             raise InputError(
-                "protocol 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
-                "that, or protocol: rest"
+                "eval_mask 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
+                "that, or eval_mask: rest"
             )
-        if protocol == "odd":
+        if eval_mask == "odd":
             return _outer_and([torch.arange(part.start, part.stop) % 2 == 1 for part in block])
-        return torch.full((1, *shape_of(block)), protocol == "all")
+        return torch.full((1, *shape_of(block)), eval_mask == "all")
 
-    def test_mask(self, protocol: Protocol) -> Tensor:
+    def test_mask(self, eval_mask: EvalMask) -> Tensor:
         """Mask of the scored samples, ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
-        return self.test_mask_of(protocol, whole(self.grid))
+        return self.test_mask_of(eval_mask, whole(self.grid))
 
     @property
     def trains_all(self) -> bool:

@@ -333,7 +333,7 @@ def _thinned(
     if not any(thinned):
         raise InputError(
             f"a grid of {lengths} training samples is too small to hold any out: one axis needs at least "
-            f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or warm_start: false"
+            f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or solver: null"
         )
     strides = [2 if thin else 1 for thin in thinned]
     ratios = [stride * size / n for stride, size, n in zip(strides, sizes, lengths, strict=True)]
@@ -350,7 +350,7 @@ def _scattered(
     """A tenth of ``count`` samples, or more of few; in windows of a large grid, unless the features have a position."""
     fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(count, 1))
     if fraction > 0.25:
-        raise InputError(f"{count} training samples are too few to hold any out; set trainable: false, or warm_start: false")
+        raise InputError(f"{count} training samples are too few to hold any out; set trainable: false, or solver: null")
     samples, points, _ = point_samples(values, encoders, **where, distributed=False)
     axes = where["axes"]
     windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)

@@ -51,7 +51,7 @@ class Adaptive(SampledModule):
         noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
             ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
             noisy samples are smoothed; it takes six fits.
-        prior: ``none``; or a network that was trained on other pictures (:class:`~pe_lightning.training.Local`):
+        pretrained: ``none``; or a network that was trained on other pictures (:class:`~pe_lightning.training.Local`):
             ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
             It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
             times the spacing; the weight is zero where they do not support it. Of signals of three axes of which one is
@@ -72,18 +72,18 @@ class Adaptive(SampledModule):
         aspects: list[float] | None = None,
         window: float = 0.8,
         noise: Literal["none", "auto"] = "none",
-        prior: str = SHIPPED[0],
+        pretrained: str = SHIPPED[0],
     ) -> None:
         super().__init__(encoder)
         if not self.configured.one_for_all:
             raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
-        self.estimator = AdaptiveFit(self.configured.entries[0], angles, aspects, window, noise, prior)
+        self.estimator = AdaptiveFit(self.configured.entries[0], angles, aspects, window, noise, pretrained)
         self.angles, self.aspects, self.window, self.noise = angles, self.estimator.aspects, self.estimator.window, noise
-        self.prior = prior
+        self.pretrained = pretrained
         self.local_prior: LocalPrior | None = None
         """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
         self._spread: AdaptivePoints | None = None
-        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, prior=prior)
+        self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, pretrained=pretrained)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
@@ -103,8 +103,8 @@ class Adaptive(SampledModule):
     def describe(self) -> dict[str, Any]:
         """As of any module, with the weight of the prior in each signal if there is a prior."""
         described = super().describe()
-        if self.prior != NO_PRIOR:
-            described["prior"] = {"name": self.prior, "weight": prior_weights(self._fields) or None}
+        if self.pretrained != NO_PRIOR:
+            described["prior"] = {"name": self.pretrained, "weight": prior_weights(self._fields) or None}
         return described
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
@@ -12,9 +13,10 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
+from typing_extensions import Self
 
 from pe_lightning import __version__
-from pe_lightning._moved import current_paths
+from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.held_out import held_out_psnr
@@ -75,7 +77,7 @@ class TrainedModule(LightningModule, ABC):
     takes_data: ClassVar[type[LightningDataModule]] = SignalDataModule
     """The DataModules that :meth:`build_from` takes."""
     can_solve_exactly: ClassVar[bool] = False
-    """Whether ``warm_start: true`` with ``max_steps: 0`` fits without training."""
+    """Whether ``solver: exact`` with ``max_steps: 0`` fits without training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,6 +208,15 @@ class TrainedModule(LightningModule, ABC):
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         self.save_hyperparameters({"_class_path": path, **arguments}, logger=False)
 
+    @classmethod
+    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:
+        """As Lightning's; arguments that an older version wrote have their present names."""
+        if isinstance(checkpoint_path, (str, os.PathLike)) and os.path.isfile(checkpoint_path):
+            content = torch.load(checkpoint_path, "cpu", weights_only=kwargs.get("weights_only", True), mmap=True)
+            saved = content.get("hyper_parameters", {})
+            kwargs = {**{key: value for key, value in current_settings(saved).items() if key not in saved}, **kwargs}
+        return super().load_from_checkpoint(checkpoint_path, *args, **kwargs)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[VERSION_KEY] = __version__
 
@@ -264,7 +275,7 @@ def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_d
         names = [entry["class_path"].rpartition(".")[2] for entry in entries]
         return f"encoder {', '.join(f'{name}({text})' for name, text in zip(names, spelt, strict=True))}"
 
-    saved, given = current_paths(dict(saved)), current_paths(dict(given))
+    saved, given = current_settings(dict(saved)), current_settings(dict(given))
     # the class first: of another class, the other hyper-parameters differ anyway
     for key in ("_class_path", "encoder", *given):
         if key not in may_differ and key in saved and saved[key] != given.get(key):

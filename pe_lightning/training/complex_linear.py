@@ -58,30 +58,32 @@ class ComplexLinear(KroneckerModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
     The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the
-    features is never formed. With ``depth`` >= 1 the linear layer has ``width`` outputs and an MLP follows.
+    features is never formed. With ``depth`` >= 1 the linear layer has ``hidden_size`` outputs and an MLP follows.
 
     Args:
         encoder: The encoder by name, or one per axis. ``num_features`` is ``K`` per axis; ``auto`` is as many as trained
             samples of a grid, or the size of the grid where they are scattered.
         depth: Number of hidden layers after the linear layer; 0 is the single linear layer.
-        width: Units per hidden layer, for ``depth`` >= 1.
+        hidden_size: Units per hidden layer, for ``depth`` >= 1.
         activation: Non-linearity of the hidden layers.
         normalize: Whether each axis's features are divided by their largest row norm over the training coordinates,
             which makes one learning rate fit all encoders.
         center: Whether each signal's mean per channel over the training samples is subtracted before the fit and stored as
             a buffer. Features of shifted encoders decay to zero beyond the last shift, and predictions to the mean.
-        warm_start: Whether the linear layer is solved for exactly before the first step. With ``max_steps: 0`` the
-            solution is the fit. With a head the layer starts as the solution, and the head as the identity. An encoder with
-            parameters is learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`).
+        solver: ``exact``: the linear layer is solved for before the first step; with ``max_steps: 0`` the solution is the
+            fit. With a head the layer starts as the solution, and the head as the identity. An encoder with parameters is
+            learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`). ``None``: the layer is
+            trained from zero.
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of held-out training samples.
         choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge, with or
-            without ``warm_start``.
-        keep: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a count such as
-            ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or
-            ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all weights.
+            without a ``solver``.
+        num_coefficients: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a
+            count such as ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the
+            trained samples, or ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all
+            weights.
         transform: The multi-resolution transform in whose basis a sparse layer is held.
-        kept_as: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
+        storage_dtype: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
@@ -95,22 +97,22 @@ class ComplexLinear(KroneckerModule):
     """
 
     can_solve_exactly: ClassVar[bool] = True
-    may_differ: ClassVar[frozenset[str]] = KroneckerModule.may_differ | {"center", "warm_start", "ridge"}
+    may_differ: ClassVar[frozenset[str]] = KroneckerModule.may_differ | {"center", "solver", "ridge"}
 
     def __init__(
         self,
         encoder: EncoderChoice,
         depth: int = 0,
-        width: int = 256,
+        hidden_size: int = 256,
         activation: str = "relu",
         normalize: bool = True,
         center: bool = True,
-        warm_start: bool = False,
+        solver: Literal["exact"] | None = None,
         ridge: float | Literal["auto"] = "auto",
         choose_bandwidth: bool = False,
-        keep: KeepLike | None = None,
+        num_coefficients: KeepLike | None = None,
         transform: LiftingName = "9/7",
-        kept_as: ValueType = "float32",
+        storage_dtype: ValueType = "float32",
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
@@ -121,22 +123,23 @@ class ComplexLinear(KroneckerModule):
         if choose_bandwidth:
             self.configured = self.configured.with_automatic_widths()
         validation.integer("ComplexLinear: depth", depth)
-        validation.integer("ComplexLinear: width", width, 1)
+        validation.integer("ComplexLinear: hidden_size", hidden_size, 1)
+        validation.choice("ComplexLinear: solver", solver, ("exact", None))
         check_ridge(ridge)
-        if not find_activation(activation, plain=True).carries_identity and warm_start and depth:
+        if not find_activation(activation, plain=True).carries_identity and solver and depth:
             allowed = ", ".join(name for name in activations if activations.get(name).carries_identity)
-            raise InputError(f"warm_start with a head needs one of the activations {allowed}; got {activation!r}")
+            raise InputError(f"solver: exact with a head needs one of the activations {allowed}; got {activation!r}")
         self.depth = depth
-        self.width = width
+        self.hidden_size = hidden_size
         self.activation = activation
         self.normalize = normalize
         self.center = center
-        self.sparse = None if keep is None else SparseOptions(keep, transform, kept_as)
+        self.sparse = None if num_coefficients is None else SparseOptions(num_coefficients, transform, storage_dtype)
         if self.sparse is not None and depth:
-            raise InputError("keep is for a single linear layer, which is solved for; leave out --model.depth")
+            raise InputError("num_coefficients is for a single linear layer, which is solved for; leave out --model.depth")
         self.sparse_weights: list[SparseWeight] = []
         """The sparse layers of the signals, once they are solved for or loaded."""
-        self.warm_start = self.solves = warm_start or self.sparse is not None
+        self.solves = solver == "exact" or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
         self._spread: AdaptivePoints | None = None
@@ -145,32 +148,34 @@ class ComplexLinear(KroneckerModule):
             encoder_lr=encoder_lr,
             signals_per_chunk=signals_per_chunk,
             depth=depth,
-            width=width,
+            hidden_size=hidden_size,
             activation=activation,
             normalize=normalize,
             center=center,
-            warm_start=warm_start,
+            solver=solver,
             ridge=ridge,
-            keep=keep,
+            num_coefficients=num_coefficients,
             transform=transform,
-            kept_as=kept_as,
+            storage_dtype=storage_dtype,
         )
 
     @classmethod
     def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
         """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
-        return cls(encoder, warm_start=True, choose_bandwidth=True)  # type: ignore[arg-type]
+        return cls(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
     def make_network(self, info: SignalInfo) -> ComplexNetwork:
-        if self.warm_start and self.depth and self.width < 2 * info.channels:
-            raise InputError(f"warm_start with a head needs width >= {2 * info.channels} for {info.channels} channels")
+        if self.solves and self.depth and self.hidden_size < 2 * info.channels:
+            raise InputError(
+                f"solver: exact with a head needs hidden_size >= {2 * info.channels} for {info.channels} channels"
+            )
         encoding = Complex(self.encoder, info.num_axes, self.normalize)
-        return ComplexNetwork(encoding, info.channels, self.depth, self.width, self.activation)
+        return ComplexNetwork(encoding, info.channels, self.depth, self.hidden_size, self.activation)
 
     def describe(self) -> dict[str, Any]:
-        head = {"name": self.activation, "depth": self.depth, "width": self.width}
+        head = {"name": self.activation, "depth": self.depth, "width": self.hidden_size}
         return {**super().describe(), "network": head if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
@@ -197,8 +202,8 @@ class ComplexLinear(KroneckerModule):
         self.configured = ConfiguredEncoders.per_axis(encoders)
 
     def on_fit_start(self) -> None:
-        """Solves for the linear layer if ``warm_start``, unless a checkpoint restored the solution."""
-        if not self.warm_start or (self.solution is not None and self.solution.is_solved):
+        """Solves for the linear layer with a ``solver``, unless a checkpoint restored the solution."""
+        if not self.solves or (self.solution is not None and self.solution.is_solved):
             return
         self._spread = None
         data = signals_of(self)
@@ -211,7 +216,7 @@ class ComplexLinear(KroneckerModule):
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
             options: dict[str, Any] = {"chosen_by": data.dataset, "dtype": self.weight.dtype}
             found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
-            if self.sparse is not None and self.sparse.keep == "auto":
+            if self.sparse is not None and self.sparse.num_coefficients == "auto":
                 found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
             solutions, report = [found], FitReport.from_dict(found.report())
             del found
@@ -254,7 +259,7 @@ class ComplexLinear(KroneckerModule):
         if info.num_signals != 1:
             raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
         if self.depth or self.solution is None or self.solution.ridge is None:
-            raise InputError("std is of an exact fit: set warm_start: true, depth: 0 and max_steps: 0, or use Adaptive")
+            raise InputError("std is of an exact fit: set solver: exact, depth: 0 and max_steps: 0, or use Adaptive")
         self.encoding.check_points(coords)
         if self._spread is None:
             if data is None:
@@ -272,7 +277,9 @@ class ComplexLinear(KroneckerModule):
     def configure_model(self) -> None:
         trainer = trainer_of(self)
         if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
-            raise InputError("with keep the layer is solved for, not trained: set --trainer.max_steps 0, or leave out keep")
+            raise InputError(
+                "with num_coefficients the layer is solved for, not trained: set --trainer.max_steps 0, or leave it out"
+            )
         super().configure_model()
 
     @torch.no_grad()

@@ -21,7 +21,7 @@ from pe_lightning.signals.options import Batching, Storage, ValidationShare
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.splits import Protocol, Split
+from pe_lightning.signals.splits import EvalMask, Split
 from pe_lightning.training.output import OutputGrid
 
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
@@ -41,7 +41,7 @@ class SignalDataModule(LightningDataModule):
     Args:
         source: Reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
+        eval_mask: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
             every axis; grid of stride 2 only), ``midpoints`` (halfway between trained ones on every axis; even strides),
             ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
         batching: Batches of training: a :class:`Batching`, or a mapping of its arguments.
@@ -60,7 +60,7 @@ class SignalDataModule(LightningDataModule):
         self,
         source: Described[Source],
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
@@ -69,10 +69,10 @@ class SignalDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.source = sources.resolve(source)
-        options = Splitting.of(sampling, protocol, batching, storage, folds, validation, samples)
-        self.sampling, self.protocol, self.samples, self.folds = (
+        options = Splitting.of(sampling, eval_mask, batching, storage, folds, validation, samples)
+        self.sampling, self.eval_mask, self.samples, self.folds = (
             options.sampling,
-            options.protocol,
+            options.eval_mask,
             options.samples,
             options.folds,
         )
@@ -83,7 +83,7 @@ class SignalDataModule(LightningDataModule):
 
     @classmethod
     def of_signals(cls, signals: Signals) -> SignalDataModule:
-        made = cls(signals.source, signals.sampling, signals.dataset.protocol)
+        made = cls(signals.source, signals.sampling, signals.dataset.eval_mask)
         made._signals = signals
         return made
 
@@ -96,7 +96,7 @@ class SignalDataModule(LightningDataModule):
 
     def prepare(self) -> None:
         if self._signals is None:
-            options = (self.protocol, self.storage, self.batching, self.folds, self.validation, self.samples)
+            options = (self.eval_mask, self.storage, self.batching, self.folds, self.validation, self.samples)
             self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
 
     @property
@@ -106,9 +106,9 @@ class SignalDataModule(LightningDataModule):
         assert self._signals is not None
         return self._signals
 
-    def resampled(self, sampling: Sampling, protocol: Protocol = "rest") -> SignalDataModule:
-        other = self._of(self.signals.resampled(sampling, protocol))
-        other.sampling, other.protocol, other.folds = sampling, protocol, None
+    def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> SignalDataModule:
+        other = self._of(self.signals.resampled(sampling, eval_mask))
+        other.sampling, other.eval_mask, other.folds = sampling, eval_mask, None
         return other
 
     def one(self, signal: int) -> SignalDataModule:
@@ -131,7 +131,7 @@ class SignalDataModule(LightningDataModule):
     @property
     def scores_validation(self) -> bool:
         """Whether there are samples for ``val/`` scores."""
-        return self.effective_protocol != "none" or self.num_validation > 0
+        return self.effective_eval_mask != "none" or self.num_validation > 0
 
     @property
     def dataset(self) -> SignalDataset:
@@ -157,14 +157,14 @@ class SignalDataModule(LightningDataModule):
         return self.dataset.split
 
     @property
-    def effective_protocol(self) -> Protocol:
-        """The protocol in use: ``none`` if the requested one leaves no sample to score."""
-        return self.dataset.protocol
+    def effective_eval_mask(self) -> EvalMask:
+        """The eval_mask in use: ``none`` if the requested one leaves no sample to score."""
+        return self.dataset.eval_mask
 
     @property
     def scored_by(self) -> str:
-        """How held-out samples are chosen, in words: the folds, or the protocol."""
-        return self.effective_protocol if self.folds is None else self.folds.words()
+        """How held-out samples are chosen, in words: the folds, or the eval_mask."""
+        return self.effective_eval_mask if self.folds is None else self.folds.words()
 
     @property
     def fingerprint(self) -> str:

@@ -27,7 +27,7 @@ from pe_lightning.signals.sources.points import PointSource
 from pe_lightning.signals.sources.rows import RowSource
 from pe_lightning.signals.sources.tensor import Array, TensorSource
 from pe_lightning.signals.sources.video import VideoSource
-from pe_lightning.signals.splits import Protocol
+from pe_lightning.signals.splits import EvalMask
 from pe_lightning.training.datamodule import SignalDataModule, datamodules
 
 
@@ -38,7 +38,7 @@ class ImageDataModule(SignalDataModule):
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
@@ -57,7 +57,7 @@ class ImageDataModule(SignalDataModule):
         paths: str | list[str],
         *,
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
@@ -65,7 +65,7 @@ class ImageDataModule(SignalDataModule):
         samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(ImageSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+        super().__init__(ImageSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("RowDataModule")
@@ -75,7 +75,7 @@ class RowDataModule(SignalDataModule):
     Args:
         paths: One or more files, folders or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
@@ -94,7 +94,7 @@ class RowDataModule(SignalDataModule):
         paths: str | list[str],
         *,
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
@@ -102,7 +102,7 @@ class RowDataModule(SignalDataModule):
         samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(RowSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+        super().__init__(RowSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("VideoDataModule")
@@ -114,7 +114,7 @@ class VideoDataModule(SignalDataModule):
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
@@ -133,7 +133,7 @@ class VideoDataModule(SignalDataModule):
         paths: str | list[str],
         *,
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
@@ -141,7 +141,7 @@ class VideoDataModule(SignalDataModule):
         samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(VideoSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+        super().__init__(VideoSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("PointsDataModule")
@@ -156,7 +156,7 @@ class PointsDataModule(SignalDataModule):
         values: Names of the columns of values, such as ``temperature,humidity``.
         sampling: Which rows are trained on: ``random`` (a ``fraction``), or ``grid`` (every ``stride``-th row). ``None``: a
             random 80 %, the same for all signals.
-        protocol: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
+        eval_mask: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
         batching: Batches of training: all trained rows, or random ones.
         storage: Storage of the values; rows are always loaded, and not cached.
         folds: ``random``: every row is trained on, and scored by fits of all folds but one.
@@ -171,7 +171,7 @@ class PointsDataModule(SignalDataModule):
         values: str | list[str],
         *,
         sampling: Described[Sampling] | None = None,
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
@@ -185,7 +185,7 @@ class PointsDataModule(SignalDataModule):
         if folds is not None and chosen == usual:
             chosen = GridSampling(1)  # folds are of all rows
         points = PointSource(paths, coordinates, values, **source)
-        super().__init__(points, chosen, protocol, batching, storage, folds, validation)
+        super().__init__(points, chosen, eval_mask, batching, storage, folds, validation)
 
 
 @datamodules.register("LabelledDataModule")
@@ -195,7 +195,7 @@ class LabelledDataModule(SignalDataModule):
     Args:
         paths: The file, or the folder of a Zarr store.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Storage of the values; they are always loaded, and not cached.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
@@ -209,7 +209,7 @@ class LabelledDataModule(SignalDataModule):
         paths: str | list[str],
         *,
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
@@ -217,7 +217,7 @@ class LabelledDataModule(SignalDataModule):
         samples: Samples = "points",
         **source: Any,
     ) -> None:
-        super().__init__(LabelledSource(paths, **source), sampling, protocol, batching, storage, folds, validation, samples)
+        super().__init__(LabelledSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
 @datamodules.register("TensorDataModule")
@@ -228,7 +228,7 @@ class TensorDataModule(SignalDataModule):
         values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        protocol: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
         batching: Batches of training: all trained samples, random points or blocks.
         storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
         folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
@@ -247,14 +247,14 @@ class TensorDataModule(SignalDataModule):
         values: Tensor | Array,
         names: list[str] | None = None,
         sampling: Described[Sampling] = "grid",
-        protocol: Protocol = "rest",
+        eval_mask: EvalMask = "rest",
         batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
         samples: Samples = "points",
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, protocol, batching, storage, folds, validation, samples)
+        super().__init__(TensorSource(values, names), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
 def _refuse_array(value: object) -> Any:

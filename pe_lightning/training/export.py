@@ -16,6 +16,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
+from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
@@ -106,6 +107,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
+    checkpoint = {**checkpoint, "hyper_parameters": current_settings(checkpoint["hyper_parameters"])}
     name = checkpoint["hyper_parameters"].get("_class_path")
     if not isinstance(name, str):
         raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")

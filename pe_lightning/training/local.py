@@ -37,26 +37,26 @@ class Local(SampledModule):
     Its parameters are the trained samples, which ``num_params`` counts; the perceptron is in checkpoints too.
 
     Args:
-        prior: The trained network: ``pictures``, which is part of the package, or a checkpoint of
+        pretrained: The trained network: ``pictures``, which is part of the package, or a checkpoint of
             ``pe-lightning fit --config prior/pictures``.
 
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
     2021; docs/prior.md says what is different.
     """
 
-    def __init__(self, prior: str = "pictures") -> None:
+    def __init__(self, pretrained: str = "pictures") -> None:
         super().__init__(DEFAULT_ENCODER)  # the prior's, once it is read
-        self.prior = prior
+        self.pretrained = pretrained
         self._read: tuple[LocalPrior, ...] = ()  # in a tuple, so that it is no submodule: the network has it
-        self.save_arguments(prior=prior)
+        self.save_arguments(pretrained=pretrained)
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         super().choose(data, device)
-        self._read = (PretrainedInterpolator(self.prior).read_prior(data.signals),)
+        self._read = (PretrainedInterpolator(self.pretrained).read_prior(data.signals),)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         if not self._read:
-            self._read = (read_prior(self.prior),)
+            self._read = (read_prior(self.pretrained),)
         return SampleNetwork(self._read[0].for_axes(info.num_axes))
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
@@ -73,7 +73,7 @@ class Local(SampledModule):
 
     def describe(self) -> dict[str, Any]:
         described = super().describe()
-        return {**described, "prior": {"name": self.prior, "num_params": self._read[0].num_params}}
+        return {**described, "prior": {"name": self.pretrained, "num_params": self._read[0].num_params}}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)

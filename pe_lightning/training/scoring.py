@@ -87,4 +87,4 @@ def score_in_words(score: float, data: SignalDataModule) -> str:
     name, num_signals = data.info.metric, data.info.num_signals
     over = f", mean over {num_signals} signals" if num_signals > 1 else ""
     value = f"{score:.2f} {metrics.unit_of(name)}".rstrip()
-    return f"held-out {show_metric(name)}: {value} (protocol {data.effective_protocol}{over})"
+    return f"held-out {show_metric(name)}: {value} (protocol {data.effective_eval_mask}{over})"

@@ -41,7 +41,7 @@ class SimpleMLP(CoordinateModule):
         encoder: The encoder by name, or one per direction. Its ``num_features`` is the total number of features, which is
             divided among the directions.
         depth: Number of hidden layers; 0 is a single linear layer.
-        width: Units per hidden layer.
+        hidden_size: Units per hidden layer.
         activation: Activation of the hidden layers. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
             (``encoder: identity``) ``sine`` is SIREN, ``gabor`` WIRE, ``finer``, ``gauss``, ``staf``.
         omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: that of their papers, 30
@@ -75,7 +75,7 @@ class SimpleMLP(CoordinateModule):
         self,
         encoder: EncoderChoice,
         depth: int = 4,
-        width: int = 256,
+        hidden_size: int = 256,
         activation: str = "relu",
         omega: float | Literal["auto"] | None = None,
         activation_scale: float | None = None,
@@ -93,10 +93,10 @@ class SimpleMLP(CoordinateModule):
         adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler)
         validation.integer("SimpleMLP: depth", depth)
-        validation.integer("SimpleMLP: width", width, 1)
+        validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
         validation.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
         self.depth = depth
-        self.width = width
+        self.hidden_size = hidden_size
         check_options(activation, omega, activation_scale)
         self.activation = activation
         self.omega = omega
@@ -111,7 +111,7 @@ class SimpleMLP(CoordinateModule):
             encoder_lr=encoder_lr,
             signals_per_chunk=signals_per_chunk,
             depth=depth,
-            width=width,
+            hidden_size=hidden_size,
             activation=activation,
             omega=omega,
             activation_scale=activation_scale,
@@ -132,7 +132,7 @@ class SimpleMLP(CoordinateModule):
     def _network(self, info: SignalInfo, encoder: Encoder | list[Encoder], omega: float | None) -> SimpleNetwork:
         encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
         scale, channels = self.activation_scale, info.channels
-        return SimpleNetwork(encoding, channels, self.depth, self.width, self.activation, self.sigmoid, omega, scale)
+        return SimpleNetwork(encoding, channels, self.depth, self.hidden_size, self.activation, self.sigmoid, omega, scale)
 
     def describe(self) -> dict[str, Any]:
         """As in the base class, with the activation, the values of its options, and the hidden layers."""
@@ -142,7 +142,7 @@ class SimpleMLP(CoordinateModule):
             "activation_scale": self.activation_scale or kind.default_scale,
         }
         given = {key: value for key, value in options.items() if value is not None}
-        layers = {"name": self.activation, **given, "depth": self.depth, "width": self.width}
+        layers = {"name": self.activation, **given, "depth": self.depth, "width": self.hidden_size}
         return {**super().describe(), "network": layers if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:

@@ -54,9 +54,9 @@ def test_files_get_the_recipe_of_their_kind(words, recipe):
 
 def test_options_beside_files_change_a_recipe_that_is_named_after_them():
     prepare()
-    words = ["--model.keep", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
+    words = ["--model.num_coefficients", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
     config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
-    assert (config.model.init_args.keep, config.data.init_args.frames) == (0.3, [0, 4])
+    assert (config.model.init_args.num_coefficients, config.data.init_args.frames) == (0.3, [0, 4])
     assert config.data.init_args.paths == ["clip.mp4"]
 
 

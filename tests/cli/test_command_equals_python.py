@@ -189,7 +189,10 @@ def test_a_file_has_one_default_model_however_it_is_given(tmp_path: Path, monkey
         _, config = fitted_by_command(arguments, tmp_path / name)
         (found,) = (tmp_path / name).rglob("metrics.json")
         scores.append(json.loads(found.read_text())["test/psnr"])
-        assert config["model"]["init_args"]["prior"] == inspect.signature(pe_lightning.fill).parameters["prior"].default
+        assert (
+            config["model"]["init_args"]["pretrained"]
+            == inspect.signature(pe_lightning.fill).parameters["pretrained"].default
+        )
     array = np.asarray(Image.open("a.jpg"), dtype=np.float32) / 255
     scores += [pe_lightning.fit(given).psnr for given in ("a.jpg", array)]
     assert scores == pytest.approx([scores[0]] * 4, abs=1e-3)
@@ -249,7 +252,7 @@ def test_the_command_and_python_keep_what_a_few_lines_of_numpy_keep(tmp_path: Pa
     expected = along_both(joined, kept) @ rotation.T + mean
 
     state, config = fitted_by_command(
-        ["--config", "image/sparse", "--model.encoder", "tri", "--model.keep", "300", "--model.transform", "5/3",
+        ["--config", "image/sparse", "--model.encoder", "tri", "--model.num_coefficients", "300", "--model.transform", "5/3",
          "--data.paths", str(tmp_path / "picture.png")],
         tmp_path,
     )  # fmt: skip

@@ -22,19 +22,24 @@ LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
 PAIRS: dict[str, tuple[Estimator, Callable[[], CoordinateModule], Any, int]] = {
     "linear": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), "grid", 2),
-    "one": (LinearRidge("bspline"), lambda: ComplexLinear("bspline", warm_start=True), "grid", 1),
+    "one": (LinearRidge("bspline"), lambda: ComplexLinear("bspline", solver="exact"), "grid", 1),
     "scattered": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), RandomSampling(0.7), 1),
-    "learned": (LinearRidge(LEARNED, 1e-3), lambda: ComplexLinear(LEARNED, warm_start=True, ridge=1e-3), "grid", 2),
-    "sparse": (SparseLinear("keys", SparseOptions(0.2), 0.0), lambda: ComplexLinear("keys", ridge=0, keep=0.2), "grid", 2),
+    "learned": (LinearRidge(LEARNED, 1e-3), lambda: ComplexLinear(LEARNED, solver="exact", ridge=1e-3), "grid", 2),
+    "sparse": (
+        SparseLinear("keys", SparseOptions(0.2), 0.0),
+        lambda: ComplexLinear("keys", ridge=0, num_coefficients=0.2),
+        "grid",
+        2,
+    ),
     "denoised": (
         SparseLinear("keys", SparseOptions("auto"), 0.0),
-        lambda: ComplexLinear("keys", ridge=0.0, keep="auto"),
+        lambda: ComplexLinear("keys", ridge=0.0, num_coefficients="auto"),
         GridSampling(1),
         1,
     ),
     "adaptive": (AdaptiveFit(noise="auto"), lambda: Adaptive(noise="auto"), "grid", 2),
     "adaptive points": (AdaptiveFit(), Adaptive, RandomSampling(0.7), 1),
-    "prior": (AdaptiveFit(prior="pictures"), lambda: Adaptive(prior="pictures"), "grid", 1),
+    "prior": (AdaptiveFit(pretrained="pictures"), lambda: Adaptive(pretrained="pictures"), "grid", 1),
     "interpolator": (PretrainedInterpolator(), Local, "grid", 2),
 }
 

@@ -36,7 +36,7 @@ def damaged(height: int = 14, width: int = 12, channels: int = 3) -> tuple[np.nd
     return levels.astype(np.uint8), mask
 
 
-SOLVED: dict[str, Any] = {"warm_start": True, "ridge": 0.0, "center": False}
+SOLVED: dict[str, Any] = {"solver": "exact", "ridge": 0.0, "center": False}
 
 
 def hat() -> Encoder:
@@ -67,7 +67,7 @@ def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
 def test_the_score_is_that_of_all_folds() -> None:
     values = torch.rand(1, 9, 10, 2, generator=torch.Generator().manual_seed(0))
     values[0, 2:4, 3] = torch.nan
-    data, folds = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, protocol="none"), FoldSampling(number=3)
+    data, folds = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, eval_mask="none"), FoldSampling(number=3)
     found = score_folds(data, lambda part: fit_quietly(exact(), part), folds)
     features, flat = np.kron(hats(9), hats(10)), values[0].flatten(0, 1).double().numpy()
     known, squared, count = np.isfinite(flat).all(1), 0.0, 0
@@ -223,7 +223,7 @@ def test_standard_deviations_are_of_missing_samples_in_units_of_the_source() -> 
 
 @pytest.mark.parametrize(
     "model",
-    ["adaptive", lambda: LinearRidge("bspline"), lambda: ComplexLinear({"name": "gau", "padding": 2}, warm_start=True)],
+    ["adaptive", lambda: LinearRidge("bspline"), lambda: ComplexLinear({"name": "gau", "padding": 2}, solver="exact")],
 )
 @pytest.mark.parametrize("factor", [2, 3])
 def test_cells_are_enlarged_to_cells_with_their_means(model: Any, factor: Any) -> None:
@@ -256,7 +256,7 @@ def test_cells_are_the_default_of_enlarging_and_missing_ones_are_predicted() -> 
 def test_the_network_for_cells_is_mixed_in_where_it_predicts_the_reduced_picture() -> None:
     words = draw_words(np.random.default_rng(4), 256)[40:200, 60:204]
     means = words.reshape(80, 2, 72, 2, 3).mean((1, 3)).round().astype(np.uint8)
-    alone, both = (fill(means, upscale=2, prior=prior) for prior in ("none", "pictures"))
+    alone, both = (fill(means, upscale=2, pretrained=prior) for prior in ("none", "pictures"))
     errors = [np.square(each.values.astype(float) - words).mean() for each in (alone, both)]
     assert errors[1] < 0.8 * errors[0]
     assert "trained on other pictures" in both.signals[0].model.label
@@ -304,7 +304,7 @@ def test_enlarging_keeps_the_samples_and_their_places() -> None:
 
 def test_a_prior_takes_part_in_enlarging() -> None:
     words = draw_words(np.random.default_rng(4), 128)[20:100, 30:102]
-    alone, both = (fill(words, upscale=2, samples="points", prior=prior) for prior in ("none", "pictures"))
+    alone, both = (fill(words, upscale=2, samples="points", pretrained=prior) for prior in ("none", "pictures"))
     np.testing.assert_array_equal(both.values[::2, ::2], words)
     assert (both.values != alone.values).any()
     assert both.score > alone.score + 0.2
@@ -323,7 +323,7 @@ def test_a_prior_takes_part_in_enlarging() -> None:
         (np.zeros((9, 9)), {"upscale": 5}, "upscale must be one of 1, 2, 3, 4, 6, 8"),
         (np.zeros((9, 9)), {"upscale": 2, "smooth": True}, "two steps"),
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
-        (np.zeros((9, 9)), {"prior": "photos", "upscale": 2}, "unknown prior 'photos'"),
+        (np.zeros((9, 9)), {"pretrained": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
     ],
 )

@@ -173,7 +173,7 @@ def test_a_biharmonic_system_that_cannot_be_solved_is_named_beside_the_other_bas
     monkeypatch.setattr("skimage.restoration.inpaint_biharmonic", broken)
     values = torch.rand(1, 6, 7, 1, generator=torch.Generator().manual_seed(0))
     values[0, 2:4, 3] = torch.nan
-    data = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, protocol="none")
+    data = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, eval_mask="none")
     scores, left_out = interpolated_folds(data, FoldSampling(number=2))
     assert "nearest" in scores
     assert "biharmonic" in left_out["biharmonic"]

@@ -31,7 +31,7 @@ GAU = {"name": "gau", "num_features": 6, "sigma": 0.12}
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 HASH = {"name": "hash", "num_levels": 2, "table_size": 32}
 POINTS: dict[str, Any] = {"paths": STATIONS.name, "coordinates": ["lon", "lat"], "values": ["temperature"]}
-HEAD = {"depth": 1, "width": 6}
+HEAD = {"depth": 1, "hidden_size": 6}
 
 
 def picture(size: int = 16) -> torch.Tensor:
@@ -62,22 +62,22 @@ def blocks() -> TensorDataModule:
 
 CASES: dict[str, tuple[Any, Any, int]] = {
     "exact": (lambda: ComplexLinear.exact("gau"), image, 0),
-    "exact-row-rff": (lambda: ComplexLinear({"name": "rff", "num_features": 12, "sigma": 2.0}, warm_start=True), rows, 0),
-    "exact-cube-tri": (lambda: ComplexLinear({"name": "tri", "num_features": 4}, warm_start=True), cube, 0),
-    "exact-random": (lambda: ComplexLinear(GAU, warm_start=True), lambda: image(RandomSampling(0.5)), 0),
+    "exact-row-rff": (lambda: ComplexLinear({"name": "rff", "num_features": 12, "sigma": 2.0}, solver="exact"), rows, 0),
+    "exact-cube-tri": (lambda: ComplexLinear({"name": "tri", "num_features": 4}, solver="exact"), cube, 0),
+    "exact-random": (lambda: ComplexLinear(GAU, solver="exact"), lambda: image(RandomSampling(0.5)), 0),
     "exact-points": (lambda: ComplexLinear.exact("laplace"), lambda: PointsDataModule(**POINTS), 0),
-    "exact-learned": (lambda: ComplexLinear(LEARNED, warm_start=True), image, 0),
+    "exact-learned": (lambda: ComplexLinear(LEARNED, solver="exact"), image, 0),
     "exact-lff": (lambda: ComplexLinear({"name": "lff", "num_features": 8}, **HEAD), image, 5),
     "trained": (lambda: ComplexLinear(GAU), lambda: TensorDataModule(picture()), 5),
     "trained-per-axis": (lambda: ComplexLinear(["bspline", {"name": "linf", "num_features": 6}]), image, 5),
-    "trained-head": (lambda: ComplexLinear(GAU, warm_start=True, **HEAD), image, 3),
-    "sparse": (lambda: ComplexLinear("keys", ridge=0, keep=0.3), lambda: image(GridSampling(1)), 0),
+    "trained-head": (lambda: ComplexLinear(GAU, solver="exact", **HEAD), image, 3),
+    "sparse": (lambda: ComplexLinear("keys", ridge=0, num_coefficients=0.3), lambda: image(GridSampling(1)), 0),
     "hash": (lambda: SimpleMLP(HASH, **HEAD), image, 5),
     "siren": (lambda: SimpleMLP("identity", activation="sine", **HEAD), image, 5),
     "mlp-gau": (lambda: SimpleMLP({"name": "gau", "num_features": 16}, **HEAD), lambda: TensorDataModule(picture()), 5),
     "adaptive": (Adaptive, image, 0),
     "adaptive-row": (Adaptive, rows, 0),
-    "adaptive-prior": (lambda: Adaptive(prior=PRIOR.name), blocks, 0),
+    "adaptive-prior": (lambda: Adaptive(pretrained=PRIOR.name), blocks, 0),
     "adaptive-points": (Adaptive, lambda: PointsDataModule(**POINTS), 0),
     "local": (lambda: Local(PRIOR.name), image, 0),
     "layout": (lambda: LayoutRelations({"name": "lff"}, width=8, depth=1, heads=2), lambda: LayoutDataModule(16, 8, 8), 3),
@@ -86,7 +86,7 @@ CASES: dict[str, tuple[Any, Any, int]] = {
 FEW = ["--model.encoder.num_features", "12"]
 RECIPES: dict[str, list[str]] = {
     "closed_form": [PICTURE.name, "--config", "image/closed_form"],
-    "adaptive": [PICTURE.name, "--config", "image/adaptive", "--model.prior", PRIOR.name],
+    "adaptive": [PICTURE.name, "--config", "image/adaptive", "--model.pretrained", PRIOR.name],
     "sparse": [PICTURE.name, "--config", "image/sparse"],
     "row": [PICTURE.name, "--config", "row/closed_form", "--data.rows", "[3, 7]"],
     "random_points": [PICTURE.name, "--config", "image/random_points", *FEW, "--trainer.max_steps", "20"],

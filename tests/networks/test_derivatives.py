@@ -25,7 +25,7 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     **{f"tanh of {e['name']}": lambda e=e: SimpleNetwork(Simple(e, 2, "auto"), 3, 1, 8, "tanh") for e in ENCODERS},
     "relu of gau": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, 2, 12, sigmoid=True),
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
-    "complex with a head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=1, width=9),
+    "complex with a head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=1, hidden_size=9),
 }
 
 

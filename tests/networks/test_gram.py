@@ -279,7 +279,7 @@ def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
     data = TensorDataModule(torch.rand(1, 64, 64, 3, generator=generator))
     encoder = {"name": "gau", "num_features": 32, "sigma": 0.01}
     adam = {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=1e-5)}
-    module, losses, exact = ComplexLinear(encoder, warm_start=True, ridge=1e-6, **adam), Losses(), Exact()
+    module, losses, exact = ComplexLinear(encoder, solver="exact", ridge=1e-6, **adam), Losses(), Exact()
     steps = MAX_STEPS_BETWEEN_EVALUATIONS + 10
     fit(module, data, make_trainer, steps, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=7)
     variance = float(data.values.var()) * len(data.values)
@@ -332,7 +332,7 @@ def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
 @pytest.mark.parametrize(
     ("encoder", "more", "data"),
     [
-        (GAU, {"depth": 1, "width": 4}, {}),
+        (GAU, {"depth": 1, "hidden_size": 4}, {}),
         (GAU, {"optimizer": lambda parameters: torch.optim.LBFGS(parameters)}, {}),
         (GAU, {}, {"sampling": "random"}),
         (GAU, {}, {"batching": Batching("blocks", size=8)}),

@@ -14,11 +14,13 @@ from pe_lightning.networks import ComplexNetwork, SimpleNetwork, VmapEnsemble
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
-    "complex-head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=2, width=7, activation="tanh"),
-    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="sine", omega=1),
-    "simple-gabor": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="gabor", omega=2, scale=1),
-    "simple-staf": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, width=7, activation="staf"),
-    "simple-linear": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=0, width=7, sigmoid=True),
+    "complex-head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=2, hidden_size=7, activation="tanh"),
+    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="sine", omega=1),
+    "simple-gabor": lambda: SimpleNetwork(
+        Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="gabor", omega=2, scale=1
+    ),
+    "simple-staf": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="staf"),
+    "simple-linear": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=0, hidden_size=7, sigmoid=True),
 }
 every_network = pytest.mark.parametrize("kind", NETWORKS)
 

@@ -51,18 +51,18 @@ def test_rotation_takes_correlated_channels_apart():
     assert errors[0] < 0.9 * errors[1]
 
 
-@pytest.mark.parametrize("stored_as", ["float32", "float16"])
-def test_packed_weights_come_back_and_are_as_small_as_they_say(stored_as):
+@pytest.mark.parametrize("storage_dtype", ["float32", "float16"])
+def test_packed_weights_come_back_and_are_as_small_as_they_say(storage_dtype):
     coefficients = Coefficients(100 * weights(3, 64, 64), "9/7")
-    kept = coefficients.keep(1200, stored_as)
+    kept = coefficients.keep(1200, storage_dtype)
     packed = kept.pack()
     back = SparseWeight.unpack(packed)
     torch.testing.assert_close(back.weight(), kept.weight(), atol=0, rtol=0)
-    assert back.stored_as == stored_as
-    assert packed["values"].nbytes == 1200 * (4 if stored_as == "float32" else 2)
+    assert back.storage_dtype == storage_dtype
+    assert packed["values"].nbytes == 1200 * (4 if storage_dtype == "float32" else 2)
     assert packed["positions"].nbytes < 3 * 64 * 64 / 8
     loss = (kept.weight() - coefficients.keep(1200).weight()).abs().max() / kept.weight().abs().max()
-    assert loss < (1e-7 if stored_as == "float32" else 1e-3)
+    assert loss < (1e-7 if storage_dtype == "float32" else 1e-3)
 
 
 def test_float16_holds_large_and_small_values():
@@ -89,7 +89,7 @@ def test_the_fewest_that_reach_a_psnr():
 
 @pytest.mark.parametrize("count", [0, 301])
 def test_impossible_counts_are_refused(count):
-    with pytest.raises(InputError, match="keep must be from 1 to 300"):
+    with pytest.raises(InputError, match="num_coefficients must be from 1 to 300"):
         Coefficients(weights(3, 10, 10), "9/7").keep(count)
 
 

@@ -115,7 +115,7 @@ def test_the_score_of_the_last_steps_is_the_mean_of_the_scores_after_each(make_t
         torch.manual_seed(0)
         values = torch.rand(1, 16, 1, generator=torch.Generator().manual_seed(0))
         model, callback = SimpleMLP({"name": "gau", "num_features": 8}, depth=0), measured.ScoreOfLast(count)
-        data = TensorDataModule(values, protocol="midpoints", batching=Batching(steps_per_epoch=1))
+        data = TensorDataModule(values, eval_mask="midpoints", batching=Batching(steps_per_epoch=1))
         trainer = make_trainer(max_steps=steps, callbacks=[callback])
         trainer.fit(model, data)
         trainer.test(model, data, verbose=False)

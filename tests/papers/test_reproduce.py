@@ -63,7 +63,7 @@ def test_a_table_has_the_papers_settings_and_values(table, block):
         assert encoder["half_width" if name == "tri" else "sigma"] == width
         assert (entry.paper[0] if entry.paper else None) == value
         tree = entry.tree()
-        assert tree["data"]["init_args"]["protocol"] == "rest"
+        assert tree["data"]["init_args"]["eval_mask"] == "rest"
         if block == "closed_form":
             assert tree["trainer"]["max_steps"] == 0
             continue
@@ -213,11 +213,11 @@ def test_tables_of_other_papers_have_their_settings_and_published_values():
     entries = {(entry.labels["block"], entry.labels["method"]): entry for entry in load("tancik").entries()}
     found = {key: entry.paper[0] for key, entry in entries.items() if entry.paper}
     assert list(found.values()) == [19.32, 21.71, 24.95, 25.57, 18.40, 20.48, 27.57, 30.47]
-    assert {entry.tree()["data"]["init_args"]["protocol"] for entry in entries.values()} == {"odd"}
+    assert {entry.tree()["data"]["init_args"]["eval_mask"] for entry in entries.values()} == {"odd"}
     assert entries["text", "rff"].tree()["model"]["init_args"]["encoder"]["sigma"] == 14
     rates = [entries["natural", name].settings["model.optimizer.init_args.lr"] for name in ("none", "basic")]
     assert rates == [1e-2, 1e-2]  # of the authors' notebook; all others have 1e-3
-    assert entries["text_exact", "adaptive-prior"].settings["model.prior"] == "pictures"
+    assert entries["text_exact", "adaptive-prior"].settings["model.pretrained"] == "pictures"
     published = {
         entry.labels["method"]: published_scores(*(entry.settings[f"arguments.{name}"] for name in ("parameters", "psnr")))
         for entry in load("kodak").entries()
@@ -271,7 +271,7 @@ SMALL = {
     "blocks": {
         "exact": {
             "title": "Exact fit",
-            "base": {"model": "ComplexLinear", "model.warm_start": True, "model.ridge": 0.01, "trainer.max_steps": 0},
+            "base": {"model": "ComplexLinear", "model.solver": "exact", "model.ridge": 0.01, "trainer.max_steps": 0},
             "vary": {"encoder": {name: {"model.encoder": {"name": name, "num_features": 16}} for name in ("gau", "rff")}},
             "seeds": 2,
             "paper": {"gau": [20.0, 1.0, 3.0]},

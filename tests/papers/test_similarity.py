@@ -58,7 +58,7 @@ def test_fourier_features_below_the_mlp_fall_with_the_distance_as_a_gaussian():
 def fitted(tmp_path_factory):
     """A perceptron above learned Fourier features, after ten large steps."""
     folder = tmp_path_factory.mktemp("fit")
-    module = SimpleMLP({"name": "lff", "num_features": 12}, depth=2, width=6, encoder_lr=0.5)
+    module = SimpleMLP({"name": "lff", "num_features": 12}, depth=2, hidden_size=6, encoder_lr=0.5)
     data = TensorDataModule(
         torch.rand(2, 12, 10, 1, generator=torch.Generator().manual_seed(0)), batching=Batching(steps_per_epoch=10)
     )

@@ -92,18 +92,18 @@ def test_nothing_held_out_is_protocol_none_with_one_notice(caplog):
         data.setup("fit")
         data.setup("test")
         TensorDataModule(tensor(2, 8, 8, 1)).setup()
-        TensorDataModule(tensor(2, 8, 8, 1), protocol="all", sampling=GridSampling(1)).setup()
-    assert data.protocol == "rest"
-    assert data.effective_protocol == data.describe()["protocol"] == "none"
+        TensorDataModule(tensor(2, 8, 8, 1), eval_mask="all", sampling=GridSampling(1)).setup()
+    assert data.eval_mask == "rest"
+    assert data.effective_eval_mask == data.describe()["protocol"] == "none"
     assert not data.evaluation_batch().mask.any()
     (notice,) = [record.getMessage() for record in caplog.records]
     assert "scores nothing" in notice
 
 
 def test_a_protocol_that_does_not_suit_fails_before_training():
-    data = TensorDataModule(tensor(2, 8, 8, 1), sampling="random", protocol="odd")
+    data = TensorDataModule(tensor(2, 8, 8, 1), sampling="random", eval_mask="odd")
     for call in (data.prepare_data, data.setup):  # and again, not a half-loaded success
-        with pytest.raises(InputError, match="protocol 'odd' needs"):
+        with pytest.raises(InputError, match="eval_mask 'odd' needs"):
             call()
 
 
@@ -145,7 +145,7 @@ def test_data_is_loaded_once_whatever_is_called_how_often():
     ("arguments", "match"),
     [
         ({"sampling": "rnd"}, "unknown sampling 'rnd'"),
-        ({"protocol": "rst"}, "protocol must be one of rest, odd, midpoints, all, none; got 'rst'; did you mean 'rest'"),
+        ({"eval_mask": "rst"}, "eval_mask must be one of rest, odd, midpoints, all, none; got 'rst'; did you mean 'rest'"),
         ({"center_crop": -4}, "center_crop"),
         ({"batching": {"kind": "point"}}, "batching.kind"),
         ({"storage": {"cache": "on"}}, "cache must be auto or off; got 'on'"),
@@ -183,7 +183,7 @@ def test_the_fingerprint_follows_values_shape_and_trained_samples():
         *(TensorDataModule(values, sampling=sampling) for sampling in others),
     ]
     assert len({data.fingerprint for data in variants}) == len(variants)
-    assert TensorDataModule(values.clone(), names=["x", "y"], protocol="odd").fingerprint == variants[0].fingerprint
+    assert TensorDataModule(values.clone(), names=["x", "y"], eval_mask="odd").fingerprint == variants[0].fingerprint
     # the same in every version, so that runs can be compared
     ramp = torch.arange(128.0).reshape(2, 8, 8, 1) / 127
     prints = [TensorDataModule(ramp, sampling=s).fingerprint for s in ("grid", "random")]

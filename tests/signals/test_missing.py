@@ -52,7 +52,7 @@ def holed(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 )
 def test_they_are_neither_trained_nor_scored(sampling: object, protocol: str) -> None:
     values, known = holed(3, 11, 10, 2)
-    data = TensorDataModule(values.clone(), sampling=sampling, protocol=protocol)  # type: ignore[arg-type]
+    data = TensorDataModule(values.clone(), sampling=sampling, eval_mask=protocol)  # type: ignore[arg-type]
     train, batch = data.train_batch(), data.evaluation_batch()
     assert isinstance(data.split, PointSplit)
     assert batch.mask is not None
@@ -61,7 +61,7 @@ def test_they_are_neither_trained_nor_scored(sampling: object, protocol: str) ->
     assert data.num_missing == (~known).flatten(1).sum(1).tolist()
     assert not (batch.train_mask & ~known).any()
     assert not (batch.mask & ~known).any()
-    if protocol == "rest" and data.effective_protocol == "rest":
+    if protocol == "rest" and data.effective_eval_mask == "rest":
         assert (batch.mask ^ batch.train_mask).equal(known)
     if protocol == "all":
         assert batch.mask.equal(known)

@@ -92,7 +92,7 @@ def test_the_exact_fit_is_least_squares_of_the_features_at_scaled_places():
     v = np.sin(x / 90) * y + 20
     encoders = [{"name": "gau", "num_features": k, "sigma": 0.2} for k in (5, 4)]
     data = SignalDataModule(PointArrays({"x": x, "y": y}, {"v": v}), sampling=GridSampling(1))
-    model = fit(data, model=ComplexLinear(encoders, warm_start=True, ridge=1e-3))
+    model = fit(data, model=ComplexLinear(encoders, solver="exact", ridge=1e-3))
 
     def features(places: np.ndarray) -> np.ndarray:
         each = []
@@ -116,7 +116,7 @@ def test_held_out_rows_are_scored_and_points_are_batched(tmp_path, make_trainer)
     places = rng.uniform(0, 9, (60, 2))
     rows = "".join(f"s,{x},{y},{np.sin(x) + y},{x}\n" for x, y in places)
     data = PointsDataModule(table(tmp_path / "s.csv", rows), "lon,lat", "temp,hum", batching=Batching("points", 16))
-    model = SimpleMLP("rff", depth=1, width=8)
+    model = SimpleMLP("rff", depth=1, hidden_size=8)
     trainer = make_trainer(max_steps=4)
     trainer.fit(model, data)
     trainer.test(model, data, verbose=False)

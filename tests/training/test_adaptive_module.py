@@ -162,7 +162,7 @@ def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_
     assert bool((found[~mask] > 0).all())
     half = pe_lightning.fit(0.5 * values[:1], model=Adaptive(angles=2), sampling="random")
     torch.testing.assert_close(half.std(coords), 0.5 * found, rtol=0.05, atol=0)
-    for model in (Adaptive(angles=2), ComplexLinear("gau", warm_start=True)):
+    for model in (Adaptive(angles=2), ComplexLinear("gau", solver="exact")):
         both = pe_lightning.fit(values, model=model)
         assert not both.has_std
         with pytest.raises(InputError, match="one signal"):

@@ -26,7 +26,7 @@ def words() -> torch.Tensor:
 
 def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(words, make_trainer, tmp_path):
     data = TensorDataModule(words)
-    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(prior="none"), "local": Local()}
+    models = {"mixed": Adaptive(pretrained="pictures"), "alone": Adaptive(pretrained="none"), "local": Local()}
     scores = {}
     for name, model in models.items():
         trainer = fit(model, data, make_trainer, 0)
@@ -39,14 +39,14 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
     (weight,) = models["mixed"].describe()["prior"]["weight"]
     assert 0 < weight <= 1
     torch.testing.assert_close(mixed, alone + weight * (local - alone))
-    loaded = Adaptive.load_from_checkpoint(tmp_path / "mixed.ckpt", prior="gone.ckpt")
+    loaded = Adaptive.load_from_checkpoint(tmp_path / "mixed.ckpt", pretrained="gone.ckpt")
     torch.testing.assert_close(loaded.predict_grid(axes), mixed, rtol=0, atol=0)
     points = torch.rand(5, 2)
     torch.testing.assert_close(loaded(points), models["mixed"](points))
     assert loaded.gradient(points).isfinite().all()
     assert "prior" not in models["alone"].describe()
     before = torch.load(tmp_path / "alone.ckpt", weights_only=True)
-    del before["hyper_parameters"]["prior"]  # as written before there were priors
+    del before["hyper_parameters"]["pretrained"]  # as written before there were priors
     torch.save(before, tmp_path / "before.ckpt")
     old = Adaptive.load_from_checkpoint(tmp_path / "before.ckpt")
     torch.testing.assert_close(old.predict_grid(axes), alone, rtol=0, atol=0)
@@ -55,7 +55,7 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
 def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words, make_trainer, tmp_path):
     clip = torch.stack([words[0, t : 56 + t, 10:66] for t in range(0, 9, 4)])[None]
     data = TensorDataModule(clip, sampling=GridSampling([1, 2, 2]))
-    models = {"mixed": Adaptive(prior="pictures"), "alone": Adaptive(prior="none"), "local": Local()}
+    models = {"mixed": Adaptive(pretrained="pictures"), "alone": Adaptive(pretrained="none"), "local": Local()}
     axes = [torch.arange(n) / n for n in (3, 56, 56)]
     for name, model in models.items():
         trainer = fit(model, data, make_trainer, 0)
@@ -79,7 +79,7 @@ def test_a_prior_without_support_changes_nothing(noise, make_trainer):
         axes = [torch.arange(n) / n for n in values.shape[1:-1]]
         predictions = []
         for prior in ("none", "pictures"):
-            model = Adaptive(angles=2, prior=prior, noise=noise)
+            model = Adaptive(angles=2, pretrained=prior, noise=noise)
             fit(model, TensorDataModule(values, sampling=sampling), make_trainer, 0)
             predictions.append(model.predict_grid(axes))
         torch.testing.assert_close(*predictions, rtol=0, atol=0)
@@ -116,4 +116,4 @@ def test_a_damaged_prior_is_refused(change, message, tmp_path):
 
 def test_an_unknown_prior_is_refused_for_any_signals(make_trainer):
     with pytest.raises(InputError, match="unknown prior 'photos'"):
-        fit(Adaptive(prior="photos"), TensorDataModule(signals(1, 60)), make_trainer, 0)
+        fit(Adaptive(pretrained="photos"), TensorDataModule(signals(1, 60)), make_trainer, 0)

@@ -64,7 +64,7 @@ def data_of(num_axes: int) -> TensorDataModule:
 def test_means_of_predicted_cells_are_the_known_cells(name: str, num_axes: int) -> None:
     data = data_of(num_axes)
     model = ComplexLinear(
-        {"name": name, "num_features": N, **({} if name == "linf" else {"padding": 2})}, warm_start=True, ridge=1e-9
+        {"name": name, "num_features": N, **({} if name == "linf" else {"padding": 2})}, solver="exact", ridge=1e-9
     )
     trainer = fit(model, data)
     finer = predicted(trainer, model, FINER)
@@ -82,7 +82,7 @@ def test_points_fitted_to_means_are_off_by_half_a_cell() -> None:
     errors = {}
     for samples in ("points", "cells"):
         data = TensorDataModule(waves(N, 1).float(), sampling=GridSampling(1), samples=samples)  # type: ignore[arg-type]
-        model = ComplexLinear("bspline", warm_start=True)
+        model = ComplexLinear("bspline", solver="exact")
         trainer = fit(model, data)
         errors[samples] = float((predicted(trainer, model, 2) - waves(2 * N, 1))[:, 4:-4].abs().max())
     assert errors["cells"] < 0.15 * errors["points"]
@@ -92,7 +92,7 @@ def test_widths_and_ridges_are_chosen_and_a_long_axis_is_banded() -> None:
     x = torch.arange(4096 * 8, dtype=torch.float64) / 4096
     row = (0.5 + 0.4 * torch.sin(400 * x + 2 * torch.sin(20 * x))).reshape(-1, 8)
     data = TensorDataModule(row.mean(1).float()[None, :, None], sampling=GridSampling(1), samples="cells")
-    model = ComplexLinear({"name": "gau", "width": "auto"}, warm_start=True)
+    model = ComplexLinear({"name": "gau", "width": "auto"}, solver="exact")
     trainer = fit(model, data)
     assert model.encoding.is_line
     assert all(encoder.cell_size == 0 for encoder in model.encoding.encoders)
@@ -106,7 +106,9 @@ def test_a_wave_has_its_amplitude_at_points(steps: int) -> None:
     x = (torch.arange(N * 64, dtype=torch.float64) + 0.5) / (N * 64)
     means = (0.5 + 0.4 * torch.sin(2 * math.pi * 8 * x)).reshape(N, 64).mean(1)
     data = TensorDataModule(means.float()[None, :, None], sampling=GridSampling(1), samples="cells")
-    model = ComplexLinear({"name": "linf", "num_features": 16, "sigma": 3.0}, warm_start=steps == 0, ridge=1e-6)
+    model = ComplexLinear(
+        {"name": "linf", "num_features": 16, "sigma": 3.0}, solver="exact" if steps == 0 else None, ridge=1e-6
+    )
     fit(model, data, steps)
     model.encoding.cells = ()
     values = model.predict_step([torch.arange(240) / 240])
@@ -144,7 +146,7 @@ def test_complex_encoding_is_the_product_of_the_cells_of_its_axes() -> None:
 
 def test_a_perceptron_of_cells_and_its_checkpoint(tmp_path: Path) -> None:
     data = data_of(2)
-    model = SimpleMLP({"name": "rff", "num_features": 32, "sigma": 3.0}, depth=1, width=32)
+    model = SimpleMLP({"name": "rff", "num_features": 32, "sigma": 3.0}, depth=1, hidden_size=32)
     trainer = fit(model, data, 300)
     expected = predicted(trainer, model, 2)
     assert (blocks(expected, 2) - data.values).abs().max() < 0.1

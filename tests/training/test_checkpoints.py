@@ -46,7 +46,7 @@ class Bare(Encoder):
 LEARNED = {"name": "gau", "num_features": 8, "trainable": True}
 CASES: dict[str, Callable[[], CoordinateModule]] = {
     "complex": lambda: ComplexLinear({"name": "gau", "num_features": 4, "sigma": 0.1}),
-    "complex head": lambda: ComplexLinear("linf", depth=2, width=5, activation="silu"),
+    "complex head": lambda: ComplexLinear("linf", depth=2, hidden_size=5, activation="silu"),
     "complex raw": lambda: ComplexLinear("tri", normalize=False, center=False),
     "complex rff": lambda: ComplexLinear({"name": "rff", "num_features": 8, "sigma": 1.5, "seed": 7}),
     "complex noise": lambda: ComplexLinear({"name": "noise", "num_features": 4, "seed": 2, "num_positions": 16}),
@@ -55,12 +55,12 @@ CASES: dict[str, Callable[[], CoordinateModule]] = {
     "complex inherited": lambda: ComplexLinear(Inherited(5, base=0.5)),
     "complex bare": lambda: ComplexLinear(Bare(5)),
     "complex learned": lambda: ComplexLinear(LEARNED),
-    "simple": lambda: SimpleMLP({"name": "gau", "num_features": 16}, depth=1, width=5),
+    "simple": lambda: SimpleMLP({"name": "gau", "num_features": 16}, depth=1, hidden_size=5),
     "simple sigmoid": lambda: SimpleMLP({"name": "tri", "num_features": 16}, 0, sigmoid=True, layout="axes"),
-    "simple rff": lambda: SimpleMLP({"name": "rff", "num_features": 10, "seed": 7}, depth=1, width=5),
-    "simple per direction": lambda: SimpleMLP(["identity", Gaussian(5)], depth=1, width=5, activation="sine"),
-    "simple learned": lambda: SimpleMLP(LEARNED, depth=1, width=5),
-    "simple third party": lambda: SimpleMLP(Powers(8, base=0.5), depth=1, width=5),
+    "simple rff": lambda: SimpleMLP({"name": "rff", "num_features": 10, "seed": 7}, depth=1, hidden_size=5),
+    "simple per direction": lambda: SimpleMLP(["identity", Gaussian(5)], depth=1, hidden_size=5, activation="sine"),
+    "simple learned": lambda: SimpleMLP(LEARNED, depth=1, hidden_size=5),
+    "simple third party": lambda: SimpleMLP(Powers(8, base=0.5), depth=1, hidden_size=5),
 }
 
 

@@ -18,8 +18,8 @@ GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 
 MODULES: dict[str, Callable[[], CoordinateModule]] = {
     "complex": lambda: ComplexLinear(GAU),
-    "complex-head": lambda: ComplexLinear(GAU, depth=2, width=6, activation="tanh"),
-    "simple": lambda: SimpleMLP(GAU | {"num_features": 12}, depth=2, width=6, activation="tanh", layout="axes"),
+    "complex-head": lambda: ComplexLinear(GAU, depth=2, hidden_size=6, activation="tanh"),
+    "simple": lambda: SimpleMLP(GAU | {"num_features": 12}, depth=2, hidden_size=6, activation="tanh", layout="axes"),
     "simple-linear": lambda: SimpleMLP(GAU | {"num_features": 12}, depth=0, layout="axes"),
 }
 every_module = pytest.mark.parametrize("kind", MODULES)
@@ -165,7 +165,7 @@ def test_errors_at_points(kind: str, shared: bool, count: int, on_grid: bool) ->
 
 
 def test_a_head_adds_its_parameters() -> None:
-    module = ComplexLinear({"name": "gau", "num_features": 8}, depth=2, width=5)
+    module = ComplexLinear({"name": "gau", "num_features": 8}, depth=2, hidden_size=5)
     module.build(SignalInfo(("a", "b"), (4, 4), 3))
     assert module.num_params == 5 * 64 + (5 * 5 + 5) + (5 * 3 + 3)
     assert sum(parameter.numel() for parameter in module.parameters()) == 2 * module.num_params
@@ -175,9 +175,9 @@ def test_a_head_adds_its_parameters() -> None:
     ("module", "arguments"),
     [
         (ComplexLinear, {"depth": -1}),
-        (ComplexLinear, {"width": 0}),
+        (ComplexLinear, {"hidden_size": 0}),
         (SimpleMLP, {"depth": -1}),
-        (SimpleMLP, {"width": 0}),
+        (SimpleMLP, {"hidden_size": 0}),
         (SimpleMLP, {"points_per_chunk": 0}),
     ],
 )

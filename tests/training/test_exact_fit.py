@@ -16,7 +16,7 @@ GAU = {"name": "gau", "num_features": 12}
 def test_it_is_the_ridge_regression_of_numpy(make_trainer):
     """The Kronecker product formed, one augmented least-squares problem, float64."""
     data = TensorDataModule(smooth(1, (12, 10), 1))
-    model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=0.01, normalize=False), data)
+    model = fitted(make_trainer, ComplexLinear(GAU, solver="exact", ridge=0.01, normalize=False), data)
     batch = data.train_batch()
     psi = [encoder(x.double()).numpy() for encoder, x in zip(model.encoding.encoders, batch.axes, strict=True)]
     joint = np.kron(*psi)
@@ -32,7 +32,7 @@ def test_it_is_the_ridge_regression_of_numpy(make_trainer):
 @pytest.mark.parametrize("center", [True, False])
 def test_scales_and_means_are_those_of_the_module(make_trainer, normalize, center):
     data = TensorDataModule(smooth())
-    model = ComplexLinear(GAU, warm_start=True, ridge=1e-6, normalize=normalize, center=center)
+    model = ComplexLinear(GAU, solver="exact", ridge=1e-6, normalize=normalize, center=center)
     fitted(make_trainer, model, data)
     batch = data.train_batch()
     # 12 features on 12 and 10 samples: the training samples are reproduced
@@ -43,8 +43,8 @@ def test_scales_and_means_are_those_of_the_module(make_trainer, normalize, cente
 @pytest.mark.parametrize(("depth", "activation"), [(1, "relu"), (3, "gelu")])
 def test_a_head_starts_from_the_solution(make_trainer, depth, activation):
     data = TensorDataModule(smooth())
-    linear = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
-    deep = ComplexLinear(GAU, depth=depth, width=16, activation=activation, warm_start=True, ridge=1e-3)
+    linear = fitted(make_trainer, ComplexLinear(GAU, solver="exact", ridge=1e-3), data)
+    deep = ComplexLinear(GAU, depth=depth, hidden_size=16, activation=activation, solver="exact", ridge=1e-3)
     fitted(make_trainer, deep, data)
     axes = data.evaluation_batch().axes
     torch.testing.assert_close(deep.predict_grid(axes), linear.predict_grid(axes), atol=1e-5, rtol=0)
@@ -54,8 +54,8 @@ def test_a_head_can_still_learn(make_trainer):
     """No unit is dead: the loss falls below the solution's, and every layer moves."""
     data = TensorDataModule(smooth())
     optimizer = lambda parameters: torch.optim.Adam(parameters, lr=1e-3)  # noqa: E731
-    start = ComplexLinear(GAU, depth=2, width=16, warm_start=True, ridge=0.1)
-    trained = ComplexLinear(GAU, depth=2, width=16, warm_start=True, ridge=0.1, optimizer=optimizer)
+    start = ComplexLinear(GAU, depth=2, hidden_size=16, solver="exact", ridge=0.1)
+    trained = ComplexLinear(GAU, depth=2, hidden_size=16, solver="exact", ridge=0.1, optimizer=optimizer)
     torch.manual_seed(0)
     fitted(make_trainer, start, data)
     torch.manual_seed(0)
@@ -70,7 +70,7 @@ def test_a_head_can_still_learn(make_trainer):
 def test_points(make_trainer, shared):
     values = smooth(2, (24, 24), 1)
     data = TensorDataModule(values, sampling=RandomSampling(fraction=0.5, shared=shared))
-    model = fitted(make_trainer, ComplexLinear(GAU, warm_start=True, ridge=1e-3), data)
+    model = fitted(make_trainer, ComplexLinear(GAU, solver="exact", ridge=1e-3), data)
     batch = data.train_batch()
     assert model.solution.converged
     at_mean = (batch.values - batch.values.mean(1, keepdim=True)).square().sum()
@@ -80,7 +80,7 @@ def test_points(make_trainer, shared):
 @pytest.mark.parametrize("sampling", ["grid", "random"])
 def test_sigma_and_ridge_are_chosen_and_come_back_from_the_checkpoint(make_trainer, tmp_path, sampling):
     data = TensorDataModule(smooth(1, (40, 40)), sampling=sampling if sampling == "grid" else RandomSampling(0.5))
-    model = ComplexLinear({"name": "gau", "num_features": 20, "sigma": "auto"}, warm_start=True)
+    model = ComplexLinear({"name": "gau", "num_features": 20, "sigma": "auto"}, solver="exact")
     trainer = make_trainer(max_steps=0, num_sanity_val_steps=0)
     trainer.fit(model, datamodule=data)
     chosen = model.encoding.encoders[0].sigma
@@ -96,7 +96,7 @@ def test_sigma_and_ridge_are_chosen_and_come_back_from_the_checkpoint(make_train
     assert again.solution == model.solution
 
 
-def test_sigma_is_chosen_without_a_warm_start_too(make_trainer):
+def test_sigma_is_chosen_without_a_solver_too(make_trainer):
     data = TensorDataModule(smooth(1, (40, 40)))
     model = fitted(make_trainer, ComplexLinear({"name": "gau", "num_features": 20, "sigma": "auto"}), data)
     assert model.solution is not None
@@ -105,12 +105,12 @@ def test_sigma_is_chosen_without_a_warm_start_too(make_trainer):
 
 def test_a_resumed_fit_does_not_solve_again(make_trainer, tmp_path, monkeypatch):
     data = TensorDataModule(smooth(), batching=Batching(steps_per_epoch=2))
-    model = ComplexLinear(GAU, warm_start=True, ridge=1e-3)
+    model = ComplexLinear(GAU, solver="exact", ridge=1e-3)
     trainer = make_trainer(max_steps=4, num_sanity_val_steps=0)
     trainer.fit(model, datamodule=data)
     trainer.save_checkpoint(tmp_path / "model.ckpt", weights_only=False)
     monkeypatch.setattr("pe_lightning.training.complex_linear.solve_data", lambda *_: pytest.fail("solved again"))
-    resumed = ComplexLinear(GAU, warm_start=True, ridge=1e-3)
+    resumed = ComplexLinear(GAU, solver="exact", ridge=1e-3)
     make_trainer(max_steps=6, num_sanity_val_steps=0).fit(resumed, datamodule=data, ckpt_path=str(tmp_path / "model.ckpt"))
     assert not torch.equal(resumed.weight, model.weight)
     assert resumed.solution == model.solution
@@ -123,23 +123,23 @@ def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
     data = TensorDataModule(smooth(1, (16, 16), 1))
     takes = "num_features" in encoders.registry.parameters(encoders.registry.get(name))
     encoder = {"name": name, **({"num_features": 4} if takes else {})}
-    model = fitted(make_trainer, ComplexLinear(encoder, warm_start=True), data)
+    model = fitted(make_trainer, ComplexLinear(encoder, solver="exact"), data)
     assert model.predict_grid(data.evaluation_batch().axes).isfinite().all()
 
 
 @pytest.mark.parametrize("ridge", [-1.0, float("nan"), float("inf"), "large", True])
 def test_bad_ridges(ridge):
     with pytest.raises(InputError, match=r"ridge must be a number >= 0 or 'auto'"):
-        ComplexLinear(GAU, warm_start=True, ridge=ridge)
+        ComplexLinear(GAU, solver="exact", ridge=ridge)
 
 
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="gelu, relu, silu"):
-        ComplexLinear(GAU, depth=1, activation="tanh", warm_start=True)
+        ComplexLinear(GAU, depth=1, activation="tanh", solver="exact")
     with pytest.raises(InputError, match="one width is chosen for all encoders"):
         SimpleMLP([{"name": "gau", "num_features": 16, "sigma": "auto"}, "gau"])
-    with pytest.raises(InputError, match="width >= 6"):
-        fitted(make_trainer, ComplexLinear(GAU, depth=1, width=4, warm_start=True), TensorDataModule(smooth()))
+    with pytest.raises(InputError, match="hidden_size >= 6"):
+        fitted(make_trainer, ComplexLinear(GAU, depth=1, hidden_size=4, solver="exact"), TensorDataModule(smooth()))
     mixed = [{"name": "gau", "num_features": 8, "sigma": "auto"}, "gau"]
     with pytest.raises(InputError, match="all axes together"):
-        fitted(make_trainer, ComplexLinear(mixed, warm_start=True), TensorDataModule(smooth()))
+        fitted(make_trainer, ComplexLinear(mixed, solver="exact"), TensorDataModule(smooth()))

@@ -20,10 +20,10 @@ pytest.importorskip("safetensors")
 
 CASES: dict[str, Callable[[], CoordinateModule]] = {
     **MODULES,
-    "exact": lambda: ComplexLinear("tri", warm_start=True),
-    "learned": lambda: SimpleMLP({"name": "hash", "num_levels": 2}, depth=1, width=8),
+    "exact": lambda: ComplexLinear("tri", solver="exact"),
+    "learned": lambda: SimpleMLP({"name": "hash", "num_levels": 2}, depth=1, hidden_size=8),
     "adaptive": Adaptive,
-    "sparse": lambda: ComplexLinear("keys", keep=0.3),
+    "sparse": lambda: ComplexLinear("keys", num_coefficients=0.3),
 }
 
 

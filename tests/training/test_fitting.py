@@ -62,7 +62,7 @@ def test_logging_can_be_switched_off(make_trainer: MakeTrainer) -> None:
 def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> None:
     values, losses = torch.ones(1, 256, 256, 3), Losses()
     module = ComplexLinear({"name": "gau", "num_features": 4}, center=False)
-    data = TensorDataModule(values, sampling="random", protocol="none")
+    data = TensorDataModule(values, sampling="random", eval_mask="none")
     trainer = make_trainer(max_steps=1, precision="bf16-mixed", callbacks=[losses], limit_val_batches=0)
     trainer.fit(module, data)
     # 49 152 errors of exactly one: their sum has no bfloat16, whose neighbours lie 256 apart
@@ -126,7 +126,7 @@ def test_gradient_descent_reaches_least_squares(make_trainer: MakeTrainer) -> No
     """Of scattered samples, other ones for each signal; the least-norm solution below is of a grid."""
     generator = torch.Generator().manual_seed(0)
     values = torch.rand(2, 12, 10, 2, generator=generator)
-    data = TensorDataModule(values, sampling=RandomSampling(0.6), protocol="none")
+    data = TensorDataModule(values, sampling=RandomSampling(0.6), eval_mask="none")
     module = ComplexLinear(
         {"name": "tri", "num_features": 3, "half_width": 1 / 3},
         optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0, momentum=0.9),
@@ -148,7 +148,7 @@ def test_gradient_descent_reaches_least_squares(make_trainer: MakeTrainer) -> No
 
 
 def test_the_least_norm_solution_of_many_is_found(make_trainer: MakeTrainer) -> None:
-    data = TensorDataModule(signals(1, 8), sampling="grid", protocol="none")  # four samples, eight features
+    data = TensorDataModule(signals(1, 8), sampling="grid", eval_mask="none")  # four samples, eight features
     module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0, momentum=0.9))
     fit(module, data, make_trainer, 400, precision="64-true", limit_val_batches=0, log_every_n_steps=0)
     batch = data.train_batch()
@@ -307,7 +307,7 @@ def test_test_scores_held_out_and_trained_samples_apart(make_trainer: MakeTraine
 
 
 def test_nothing_held_out(make_trainer: MakeTrainer) -> None:
-    data, module = TensorDataModule(signals(2, 8), protocol="none"), MODULES["complex"]()
+    data, module = TensorDataModule(signals(2, 8), eval_mask="none"), MODULES["complex"]()
     trainer = fit(module, data, make_trainer, 2)
     assert "val/psnr" not in trainer.callback_metrics
     (logged,) = trainer.test(module, data, verbose=False)
@@ -333,7 +333,7 @@ def test_a_fitted_module_refuses_data_of_another_shape(make_trainer: MakeTrainer
 
 def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):
     """Where Lightning's own progress bar is shown; a fit that draws nothing says nothing."""
-    data, module = TensorDataModule(signals(2, 16, 12)), ComplexLinear(GAU, warm_start=True)
+    data, module = TensorDataModule(signals(2, 16, 12)), ComplexLinear(GAU, solver="exact")
     with caplog.at_level("INFO", "lightning.pytorch.utilities.rank_zero"):
         trainer = fit(module, data, make_trainer, 0, enable_progress_bar=True)
     (said,) = [record.getMessage() for record in caplog.records if "PSNR" in record.getMessage()]
@@ -343,5 +343,5 @@ def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):
     (predicted,) = trainer.predict(module, data)
     torch.testing.assert_close(predicted, module.predict_grid(grid_axes((16, 12))))
     caplog.clear()
-    fit(ComplexLinear(GAU, warm_start=True), data, make_trainer, 0)
+    fit(ComplexLinear(GAU, solver="exact"), data, make_trainer, 0)
     assert not any("PSNR" in record.getMessage() for record in caplog.records)

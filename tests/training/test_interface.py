@@ -47,7 +47,7 @@ def test_values_are_fitted_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert model.psnr == pytest.approx(float(model.scores["test/psnr"].mean()))
     assert model.psnr > 30
     assert model(torch.rand(5, 2)).shape == (2, 5, 2)
-    trained = pe_lightning.fit(values.numpy(), model=pe_lightning.SimpleMLP("gau", depth=1, width=8), max_steps=3)
+    trained = pe_lightning.fit(values.numpy(), model=pe_lightning.SimpleMLP("gau", depth=1, hidden_size=8), max_steps=3)
     assert trained.psnr > 0
     data = pe_lightning.TensorDataModule(values)
     assert pe_lightning.fit(data, "gau").psnr == model.psnr

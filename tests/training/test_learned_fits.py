@@ -37,8 +37,8 @@ class Penalised(LearnedGaussian):
 
 MODULES: dict[str, Callable[..., CoordinateModule]] = {
     "complex": lambda encoder, **more: ComplexLinear(encoder, **more),
-    "complex-head": lambda encoder, **more: ComplexLinear(encoder, depth=1, width=8, **more),
-    "simple": lambda encoder, **more: SimpleMLP(encoder, depth=1, width=8, **more),
+    "complex-head": lambda encoder, **more: ComplexLinear(encoder, depth=1, hidden_size=8, **more),
+    "simple": lambda encoder, **more: SimpleMLP(encoder, depth=1, hidden_size=8, **more),
 }
 every_module = pytest.mark.parametrize("kind", MODULES)
 SGD = {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.05)}

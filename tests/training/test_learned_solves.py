@@ -29,7 +29,7 @@ def rough(count: int) -> Tensor:
 
 
 def fitted(values: Tensor, make_trainer: MakeTrainer, sampling: str = "grid", **more: Any) -> ComplexLinear:
-    module = ComplexLinear(GAU, warm_start=True, **more)
+    module = ComplexLinear(GAU, solver="exact", **more)
     fit(module, TensorDataModule(values, sampling=SAMPLINGS[sampling]), make_trainer, 0)
     return module
 
@@ -66,7 +66,7 @@ def test_a_checkpoint_holds_what_was_learned_and_is_not_learned_again(
     make_trainer: MakeTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = TensorDataModule(rough(2), batching=Batching(steps_per_epoch=2))
-    module = ComplexLinear(GAU, warm_start=True)
+    module = ComplexLinear(GAU, solver="exact")
     trainer = make_trainer(max_steps=2, num_sanity_val_steps=0, limit_val_batches=0)
     trainer.fit(module, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
@@ -75,7 +75,7 @@ def test_a_checkpoint_holds_what_was_learned_and_is_not_learned_again(
     assert torch.equal(again(points), module(points))
     assert again.solution == module.solution
     monkeypatch.setattr("pe_lightning.training.complex_linear.learn_data", None)
-    resumed = ComplexLinear(GAU, warm_start=True)
+    resumed = ComplexLinear(GAU, solver="exact")
     trainer = make_trainer(max_steps=4, num_sanity_val_steps=0, limit_val_batches=0)
     trainer.fit(resumed, data, ckpt_path=tmp_path / "model.ckpt", weights_only=True)
     assert trainer.global_step == 4
@@ -95,7 +95,7 @@ def test_the_default_rate_of_a_trained_width_keeps_the_score(make_trainer: MakeT
 
 def test_fits_without_learnable_encoders_are_refused(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match="too small to hold any out"):
-        fit(ComplexLinear(GAU, warm_start=True), TensorDataModule(rough(1)[:, :8, :8]), make_trainer, 0)
+        fit(ComplexLinear(GAU, solver="exact"), TensorDataModule(rough(1)[:, :8, :8]), make_trainer, 0)
     with pytest.raises(InputError, match="needs a positive ridge"):
         fitted(rough(1), make_trainer, ridge=0)
     with pytest.raises(InputError, match="set trainable: true"):
@@ -110,7 +110,7 @@ def test_the_recipe_is_the_fit_of_python(tmp_path: Path, monkeypatch: pytest.Mon
     found = json.loads(path.read_text())
     assert os.path.isdir(path.parent / "checkpoints")
     data = ImageDataModule("samples://astronaut", resize=48)
-    module = ComplexLinear({"name": "gau", "trainable": True}, warm_start=True)
+    module = ComplexLinear({"name": "gau", "trainable": True}, solver="exact")
     trainer = fit(module, data, make_trainer, 0)
     assert trainer.validate(module, data, verbose=False)[0]["val/psnr"] == pytest.approx(found["test/psnr"], abs=1e-3)
     assert found["encoder"]["sigma"] == pytest.approx(torch.as_tensor(module.encoding.encoders[0].sigma).item())

@@ -37,7 +37,7 @@ def test_a_checkpoint_alone_predicts_the_same(prior_file, make_trainer, tmp_path
     torch.testing.assert_close(module.predict_grid(axes), expected)
     moved = tmp_path / "elsewhere.ckpt"
     (tmp_path / "last.ckpt").rename(moved)
-    loaded = Local.load_from_checkpoint(moved, prior="gone.ckpt")
+    loaded = Local.load_from_checkpoint(moved, pretrained="gone.ckpt")
     torch.testing.assert_close(loaded.predict_grid(axes), expected)
     points = torch.rand(7, 2)
     torch.testing.assert_close(loaded(points), module(points))

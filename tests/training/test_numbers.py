@@ -85,7 +85,7 @@ def test_no_number_is_subnormal(route: str, case: str, make_trainer: MakeTrainer
         if route == "solver":
             solve_grid(data.values[:, ::2, ::2], [encoders.resolve(encoder)] * 2, ridge=1e-3)
         elif route == "mlp":
-            fit(SimpleMLP(encoder, depth=1, width=8), data, make_trainer, 3, limit_val_batches=0)
+            fit(SimpleMLP(encoder, depth=1, hidden_size=8), data, make_trainer, 3, limit_val_batches=0)
         else:
             more = adam if route == "papers-adam" else {}
             fit(ComplexLinear(encoder, **more), data, make_trainer, 6, limit_val_batches=0)

@@ -18,7 +18,7 @@ from pe_lightning.networks import activations
 from pe_lightning.networks.spectrum import distance, spectra
 from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
-SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "width": 12}
+SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "hidden_size": 12}
 RATES = {"relu": 5e-3, "sine": 5e-4, "gabor": 5e-3, "finer": 5e-4, "gauss": 3e-3, "staf": 5e-4}
 
 
@@ -97,7 +97,7 @@ def test_a_width_is_chosen_by_spectra(name: str, make_trainer: MakeTrainer) -> N
     """Rougher for a rougher signal, in the argument of the encoder."""
     found = []
     for frequency in (1.0, 7.0):
-        module = SimpleMLP({"name": name, "num_features": 32, "sigma": "auto"}, depth=1, width=16)
+        module = SimpleMLP({"name": name, "num_features": 32, "sigma": "auto"}, depth=1, hidden_size=16)
         fit(module, TensorDataModule(waves(frequency)), make_trainer, 1, limit_val_batches=0)
         assert module.solution is not None
         assert module.solution.spectrum.parameter == "sigma"
@@ -182,7 +182,7 @@ def test_every_activation_is_covered() -> None:
 def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) -> None:
     """Noise asks for more than six times the scale, where the values of gabor overflow."""
     noise = torch.rand(1, 128, 128, 1, generator=torch.Generator().manual_seed(0))
-    module = SimpleMLP("identity", depth=2, width=8, activation="gabor", omega="auto", activation_scale=2.0)
+    module = SimpleMLP("identity", depth=2, hidden_size=8, activation="gabor", omega="auto", activation_scale=2.0)
     fit(module, TensorDataModule(noise), make_trainer, 1)
     assert module.solution is not None
     assert module.solution.spectrum.value <= 12

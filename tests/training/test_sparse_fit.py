@@ -21,7 +21,7 @@ EXACT = {"ridge": 0.0}
 
 
 def everything(values: torch.Tensor) -> TensorDataModule:
-    return TensorDataModule(values, sampling=GridSampling(stride=1), protocol="none")
+    return TensorDataModule(values, sampling=GridSampling(stride=1), eval_mask="none")
 
 
 def psnr(found: torch.Tensor, truth: torch.Tensor) -> float:
@@ -36,8 +36,8 @@ def predicted(model: ComplexLinear, data: TensorDataModule) -> torch.Tensor:
 @pytest.mark.parametrize("size", [(23,), (16, 9), (5, 8, 7)])
 def test_all_numbers_are_the_exact_fit(make_trainer, name, size):
     data = everything(smooth(2, size, 2))
-    dense = fitted(make_trainer, ComplexLinear(name, warm_start=True, **EXACT), data)
-    sparse = fitted(make_trainer, ComplexLinear(name, keep=1.0, **EXACT), data)
+    dense = fitted(make_trainer, ComplexLinear(name, solver="exact", **EXACT), data)
+    sparse = fitted(make_trainer, ComplexLinear(name, num_coefficients=1.0, **EXACT), data)
     torch.testing.assert_close(predicted(sparse, data), predicted(dense, data), atol=1e-4, rtol=0)
     points = torch.rand(5, len(size), requires_grad=True)
     torch.testing.assert_close(sparse(points), dense(points), atol=1e-4, rtol=0)
@@ -50,7 +50,7 @@ def test_more_numbers_are_nearer(make_trainer, transform):
     data = everything(smooth())
     scores = []
     for keep in (30, 0.1, 400):
-        model = fitted(make_trainer, ComplexLinear("keys", keep=keep, transform=transform, **EXACT), data)
+        model = fitted(make_trainer, ComplexLinear("keys", num_coefficients=keep, transform=transform, **EXACT), data)
         count = keep if isinstance(keep, int) else round(keep * 24 * 20 * 3)
         assert model.solution.sparse.kept == [count, count]
         assert model.num_params == count + 9 + 3
@@ -63,13 +63,13 @@ def test_more_numbers_are_nearer(make_trainer, transform):
 def test_a_psnr_is_reached_by_the_fewest(make_trainer, name, sampling):
     data = TensorDataModule(smooth(), sampling=sampling)
     encoder = {"name": name, "num_features": 12}
-    whole = fitted(make_trainer, ComplexLinear(encoder, warm_start=True, ridge=1e-4), data)
+    whole = fitted(make_trainer, ComplexLinear(encoder, solver="exact", ridge=1e-4), data)
     goal = 0.8 * float(train_psnr(whole, data).min())
-    model = fitted(make_trainer, ComplexLinear(encoder, keep={"psnr": goal}, ridge=1e-4), data)
+    model = fitted(make_trainer, ComplexLinear(encoder, num_coefficients={"psnr": goal}, ridge=1e-4), data)
     first, second = model.solution.sparse.kept
     assert model.num_params == pytest.approx((first + second) / 2 + 9 + 3, abs=0.5)
     assert (train_psnr(model, data) >= goal).all()
-    fewer = fitted(make_trainer, ComplexLinear(encoder, keep=first - 1, ridge=1e-4), data)
+    fewer = fitted(make_trainer, ComplexLinear(encoder, num_coefficients=first - 1, ridge=1e-4), data)
     assert train_psnr(fewer, data)[0] < goal
 
 
@@ -83,7 +83,7 @@ def train_psnr(model, data):
 def test_checkpoints_hold_the_kept_numbers_alone(make_trainer, tmp_path, kept_as):
     data = everything(smooth(2, (96, 80)))
     trainer = make_trainer(max_steps=0)
-    model = ComplexLinear("keys", keep=1500, kept_as=kept_as, **EXACT)
+    model = ComplexLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT)
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "it.ckpt")
     size = (tmp_path / "it.ckpt").stat().st_size
@@ -94,7 +94,10 @@ def test_checkpoints_hold_the_kept_numbers_alone(make_trainer, tmp_path, kept_as
     assert back.num_params == model.num_params
     torch.testing.assert_close(predicted(back, data), predicted(model, data), atol=0, rtol=0)
     make_trainer().test(
-        ComplexLinear("keys", keep=1500, kept_as=kept_as, **EXACT), data, ckpt_path=tmp_path / "it.ckpt", weights_only=True
+        ComplexLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT),
+        data,
+        ckpt_path=tmp_path / "it.ckpt",
+        weights_only=True,
     )
     saved["pe_lightning/sparse"][0]["values"] = torch.ones(3)
     torch.save(saved, tmp_path / "damaged.ckpt")
@@ -112,7 +115,7 @@ def noisy(size, deviation, signals=1):
 def test_auto_takes_noise_out(make_trainer, size):
     truth, values = noisy(size, 0.1)
     data = everything(values)
-    model = fitted(make_trainer, ComplexLinear("keys", keep="auto", **EXACT), data)
+    model = fitted(make_trainer, ComplexLinear("keys", num_coefficients="auto", **EXACT), data)
     found = model.solution.sparse
     assert found.noise == [pytest.approx(0.1, rel=0.2)]
     assert found.kept[0] < 0.5 * values.numel()
@@ -124,7 +127,10 @@ def test_auto_takes_noise_out(make_trainer, size):
 def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
     _, values = noisy((96, 64), deviation, signals=2)
     data = TensorDataModule(values)
-    models = [ComplexLinear("keys", ridge="auto", warm_start=True), ComplexLinear("keys", ridge="auto", keep="auto")]
+    models = [
+        ComplexLinear("keys", ridge="auto", solver="exact"),
+        ComplexLinear("keys", ridge="auto", num_coefficients="auto"),
+    ]
     mask = data.evaluation_batch().mask[0]
     scores = []
     for model in models:
@@ -148,7 +154,7 @@ def test_norms_are_those_over_the_samples(name, count):
 def test_a_long_row(make_trainer):
     t = torch.arange(20_000) / 20_000
     data = everything((0.5 + 0.4 * torch.sin(1000 * t**2))[None, :, None])
-    model = fitted(make_trainer, ComplexLinear("keys", keep=0.05, **EXACT), data)
+    model = fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.05, **EXACT), data)
     assert psnr(predicted(model, data), data.evaluation_batch().values) > 30
 
 
@@ -157,11 +163,11 @@ def test_a_long_row(make_trainer):
 def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_trainer):
     size = 1728, 1728  # arrays of more than 32 MB, which malloc returns to the system at once
     data = everything(smooth(1, size))
-    fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), everything(smooth(1, (64, 64))))
+    fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.1, **EXACT), everything(smooth(1, (64, 64))))
     data.setup("fit")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from what is resident now
     before = peak_resident_bytes()
-    fitted(make_trainer, ComplexLinear("keys", keep=0.1, **EXACT), data)
+    fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.1, **EXACT), data)
     above = (peak_resident_bytes() - before) / (4 * 3 * math.prod(size))
     assert above < 7, above  # and the picture itself, once more
 
@@ -185,28 +191,32 @@ def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_
     ],
 )
 def test_invalid_values_of_keep_are_refused(keep):
-    with pytest.raises(InputError, match=r"keep must be a count such as 100000, a share such as 0.1, \{psnr: 40\}, or auto"):
-        ComplexLinear("keys", keep=keep)
+    with pytest.raises(InputError, match=r"num_coefficients must be a count such as 100000, .*\{psnr: 40\}, or auto"):
+        ComplexLinear("keys", num_coefficients=keep)
 
 
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="unknown transform '9,7'"):
-        ComplexLinear("keys", keep=5, transform="9,7")
-    with pytest.raises(InputError, match="kept_as must be float32 or float16; got 'int8'"):
-        ComplexLinear("keys", keep=5, kept_as="int8")
+        ComplexLinear("keys", num_coefficients=5, transform="9,7")
+    with pytest.raises(InputError, match="storage_dtype must be float32 or float16; got 'int8'"):
+        ComplexLinear("keys", num_coefficients=5, storage_dtype="int8")
     with pytest.raises(InputError, match="leave out --model"):
-        ComplexLinear("keys", keep=5, depth=1)
+        ComplexLinear("keys", num_coefficients=5, depth=1)
     data = everything(smooth())
-    with pytest.raises(InputError, match=r"set --trainer.max_steps 0, or leave out keep"):
-        fitted(make_trainer, ComplexLinear("keys", keep=5), data, steps=3)
-    with pytest.raises(InputError, match=r"keep needs a shifted encoder .* rff is none. Name one: --encoder keys"):
-        fitted(make_trainer, ComplexLinear("rff", keep=5), data)
+    with pytest.raises(InputError, match=r"set --trainer.max_steps 0, or leave it out"):
+        fitted(make_trainer, ComplexLinear("keys", num_coefficients=5), data, steps=3)
+    with pytest.raises(InputError, match=r"num_coefficients needs a shifted encoder .* rff is none. Name one: --encoder"):
+        fitted(make_trainer, ComplexLinear("rff", num_coefficients=5), data)
     with pytest.raises(InputError, match="leave out trainable: true of gau"):
-        fitted(make_trainer, ComplexLinear({"name": "gau", "trainable": True}, keep=5), data)
-    with pytest.raises(InputError, match="keep must be from 1 to 1,440"):
-        ComplexLinear("keys", keep=1441).build_from(data)  # before a run directory is made
+        fitted(make_trainer, ComplexLinear({"name": "gau", "trainable": True}, num_coefficients=5), data)
+    with pytest.raises(InputError, match="num_coefficients must be from 1 to 1,440"):
+        ComplexLinear("keys", num_coefficients=1441).build_from(data)  # before a run directory is made
     with pytest.raises(InputError, match="auto needs samples of a grid"):
-        fitted(make_trainer, ComplexLinear("keys", keep="auto"), TensorDataModule(smooth(), sampling=RandomSampling(0.5)))
+        fitted(
+            make_trainer,
+            ComplexLinear("keys", num_coefficients="auto"),
+            TensorDataModule(smooth(), sampling=RandomSampling(0.5)),
+        )
 
 
 def test_every_shifted_encoder_takes_keep(make_trainer):
@@ -214,5 +224,5 @@ def test_every_shifted_encoder_takes_keep(make_trainer):
     for name in encoders.names():
         encoder = encoders.create(name)
         if encoder.resolution is not None and not any(True for _ in encoder.parameters()):
-            model = fitted(make_trainer, ComplexLinear(name, keep=0.2), data)
+            model = fitted(make_trainer, ComplexLinear(name, num_coefficients=0.2), data)
             assert predicted(model, data).isfinite().all()

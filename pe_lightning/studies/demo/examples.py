@@ -154,7 +154,7 @@ def enlarge(folder: Path, size: int) -> Example:
         return np.asarray(Image.fromarray(small).resize((size, size), Image.Resampling.LANCZOS))
 
     example.results.append(Result("pixels repeated", small.repeat(2, 0).repeat(2, 1)))
-    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, prior="none", folds="none").values)
+    example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, pretrained="none", folds="none").values)
     example.solve(PRIOR, lambda: pe_lightning.fill(small, upscale=2, folds="none").values)
     example.solve("Pillow LANCZOS", lanczos, ours=False)
     return example
@@ -268,11 +268,14 @@ def sparse(folder: Path, size: int) -> Example:
         "sparse",
         "Represent a photograph by fewer numbers",
         "All pixels are known and scored. An exact fit in a basis of several scales keeps only its largest weights.",
-        [f"pe-lightning fit photograph.png --config image/sparse --model.keep {keep:g}" for keep in (0.01, 0.03, 0.1)],
+        [
+            f"pe-lightning fit photograph.png --config image/sparse --model.num_coefficients {keep:g}"
+            for keep in (0.01, 0.03, 0.1)
+        ],
         truth,
     )
     for keep in (0.01, 0.03, 0.1):
-        model = pe_lightning.ComplexLinear("keys", keep=keep, ridge=0)
+        model = pe_lightning.ComplexLinear("keys", num_coefficients=keep, ridge=0)
         data: dict[str, Any] = {"sampling": GridSampling(1), "protocol": "all"}
         example.solve(f"{keep:.0%} of the numbers", partial(_fitted, truth, model=model, **data))
     return example
@@ -292,7 +295,7 @@ def encodings(folder: Path, size: int) -> Example:
     )
     for name in ("gau", "tri", "linf", "rff"):
         example.solve(name, partial(_fitted, truth, name), held_out)
-    example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive(prior="none")), held_out)
+    example.solve("Adaptive", lambda: _fitted(truth, model=pe_lightning.Adaptive(pretrained="none")), held_out)
     return example
 
 

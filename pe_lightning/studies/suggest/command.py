@@ -81,7 +81,7 @@ def suggest(
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
-    if data.effective_protocol == "none":
+    if data.effective_eval_mask == "none":
         if data.streamed or networks:
             raise InputError(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
@@ -139,5 +139,5 @@ def _print_data(data: SignalDataModule) -> None:
     sizes = "x".join(map(str, info.grid))
     sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
     print(
-        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_protocol}"
+        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_eval_mask}"
     )

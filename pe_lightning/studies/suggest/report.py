@@ -167,7 +167,7 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
         f"    # {how}",
         f"    encoder: {_flow(encoder)}",
         f"    ridge: {_flow(ridge)}",
-        "    warm_start: true # the exact fit, no training",
+        "    solver: exact # the exact fit, no training",
     ]
     lines = [
         f"# Written by pe-lightning suggest. {verdict(result)}",

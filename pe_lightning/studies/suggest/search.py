@@ -48,8 +48,8 @@ RANK_POINTS = 1024
 """Number of scattered points for the stable rank of the features."""
 ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
 MODELS: dict[str, dict[str, Any]] = {
-    ADAPTIVE: {"class_path": "pe_lightning.Adaptive", "init_args": {"prior": NO_PRIOR}},
-    ADAPTIVE_PRIOR: {"class_path": "pe_lightning.Adaptive", "init_args": {"prior": SHIPPED[0]}},
+    ADAPTIVE: {"class_path": "pe_lightning.Adaptive", "init_args": {"pretrained": NO_PRIOR}},
+    ADAPTIVE_PRIOR: {"class_path": "pe_lightning.Adaptive", "init_args": {"pretrained": SHIPPED[0]}},
 }
 """Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
@@ -147,7 +147,7 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     windows = torch.cat([window[signals] for window in read])
     if (known := known_samples(windows)) is not None:
         windowed = replace(windowed, known=known)
-    dataset = SignalDataset(windows, windowed, data.effective_protocol)
+    dataset = SignalDataset(windows, windowed, data.effective_eval_mask)
     # as in the signal, trained samples are at multiples of 1/w, which are the shifts of w features
     dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
     return ScoredSignals(
@@ -473,7 +473,7 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
 def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     """The model Adaptive; a prior is weighted by held-out training samples, and its mean weight is noted."""
     estimator, began = AdaptiveFit(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
-    prior = read_prior(estimator.prior) if candidate.name == ADAPTIVE_PRIOR else None
+    prior = read_prior(estimator.pretrained) if candidate.name == ADAPTIVE_PRIOR else None
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
     field = estimator.fit_batch(signals.dataset.train_batch, replace(signals.info, grid=grid), prior, device)

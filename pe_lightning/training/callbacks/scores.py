@@ -182,7 +182,7 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
     """
     if data is not None and data.folds is not None and metric == data.info.metric:
         return _folds_of(data, data.folds), None
-    if data is None or data.effective_protocol == "none" or metric not in metrics:
+    if data is None or data.effective_eval_mask == "none" or metric not in metrics:
         return {}, None
     key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
     if data.streamed:
@@ -242,7 +242,7 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
     gap = sign * (scores[name] - report[test])
     if gap < (TIE_DB if metric.unit == "dB" else TIE):
         return ""
-    exact = "the exact fit (--model.warm_start true --trainer.max_steps 0), or "
+    exact = "the exact fit (--model.solver exact --trainer.max_steps 0), or "
     is_trained = can_solve_exactly and report.get("solve_seconds") is None
     config = folder / runs.CONFIG
     other = f"pe-lightning suggest --config {shlex.quote(str(config))}" if config.is_file() else "another encoder or width"

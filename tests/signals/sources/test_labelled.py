@@ -65,7 +65,7 @@ def test_the_exact_fit_has_features_at_uneven_coordinates(tmp_path):
     array = xarray.DataArray(field(), {"lat": LATITUDES, "lon": LONGITUDES}, ("lat", "lon"), "sst")
     data = LabelledDataModule(written(array, tmp_path / "a.nc"), variable="sst", sampling={"name": "grid", "stride": 1})
     encoders = [{"name": "gau", "num_features": k, "sigma": 0.2} for k in (5, 6)]
-    model = pe_lightning.fit(data, model=ComplexLinear(encoders, warm_start=True, ridge=1e-6, center=False))
+    model = pe_lightning.fit(data, model=ComplexLinear(encoders, solver="exact", ridge=1e-6, center=False))
     unit = [(LATITUDES - 60) / (35 - 60) * 11 / 12, np.arange(14) / 14]
     features = [np.exp(-((u[:, None] - np.arange(k) / k) ** 2) / (2 * 0.2**2)) for u, k in zip(unit, (5, 6), strict=True)]
     joint = np.kron(*features)

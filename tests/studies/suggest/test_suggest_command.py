@@ -115,7 +115,7 @@ def test_the_data_of_a_configuration(capsys):
     )
     assert main(["suggest", "--config", "c.yaml", *FEW]) == 0
     written = yaml.safe_load(Path("suggested.yaml").read_text())
-    assert written["data"]["init_args"] == {"paths": "samples://coffee", "resize": 32, "protocol": "odd"}
+    assert written["data"]["init_args"] == {"paths": "samples://coffee", "resize": 32, "eval_mask": "odd"}
     assert written["seed_everything"] == 3
     assert written["model"]["class_path"] == "pe_lightning.ComplexLinear"
 
@@ -187,7 +187,7 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
     text = Path("suggested.yaml").read_text()
     written = yaml.safe_load(text)["model"]["init_args"]
     assert written == {
-        "encoder": {"name": "gau", "num_features": 16, "sigma": "auto"}, "ridge": "auto", "warm_start": True
+        "encoder": {"name": "gau", "num_features": 16, "sigma": "auto"}, "ridge": "auto", "solver": "exact"
     }  # fmt: skip
     assert "scored on windows" in text
     assert fitted()["encoder"]["num_features"] == 16
@@ -228,7 +228,7 @@ def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch,
     out = capsys.readouterr().out
     assert all(word in out for word in ("tri", "gau", "9/7", "5/3", "haar"))
     written = yaml.safe_load(Path("suggested.yaml").read_text())
-    assert written["model"]["init_args"]["keep"] == 0.1
+    assert written["model"]["init_args"]["num_coefficients"] == 0.1
     assert main(["fit", "--config", "suggested.yaml", "--wandb.enabled", "false"]) == 0
     (found,) = tmp_path.rglob("metrics.json")
     assert f"{json.loads(found.read_text())['train/psnr']:.2f} dB" in Path("suggested.yaml").read_text()

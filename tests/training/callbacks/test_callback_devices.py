@@ -30,7 +30,7 @@ x = torch.arange(17)[:, None, None] / 17 + torch.arange(12)[:, None] / 12 + torc
 values = 0.5 + 0.4 * torch.stack([torch.sin(3 * x), torch.cos(9 * x)])  # an odd number of rows, two qualities
 watch = [StableRank(5), Keep([8, 12, 200], every_n_steps=1), PeakMemory(), Snapshots(5)]
 recorder = RunRecorder(root="runs", wandb=WandbSettings(enabled=False), table=False)
-model = ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.1}, depth=1, width=8)
+model = ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.1}, depth=1, hidden_size=8)
 devices = int(sys.argv[2])
 trainer = Trainer(accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto", max_steps=20,
                   callbacks=[*watch, recorder], logger=False, enable_checkpointing=False, enable_progress_bar=False,

@@ -296,9 +296,14 @@ class Decay(Encoder):
 @pytest.mark.parametrize(
     ("module", "steps", "name", "optimizer"),
     [
-        (lambda: ComplexLinear("gau", warm_start=True), 0, "8x8-ComplexLinear-gau", None),
-        (lambda: SimpleMLP("identity", depth=1, width=4, activation="sine"), 1, "8x8-SimpleMLP-sine-identity", "Adam"),
-        (lambda: SimpleMLP("identity", depth=1, width=4, activation="gabor"), 1, "8x8-SimpleMLP-gabor-identity", "Adam"),
+        (lambda: ComplexLinear("gau", solver="exact"), 0, "8x8-ComplexLinear-gau", None),
+        (lambda: SimpleMLP("identity", depth=1, hidden_size=4, activation="sine"), 1, "8x8-SimpleMLP-sine-identity", "Adam"),
+        (
+            lambda: SimpleMLP("identity", depth=1, hidden_size=4, activation="gabor"),
+            1,
+            "8x8-SimpleMLP-gabor-identity",
+            "Adam",
+        ),
         (lambda: SimpleMLP(Decay(), depth=0), 1, "8x8-SimpleMLP-Decay", "Adam"),
         (lambda: Adaptive("gau"), 0, "8x8-Adaptive-gau", None),
     ],
@@ -326,7 +331,7 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
 def test_an_iterative_solution_says_which_residual_it_reached(make_trainer, tmp_path, capsys):
     data = TensorDataModule(signals(1, 16, 16), sampling=RandomSampling(fraction=0.5))
     trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
-    trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, warm_start=True, ridge=1e-2), data)
+    trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, solver="exact", ridge=1e-2), data)
     trainer.test(fitted, data, verbose=False)
     printed = capsys.readouterr().out
     assert re.search(r"solved to a relative residual of \de-0\d, optimality [\de.-]+ in ", printed)
@@ -342,6 +347,6 @@ def test_a_direct_solution_is_called_exact_only_if_it_is(sigma, said, make_train
     data = TensorDataModule(signals(1, 24, 24), sampling=RandomSampling(fraction=0.5))
     trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
     encoder = {"name": "gau", "num_features": 10, "sigma": sigma}
-    trainer.fit(fitted := ComplexLinear(encoder, warm_start=True, ridge=0.0), data)
+    trainer.fit(fitted := ComplexLinear(encoder, solver="exact", ridge=0.0), data)
     trainer.test(fitted, data, verbose=False)
     assert re.search(rf"{said}.* in [\d.]+ s", capsys.readouterr().out)

@@ -41,7 +41,7 @@ def test_every_layer_from_the_first_step_to_the_last(kind, fit):
 
 def test_an_exact_fit_of_no_steps_is_measured_once(fit):
     callback = StableRank()
-    fit(MODULES["complex"](warm_start=True), signals(1, 16, 12), [callback], steps=0)
+    fit(MODULES["complex"](solver="exact"), signals(1, 16, 12), [callback], steps=0)
     assert callback.report()["stable_rank"]["steps"] == [0]
 
 
