@@ -8,12 +8,14 @@ with status 1.
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 import pydoc
 import re
 import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
+from types import ModuleType
 from typing import Any
 
 LIST_OPTIONS = "--help lists the options"
@@ -259,3 +261,32 @@ def argument_names(cls: type[Any]) -> list[str]:
 
     names: list[str] = ArgumentParser().add_class_arguments(cls, fail_untyped=False)
     return [name for name in names if "." not in name]
+
+
+EXTRA_OF_PACKAGE = {
+    "h5netcdf": "geo",
+    "pyarrow": "geo",
+    "rasterio": "geo",
+    "xarray": "geo",
+    "zarr": "geo",
+}
+"""The extra of this package that installs each optional package."""
+
+
+def require(module: str, purpose: str) -> ModuleType:
+    """Imports a module of an optional package.
+
+    Args:
+        module: Name of the module, such as ``pyarrow.parquet``.
+        purpose: What needs it, for the message.
+    """
+    package = module.partition(".")[0]
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise
+        extra = EXTRA_OF_PACKAGE[package]
+        raise InputError(
+            f"{purpose} needs the package {package}, which is not installed: pip install 'pe-lightning[{extra}]'"
+        ) from error

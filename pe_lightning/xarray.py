@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, require
 from pe_lightning.estimators.filling import fill as fill_signals
-from pe_lightning.signals.extras import require
 from pe_lightning.signals.labelled_files import original_of, refilled
 
 

@@ -22,8 +22,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveCon
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.cli.arguments import VERBOSE, read, rewrite
-from pe_lightning.cli.config_checks import check_names
+from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
 from pe_lightning.cli.help import PURPOSES, asks_short_help, short_help
 from pe_lightning.errors import InputError, explain, root_message
 from pe_lightning.registry import REGISTRIES, find_registry

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 
 from pe_lightning.cli.fill_points import fill_points
-from pe_lightning.cli.score_table import print_scores
-from pe_lightning.cli.verbs import console
+from pe_lightning.cli.verbs import console, print_scores
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import (
     PICTURES,
@@ -152,7 +151,7 @@ def fill_files(
     check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
     # imports torch, which refusals and --help do not need
     from pe_lightning.estimators.filling import check_suffix, fill, read_file, write_std
-    from pe_lightning.results.fill_pictures import draw_before_after
+    from pe_lightning.results.pictures import draw_before_after
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:

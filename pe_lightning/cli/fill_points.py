@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pe_lightning.cli.score_table import print_scores
+from pe_lightning.cli.verbs import print_scores
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.validation import free_memory
 
@@ -74,8 +74,8 @@ def spacing_of(text: str, names: list[str]) -> dict[str, float]:
 
 def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
     """The coordinates of the pixels of a GeoTIFF per axis, and its coordinate reference system."""
+    from pe_lightning.errors import require
     from pe_lightning.results.maps import east_and_north
-    from pe_lightning.signals.extras import require
     from pe_lightning.signals.sources.labelled import pixel_centres
     from pe_lightning.signals.sources.paths import missing, reading
 

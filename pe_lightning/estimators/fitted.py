@@ -13,7 +13,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Field, Fits
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.evaluation.held_out import HeldOutScores, held_out_psnr
+from pe_lightning.evaluation.metrics import HeldOutScores, held_out_psnr
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.sampling import FoldSampling

@@ -11,8 +11,7 @@ from pe_lightning.networks.complex_ensemble import ComplexEnsemble
 from pe_lightning.networks.derivatives import Network, gradient, laplacian
 from pe_lightning.networks.ensemble import VmapEnsemble
 from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
-from pe_lightning.networks.mlp import MLP
-from pe_lightning.networks.simple import SimpleNetwork
+from pe_lightning.networks.mlp import MLP, SimpleNetwork
 
 __all__ = [
     "CELL_INNER",

@@ -14,11 +14,10 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, require
 from pe_lightning.results.points import write_table
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.extras import require
 from pe_lightning.signals.files import replacing, save_figure, write_atomically
 from pe_lightning.signals.labelled_files import netcdf_bytes
 from pe_lightning.signals.raw import AnyArray

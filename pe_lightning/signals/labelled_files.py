@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pe_lightning.errors import InputError
-from pe_lightning.signals.extras import require
+from pe_lightning.errors import InputError, require
 from pe_lightning.signals.originals import Original
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import open_labelled, stacked

@@ -27,10 +27,9 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 from scipy.ndimage import binary_dilation
 
-from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.errors import InputError, require, show_bytes
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.extras import require
 from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.arrays import MAX_CHANNELS, declared_fills, find_array

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from pe_lightning.errors import show_metric
 from pe_lightning.evaluation import metrics
-from pe_lightning.evaluation.held_out import HeldOutScores
-from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.evaluation.metrics import HeldOutScores, psnr
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.sharding import SignalShard

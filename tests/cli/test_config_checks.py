@@ -12,7 +12,7 @@ import torch
 from commands import error_of
 
 from pe_lightning import __version__, load
-from pe_lightning.cli.config_checks import check_names
+from pe_lightning.cli.arguments import check_names
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import VERSION_KEY
 

@@ -14,10 +14,10 @@ from PIL import Image
 
 import pe_lightning
 from pe_lightning.__main__ import main
-from pe_lightning.cli.score_table import print_scores
+from pe_lightning.cli.verbs import print_scores
 from pe_lightning.estimators.folds import FoldScore
-from pe_lightning.results import fill_pictures
-from pe_lightning.results.fill_pictures import draw_before_after
+from pe_lightning.results import pictures
+from pe_lightning.results.pictures import draw_before_after
 
 PSNR = {"denoised": 30.0, "biharmonic": 30.5, "nearest": 20.0}
 
@@ -158,7 +158,7 @@ def test_a_file_that_another_fill_has_written_meanwhile_is_kept(monkeypatch, cap
         Path("b.png").write_text("of another")
         return draw_before_after(original, values)
 
-    monkeypatch.setattr(fill_pictures, "draw_before_after", other)
+    monkeypatch.setattr(pictures, "draw_before_after", other)
     options = ["--folds", "none", "--no_std", "--model", "exact"]
     assert main(["fill", "a.png", "--missing", "mask.png", "--out", "b.png", *options]) == 2
     assert "written by another program meanwhile" in capsys.readouterr().err

@@ -14,9 +14,9 @@ import numpy as np
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.blocks import Block
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
-from pe_lightning.signals.hdf5 import check_dataset
 from pe_lightning.signals.raw import AnyArray, RawSignals
 from pe_lightning.signals.sources.checks import (
+    check_dataset,
     float_for,
     in_common,
     is_one_of,

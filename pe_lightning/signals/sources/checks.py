@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, Scaling
-from pe_lightning.signals.validation import integers
+from pe_lightning.signals.validation import check_claim, check_memory, integers
 
 MAX_PIXELS = 178_956_970
 """Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
@@ -210,3 +211,40 @@ def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:
     if low > high:
         raise InputError(f"{label} holds no value that is finite: all samples are missing. Leave it out")
     return low, high
+
+
+def check_file(path: Path, given: str) -> None:
+    """Refuses an HDF5 file that has links to other files, or a dataset that :func:`check_dataset` refuses.
+
+    Args:
+        path: The file.
+        given: What messages call it.
+    """
+    import h5py
+
+    def check(name: str, item: Any) -> None:
+        dict(item.attrs)  # damaged ones raise here, where the file is closed properly
+        if isinstance(item, h5py.Dataset):
+            check_dataset(item, path, given)
+        elif any(isinstance(item.get(child, getlink=True), h5py.ExternalLink) for child in item):
+            raise InputError(f"{item.name!r} of {given!r} has links to other files, which are not read")
+
+    with h5py.File(path, locking=False) as file:
+        check("/", file)
+        file.visititems(check)
+
+
+def check_dataset(dataset: Any, path: Path, given: str) -> None:
+    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
+
+    Args:
+        dataset: An ``h5py.Dataset``.
+        path: The file it was opened from.
+        given: What messages call the file.
+    """
+    label = f"{dataset.name!r} of {given!r}"
+    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
+        raise InputError(f"{label} is stored in other files, which are not read")
+    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
+    if dataset.chunks is not None:
+        check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")

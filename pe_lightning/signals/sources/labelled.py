@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.extras import require
-from pe_lightning.signals.hdf5 import check_file
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.checks import check_file
 from pe_lightning.signals.sources.paths import missing as no_such_file
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.sources.points import names_of

@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, did_you_mean, require
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.extras import require
 from pe_lightning.signals.files import Format
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.arrays import find_array
