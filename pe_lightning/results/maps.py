@@ -8,11 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.dates
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from pe_lightning.errors import InputError, require
 from pe_lightning.results.points import write_table
@@ -285,6 +282,10 @@ def plot_map(
         points: Values of the points by name, ``(P,)``.
         caption: Title.
     """
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     names = list(found.axes)
     columns = 3 if found.std and len(names) > 1 else 2 if len(names) > 1 else 1
     figure = Figure(figsize=(3.6 * columns if columns > 1 else 9, 3.2 * len(found.values)), layout="constrained")
@@ -329,9 +330,9 @@ def plot_map(
             panel.set(xlabel=across, ylabel=up)
             for axis, label in ((panel.xaxis, across), (panel.yaxis, up)):
                 if found.axes[label].dtype.kind == "M":
-                    locator: Any = matplotlib.dates.AutoDateLocator(minticks=3, maxticks=5)  # type: ignore[no-untyped-call]
+                    locator: Any = AutoDateLocator(minticks=3, maxticks=5)  # type: ignore[no-untyped-call]
                     axis.set_major_locator(locator)
-                    axis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+                    axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
                 else:
                     axis.set_major_locator(MaxNLocator(5))
     figure.suptitle(caption, fontsize=11)

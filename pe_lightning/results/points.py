@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from matplotlib.figure import Figure
 
 from pe_lightning.results.runs import file_names
 from pe_lightning.signals.axes import Axis
@@ -109,6 +108,8 @@ def plot_points(
         trained: Which points were trained on, ``(P,)``.
         caption: Title.
     """
+    from matplotlib.figure import Figure
+
     step = -(-len(points) // MAX_PLOTTED_POINTS)
     points, trained = points[::step], trained[::step]
     truth, prediction = (columns[name][::step] for name in ("truth", "prediction"))
