@@ -23,7 +23,7 @@ from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit, Split
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
-from pe_lightning.solvers.adaptive_line import AdaptiveLine
+from pe_lightning.solvers.adaptive_line import AdaptiveLine, spline_predictable_axes
 from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.uncertainty import uncertainty_of_grid
@@ -31,6 +31,8 @@ from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
 Noise: TypeAlias = Literal["none", "auto"]
+EXACT_RIDGE = 1e-9
+"""Ridge between samples that splines have interpolated."""
 FIELD_PASSES = 20
 """Work of one signal, in passes over its samples (:func:`~pe_lightning.linalg.threads.solve_operations`)."""
 
@@ -70,11 +72,11 @@ class LocalFits(NamedTuple):
         tried = choices if self.noise == "auto" else (without_noise,)
         fits = (self._fit(samples, ridge) for ridge in tried)
         best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
-        return self._with_prior(samples, best), best
+        return self._with_prior(best), best
 
     def field(self, samples: SignalSamples, ridge: float) -> SignalField:
         """The field with the ridge that was chosen."""
-        return self._with_prior(samples, self._fit(samples, ridge))
+        return self._with_prior(self._fit(samples, ridge))
 
     def spread(self, samples: SignalSamples, field: SignalField, ridge: float) -> AdaptivePoints:
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
@@ -90,18 +92,16 @@ class LocalFits(NamedTuple):
         def refit(every: Sequence[int], held: Tensor) -> Tensor:
             fitted = values[tuple(slice(None, None, s) for s in every)]
             wide = [distance * s for distance, s in zip(samples.step, every, strict=True)]
-            if isinstance(field, AdaptiveLine):
-                return AdaptiveLine(fitted, grid[0], samples.first[0], wide[0], ridge).at(coords[held])
-            return AdaptiveGrid(self.bank, fitted, grid, samples.first, wide, self.window, ridge).at(coords[held])
+            return self._fit(SignalSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
 
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             return uncertainty_of_grid(values, coords, grid, refit, self.noise == "none")
 
-    def _with_prior(self, samples: SignalSamples, fit: Fit) -> SignalField:
+    def _with_prior(self, fit: Fit) -> SignalField:
         """The fit, mixed with the prior if there is one that improves it."""
-        if self.prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge > RIDGES[0]:
+        if self.prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge != RIDGES[0]:
             return fit
-        prior, bank, grid, first = self.prior, self.bank, self.grid, samples.first
+        prior, bank, grid, first, step = self.prior, self.bank, self.grid, fit.first.tolist(), fit.step.tolist()
         spaced = spaced_axes(fit.sizes, grid)
         if spaced is None:
             return fit
@@ -113,8 +113,8 @@ class LocalFits(NamedTuple):
             return local_field(prior, values, grid, first, step, spaced)
 
         with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
-            prediction = local(fit.values, samples.step)
-            weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, samples.step, spaced)
+            prediction = local(fit.values, step)
+            weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, step, spaced)
         return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
 
     def _fit(self, samples: SignalSamples, ridge: float) -> Fit:
@@ -123,9 +123,14 @@ class LocalFits(NamedTuple):
             if samples.coords is not None:
                 keeps = self.noise == "none"
                 return AdaptivePoints(bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic)
+            first, step, ridge = samples.first, samples.step, max(ridge, RIDGES[0])
             if len(grid) == 1 and self.noise == "none":
-                return AdaptiveLine(values, grid[0], samples.first[0], samples.step[0], ridge)
-            return AdaptiveGrid(bank, values, grid, samples.first, samples.step, self.window, ridge)
+                return AdaptiveLine(values, grid[0], first[0], step[0], ridge)
+            if self.noise == "none":
+                values, first, step = spline_predictable_axes(values, grid, first, step)
+                if max(step) == 1 < max(samples.step):  # only points between samples of the signal are left
+                    return AdaptiveGrid(bank.isotropic(), values, grid, first, step, self.window, EXACT_RIDGE)
+            return AdaptiveGrid(bank, values, grid, first, step, self.window, ridge)
 
 
 class AdaptiveFit(Estimator):

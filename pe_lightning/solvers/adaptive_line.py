@@ -1,12 +1,22 @@
-r"""The adaptive fit of one axis: linear, cubic and spline interpolation, mixed by how well each predicts trained samples.
+r"""The exact fit of one evenly sampled axis: splines of many degrees, weighted by their leave-one-out errors.
 
-Every method predicts each trained sample from others at twice and at four times their spacing, at the midpoint. A signal is
-rougher at a larger spacing, which favours methods of high order. The gain of one method over another, in dB, is therefore
-extrapolated: at twice the spacing, plus half of its change since four times the spacing where that is negative. The weights
-are a logistic function of the gain whose width is the standard error of a ratio of errors, :math:`\propto 1 / \sqrt{n}`.
+The interpolating spline of degree d, odd, is the kriging predictor whose power spectrum is :math:`|\omega|^{-d-1}`; on the
+grid of the samples, at a distance of one, that spectrum folds to
 
-Predictions at twice the spacing say nothing about a signal that oscillates faster than they can show, such as a pure tone.
-Where the autocorrelation of the trained samples shows that, the spline is taken.
+.. math:: T_d(\theta) = \sum_k |\theta + 2 \pi k|^{-d-1} = b_d(\theta) / (2 \sin \theta / 2)^{d+1},
+
+with the symbol :math:`b_d` of the B-spline. Let the matrix K be the covariance of the samples ``y``. The error of
+predicting sample i from all others is :math:`(K^{-1} y)_i / (K^{-1})_{ii}`: the samples filtered by :math:`1 / T_d`, divided
+by the mean of that filter over :math:`\theta`. These errors are at the spacing of the samples itself. Errors at twice the
+spacing rank members upside down for signals that oscillate every few samples. Sums of two spectra are members too: smooth
+signals with a rough part.
+
+Weights fall exponentially with the difference between a member's mean squared error and the least one, in standard errors
+of that difference. Both ends are continued by linear prediction (Burg's autoregression).
+
+Reference: Unser, *Splines: A Perfect Fit for Signal and Image Processing*, IEEE Signal Processing Magazine, 1999; Rasmussen
+and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 5.4.2; Burg, *Maximum Entropy Spectral
+Analysis*, 1975.
 """
 
 from __future__ import annotations
@@ -15,22 +25,33 @@ import math
 from collections.abc import Sequence
 
 import torch
+from scipy.fft import next_fast_len
 from torch import Tensor
 
-TAPS = range(-7, 9)
-"""Trained samples that a value depends on, counted from the one on its left."""
-SPLINE_POLE = math.sqrt(3) - 2
-"""Pole of the filter from samples to the coefficients of a cubic B-spline."""
-MIN_GAIN_DB = 0.1
-"""Gain over the method of lower order at which both have the same weight."""
-GAIN_WIDTH_DB = 2.0
-"""Width of the logistic function, times the root of the number of trained samples."""
-MIN_AUTOCORRELATION = (-0.1, -0.7)
-"""Autocorrelations at distances of one and two samples, below which the spline is taken."""
-MAX_CURVATURE = 0.25
-"""Largest ratio of the mean squared second and first differences of a signal that is reflected at its ends."""
-ERROR_FLOOR = 1e-12
-"""Added to mean squared errors."""
+DEGREES = (1, 3, 5, 7, 9, 13, 17, 25)
+"""Degrees of the splines."""
+ROUGH, SMOOTH = 1, 9
+"""Degrees of the members that are sums of two spectra."""
+CROSSOVERS = (0.06, 0.12, 0.25)
+"""Frequencies at which the two spectra are equal, relative to the Nyquist frequency of the samples."""
+SHARPNESS = 2.0
+"""Weights are exp(-this times the difference in standard errors)."""
+MAX_ERROR_RATIO = 4.0
+"""Members with a mean squared error of more than this times the least have no weight."""
+MIN_WEIGHT = 1e-3
+"""Smaller weights are set to zero."""
+MARGIN = 64
+"""Samples that continue the signal at both ends; the outer half tends to the mean of the outermost ones."""
+ORDER, MEMORY = 32, 512
+"""Coefficients of the linear prediction at most, and the samples that it is estimated from."""
+PREDICTABLE, EXACT = 1 / 16, 1e-5
+"""Errors of splines below which an axis of a picture, clip or volume is interpolated by them; see
+:func:`spline_predictable_axes`."""
+MIN_SAMPLES = 8
+"""Samples along an axis that is interpolated by splines, at least."""
+MAX_LINES = 64
+"""Lines along an axis that the choice is made with."""
+TINY = 1e-30
 POSITION_TOLERANCE = 2.0**-12
 """Rounding error of positions, in samples of the signal, of up to 4096 samples."""
 MAX_VALUES = 1 << 23
@@ -40,102 +61,49 @@ MAX_VALUES = 1 << 23
 class AdaptiveLine:
     """One signal of one axis, evenly sampled, as a function of its coordinate; continuous, and exact at trained samples.
 
-    A signal that is nearly linear from sample to sample is continued at both ends by reflection in position and value, any
-    other by its outermost samples.
-
     Args:
         values: Trained samples ``(n, C)``.
         size: Samples of the whole signal ``N``: coordinates are positions divided by it.
         first: Position of the first trained sample.
         step: Distance of trained samples.
         ridge: Kept for checkpoints; interpolation has none.
+        mixture: Weights of the members, instead of those by leave-one-out errors.
 
     Attributes:
-        mixture: Weights of linear interpolation, cubic convolution and the cubic spline, ``(3,)``; they sum to one.
-        error: Mean squared error of the mixture at twice the spacing.
-
-    Reference: Keys, *Cubic Convolution Interpolation for Digital Image Processing*, IEEE Trans. ASSP 29, 1981; Unser,
-    *Splines: A Perfect Fit for Signal and Image Processing*, IEEE Signal Processing Magazine, 1999.
+        mixture: Weights of the members, ``(M,)``: :data:`DEGREES`, then the sums of :data:`CROSSOVERS`; they sum to one.
+        error: Mean squared leave-one-out error of the mixture, if it was not given.
     """
 
-    num_members = 3
+    num_members = len(DEGREES) + len(CROSSOVERS)
 
-    def __init__(self, values: Tensor, size: int, first: float, step: float, ridge: float) -> None:
+    def __init__(
+        self, values: Tensor, size: int, first: float, step: float, ridge: float, mixture: Tensor | None = None
+    ) -> None:
         self.values, self.size, self.first, self.step, self.ridge = values, size, first, step, ridge
-        taps = torch.tensor(TAPS, dtype=torch.float64, device=values.device)
-        near = torch.tensor([-1.0, 0.0, 1.0, 2.0], dtype=torch.float64, device=values.device)
-        copied = (near[:, None] == taps).double()
-        filtered = math.sqrt(3) * SPLINE_POLE ** (near[:, None] - taps).abs()
-        # the filter is cut off: each row keeps the sum of the whole one
-        self.filters = torch.stack([copied, copied, filtered / filtered.sum(1, keepdim=True)])
-        self.taps = taps.long()
-        self.padded = self._extended(1 - TAPS[0], 1 + TAPS[-1])
-        self.mixture = self._choose()
-        half = torch.full((1,), 0.5, dtype=torch.float64, device=values.device)
-        weights = torch.einsum("m,mt->t", self.mixture, self.member_weights(half)[:, 0])
-        self.error = float(self._errors(weights[None], 2))
-
-    def member_weights(self, offset: Tensor) -> Tensor:
-        """Weights of the taps for positions within a cell: ``(P,)`` in [0, 1) -> ``(3, P, T)``, each summing to one."""
-        u, v = offset, 1 - offset
-        zero = torch.zeros_like(u)
-        linear = torch.stack([zero, v, u, zero], -1)
-        keys = torch.stack([-u * v * v / 2, 1 + u * u * (3 * u - 5) / 2, 1 + v * v * (3 * v - 5) / 2, -v * u * u / 2], -1)
-        spline = torch.stack([v**3, 4 - 3 * u * u * (2 - u), 4 - 3 * v * v * (2 - v), u**3], -1) / 6
-        return torch.stack([linear, keys, spline]) @ self.filters.to(offset)
-
-    def _errors(self, weights: Tensor, spacing: int) -> Tensor:
-        """Mean squared errors of the midpoints at a larger spacing, in trained samples: ``(M, T)`` -> ``(M,)``."""
-        index, last = torch.arange(len(self.values), device=self.values.device), len(self.values) - 1
-        errors = []
-        for row in weights.tolist():
-            residual = -self.values.double()
-            for tap, weight in zip(self.taps.tolist(), row, strict=True):
-                if weight != 0:
-                    at = (index + spacing * tap - spacing // 2).clamp(0, last)
-                    residual = residual.add_(self.values[at], alpha=weight)
-            errors.append(residual.square().mean())
-        return torch.stack(errors)
-
-    def _choose(self) -> Tensor:
-        members = torch.eye(3, dtype=torch.float64, device=self.values.device)
-        if self._oscillates():
-            return members[2]
-        weights = self.member_weights(members.new_full((1,), 0.5))[:, 0]
-        near, far = (10 * (self._errors(weights, spacing) + ERROR_FLOOR).log10() for spacing in (2, 4))
-        mixture, best = members[0], 0
-        for member in (1, 2):
-            gain, before = float(near[best] - near[member]), float(far[best] - far[member])
-            gain = min(gain, gain + (gain - before) / 2)
-            width = GAIN_WIDTH_DB / math.sqrt(len(self.values))
-            share = 1 / (1 + math.exp(min((MIN_GAIN_DB - gain) / width, 700.0)))
-            mixture = (1 - share) * mixture + share * members[member]
-            best = member if share > 0.5 else best
-        return mixture
-
-    def _oscillates(self) -> bool:
-        centred = self.values.double() - self.values.double().mean(0)
-        energy = float(centred.square().sum())
-        return len(centred) > 4 and any(
-            float((centred[:-lag] * centred[lag:]).sum()) < least * energy
-            for lag, least in enumerate(MIN_AUTOCORRELATION, 1)
-        )
-
-    def _extended(self, before: int, after: int) -> Tensor:
-        """The trained samples with further ones before and after them, ``(before + n + after, C)``."""
-        values, last = self.values, len(self.values) - 1
-        left = torch.arange(before, 0, -1, device=values.device).clamp(max=last)
-        right = last - torch.arange(1, after + 1, device=values.device).clamp(max=last)
-        first, second = values.double().diff(dim=0), values.double().diff(n=2, dim=0)
-        if len(second) == 0 or second.square().mean() >= MAX_CURVATURE * first.square().mean():
-            return torch.cat([values[:1].expand(before, -1), values, values[-1:].expand(after, -1)])
-        return torch.cat([2 * values[0] - values[left], values, 2 * values[-1] - values[right]])
+        padded = _continued(values.double(), MARGIN)
+        spectrum = torch.fft.rfft(padded, dim=0)
+        symbols, precisions = _spectra(len(padded), values.device)
+        if mixture is None:
+            mixture, self.error = _choose(member_errors(values))
+        self.mixture = mixture
+        filters = dict[int, float | Tensor](zip(DEGREES, mixture.tolist(), strict=False))
+        for crossover, weight in zip(CROSSOVERS, mixture[len(DEGREES) :].tolist(), strict=True):
+            if weight:
+                share = _share(precisions, crossover)
+                filters[ROUGH] = filters[ROUGH] + weight * share
+                filters[SMOOTH] = filters[SMOOTH] + weight * (1 - share)
+        self.coefficients = {
+            degree: torch.fft.irfft(spectrum * (share / symbols[degree])[:, None], len(padded), dim=0)
+            for degree, share in filters.items()
+            if isinstance(share, Tensor) or share
+        }
+        """B-spline coefficients by degree, ``(MARGIN + n + MARGIN or more, C)`` float64; the field is the sum of the splines."""
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points ``(P, 1)`` in [0, 1), differentiable in them: ``(P, C)``."""
         if len(points) == 0:
             return self.values.new_zeros(0, self.values.shape[-1])
-        count = max(1, MAX_VALUES // (len(TAPS) * max(self.num_members, self.values.shape[-1])))
+        count = max(1, MAX_VALUES // ((max(self.coefficients) + 1) * self.values.shape[-1]))
         return torch.cat([self._at(some[:, 0]) for some in torch.split(points, count)])
 
     def _at(self, x: Tensor) -> Tensor:
@@ -145,12 +113,145 @@ class AdaptiveLine:
         tolerance = max(POSITION_TOLERANCE, self.size * torch.finfo(torch.float32).eps)
         position = position + torch.where(rounding.abs() <= tolerance, rounding, 0.0)
         place = ((position - self.first) / self.step).clamp(-1, len(self.values))
-        cell = place.detach().floor().clamp(max=len(self.values) - 1)
-        weights = torch.einsum("m,mpt->pt", self.mixture, self.member_weights(place - cell))
-        index = cell.long()[:, None] + self.taps + 1 - TAPS[0]
-        return torch.einsum("pt,ptc->pc", weights.to(self.values.dtype), self.padded[index])
+        cell = place.detach().floor()
+        result = torch.zeros((), dtype=torch.float64, device=x.device)
+        for degree, coefficients in self.coefficients.items():
+            taps = torch.arange(degree + 1, device=x.device) - degree // 2 + MARGIN
+            near = coefficients[cell.long()[:, None] + taps]
+            result = result + torch.einsum("pt,ptc->pc", spline_basis(place - cell, degree), near)
+        return result.to(self.values.dtype)
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values at the coordinates of the axis, ``(N,)``: ``(N, C)``."""
         return self.at(axes[0][:, None])
+
+
+def spline_basis(place: Tensor, degree: int) -> Tensor:
+    """The B-splines that are not zero at places within a cell of uniform knots: ``(P,)`` in [0, 1] -> ``(P, degree + 1)``."""
+    basis = torch.ones_like(place)[:, None]
+    for k in range(1, degree + 1):  # Cox and de Boor
+        before, after = (torch.nn.functional.pad(basis, side) for side in ((1, 0), (0, 1)))
+        r = torch.arange(k + 1, dtype=place.dtype, device=place.device)
+        basis = ((r + 1 - place[:, None]) * after + (place[:, None] + k - r) * before) / k
+    return basis
+
+
+def spline_symbol(theta: Tensor, degree: int) -> Tensor:
+    r""":math:`b_d(\theta)`, the discrete Fourier transform of the centred B-spline of odd degree at the integers."""
+    half = 2 * spline_basis(theta.new_zeros(1), degree)[0, degree // 2 : degree]
+    half[0] /= 2
+    return (theta[:, None] * torch.arange(len(half), device=theta.device)).cos() @ half
+
+
+def member_errors(values: Tensor) -> Tensor:
+    """Leave-one-out errors of every member at samples ``(n, C)``: ``(M, n, C)`` float64."""
+    padded = _continued(values.double(), MARGIN)
+    spectrum = torch.fft.rfft(padded, dim=0)
+    _, precisions = _spectra(len(padded), values.device)
+    sums = [precisions[ROUGH] * _share(precisions, crossover) for crossover in CROSSOVERS]
+    errors = []
+    for precision in (*precisions.values(), *sums):
+        diagonal = torch.fft.irfft(precision.to(spectrum), len(padded))[0]
+        error = torch.fft.irfft(spectrum * (precision / diagonal)[:, None], len(padded), dim=0)
+        errors.append(error[MARGIN : MARGIN + len(values)])
+    return torch.stack(errors)
+
+
+def _choose(errors: Tensor) -> tuple[Tensor, float]:
+    """Weights of the members ``(M,)``, which sum to one, and the mean squared error of the mixture."""
+    squared = errors.square().mean(-1)
+    mean = squared.mean(1)
+    best = int(mean.argmin())
+    difference = squared - squared[best]
+    deviation = difference.std(1, correction=0) / math.sqrt(squared.shape[1]) + TINY
+    weights = torch.exp(-SHARPNESS * difference.mean(1) / deviation)
+    weights[(mean > MAX_ERROR_RATIO * mean[best] + TINY) | (weights < MIN_WEIGHT)] = 0
+    weights /= weights.sum()
+    return weights, float(torch.einsum("m,mnc->nc", weights, errors).square().mean())
+
+
+def spline_predictable_axes(
+    values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float]
+) -> tuple[Tensor, list[float], list[float]]:
+    """Interpolates a grid of samples along the axes that splines predict far better than linear interpolation does.
+
+    An axis is predictable if the leave-one-out error of the splines along it is below :data:`PREDICTABLE` times that of
+    linear interpolation, or below :data:`EXACT` times the variance of the samples.
+
+    Args:
+        values: Trained samples ``(n_1, ..., n_D, C)``.
+        grid: Samples of the whole signal per axis.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples per axis, in samples.
+
+    Returns:
+        Samples, and position of the first one and distance per axis; an interpolated axis has all of its samples.
+    """
+    first, step = list(first), list(step)
+    for axis, size in enumerate(grid):
+        lines = values.movedim(axis, 0)
+        shape, lines = lines.shape[1:], lines.flatten(1)
+        if step[axis] == 1 or len(lines) < MIN_SAMPLES:
+            continue
+        some = lines[:, :: -(-lines.shape[1] // MAX_LINES)]
+        errors = member_errors(some)
+        mixture, error = _choose(errors)
+        if error > max(PREDICTABLE * float(errors[0].square().mean()), EXACT * float(some.double().var(correction=0))):
+            continue
+        x = torch.arange(size, dtype=torch.float64, device=values.device) / size
+        parts = torch.split(lines, max(1, MAX_VALUES // size), dim=1)
+        found = [AdaptiveLine(part, size, first[axis], step[axis], 0.0, mixture).predict([x]) for part in parts]
+        values = torch.cat(found, 1).reshape(size, *shape).movedim(0, axis).contiguous()
+        first[axis], step[axis] = 0.0, 1.0
+    return values, first, step
+
+
+def _spectra(count: int, device: torch.device) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+    """Symbols of the B-splines and inverse folded spectra by degree, at the frequencies of so many samples."""
+    theta = 2 * math.pi * torch.fft.rfftfreq(count, dtype=torch.float64, device=device)
+    symbols = {degree: spline_symbol(theta, degree) for degree in DEGREES}
+    return symbols, {degree: (2 * (theta / 2).sin()) ** (degree + 1) / symbols[degree] for degree in DEGREES}
+
+
+def _share(precisions: dict[int, Tensor], crossover: float) -> Tensor:
+    """Share of the rough part in the folded sum of two spectra, which are equal at ``crossover``."""
+    ratio = (math.pi * crossover) ** (SMOOTH - ROUGH)
+    smooth = precisions[SMOOTH]
+    share = smooth / (smooth + ratio * precisions[ROUGH])
+    share[0] = 0  # the limit
+    return share
+
+
+def _continued(samples: Tensor, margin: int) -> Tensor:
+    """Samples ``(n, C)`` continued at both ends by linear prediction, as a period of a signal: ``(margin + n + more, C)``."""
+    count = len(samples)
+    before, after = _predicted(samples.flip(0), margin).flip(0), _predicted(samples, margin)
+    middle, half = (samples[:1] + samples[-1:]) / 2, margin // 2
+    fade = torch.arange(1, half + 1, dtype=samples.dtype, device=samples.device)[:, None]
+    fade = 0.5 - 0.5 * torch.cos(math.pi * (fade - 0.5) / half)
+    before[:half] = middle.lerp(before[:half], fade)
+    after[-half:] = middle.lerp(after[-half:], fade.flip(0))
+    rest = next_fast_len(count + 2 * margin, real=True) - count - 2 * margin
+    return torch.cat([before, samples, after, middle.expand(rest, -1)])
+
+
+def _predicted(samples: Tensor, margin: int) -> Tensor:
+    """The samples after the last of ``(n, C)`` by linear prediction, ``(margin, C)``."""
+    recent = samples[-MEMORY:]
+    mean = recent.mean(0)
+    forward = backward = recent - mean
+    coefficients = torch.ones_like(recent[:1])  # of the prediction error: 1, a_1, ...
+    for _ in range(min(ORDER, len(recent) // 3)):
+        forward, backward = forward[1:], backward[:-1]
+        power = forward.square().sum(0) + backward.square().sum(0)
+        reflection = -2 * (forward * backward).sum(0) / power.clamp_min(TINY)
+        longer = torch.cat([coefficients, torch.zeros_like(mean)[None]])
+        coefficients = longer + reflection * longer.flip(0)
+        forward, backward = forward + reflection * backward, backward + reflection * forward
+    order = len(coefficients) - 1
+    result = torch.cat([recent[len(recent) - order :] - mean, recent.new_zeros(margin, len(mean))])
+    weights = -coefficients[1:].flip(0)
+    for place in range(order, order + margin):
+        result[place] = (weights * result[place - order : place]).sum(0)
+    return result[order:] + mean

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
+
+import numpy as np
 import pytest
+import skimage
+import soundfile
 import torch
 from fits import fit, signals
+from scipy.signal import chirp
 
 import pe_lightning
+from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
 from pe_lightning.solvers.adaptive_points import RIDGE
 from pe_lightning.training import Adaptive, ComplexLinear, TensorDataModule
@@ -171,3 +180,31 @@ def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_
     fit(trained, TensorDataModule(values[:1]), make_trainer, 2)
     with pytest.raises(InputError, match="exact fit"):
         trained.std(coords)
+
+
+def test_a_tone_near_the_band_limit_is_predicted_far_better_than_by_a_cubic_spline(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    seconds = np.arange(2205) / 22050
+    sound = 0.4 * chirp(seconds, 100, 0.1, 2000) + 0.4 * np.sin(2 * np.pi * 2900 * seconds)
+    soundfile.write("tone.wav", sound, 22050, subtype="FLOAT")
+    fitted = pe_lightning.fit("tone.wav")
+    assert main(["fit", "tone.wav", "--wandb.enabled=false"]) == 0
+    (metrics,) = (json.loads(path.read_text()) for path in tmp_path.glob("runs/*/*/metrics.json"))
+    assert metrics["test/psnr"] == pytest.approx(fitted.psnr, abs=0.01)
+    assert metrics["test/psnr"] > metrics["baselines"]["spline"]["test/psnr"] + 20
+
+
+@pytest.mark.parametrize("stride", [2, [2, 1, 1]])
+@pytest.mark.parametrize("brightness", [0, 0.2])
+def test_a_clip_is_not_below_interpolation(stride, brightness):
+    picture = torch.from_numpy(skimage.data.coffee()[100:140, 100:140, :1] / 255).float()
+    clip = torch.stack([picture * (1 - brightness + brightness * math.sin(1.2 * frame)) for frame in range(24)])
+    data = TensorDataModule(clip[None], sampling=GridSampling(stride))
+    fitted, axes = pe_lightning.fit(data), data.evaluation_batch().axes
+    held_out = data.evaluation_batch().mask[0]
+
+    def error(prediction: torch.Tensor) -> float:
+        return float((prediction[0] - clip)[held_out].square().mean())
+
+    for name in ("nearest", "linear", "bicubic", "spline"):
+        assert error(fitted.grid(axes)) <= error(interpolate(name, data.train_batch(), axes)) + 1e-12
