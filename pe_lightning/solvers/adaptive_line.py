@@ -97,7 +97,7 @@ class AdaptiveLine:
             for degree, share in filters.items()
             if isinstance(share, Tensor) or share
         }
-        """B-spline coefficients by degree, ``(MARGIN + n + MARGIN or more, C)`` float64; the field is the sum of the splines."""
+        """B-spline coefficients by degree, ``(MARGIN + n + MARGIN or more, C)`` float64; the splines add up to the field."""
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points ``(P, 1)`` in [0, 1), differentiable in them: ``(P, C)``."""
@@ -128,7 +128,7 @@ class AdaptiveLine:
 
 
 def spline_basis(place: Tensor, degree: int) -> Tensor:
-    """The B-splines that are not zero at places within a cell of uniform knots: ``(P,)`` in [0, 1] -> ``(P, degree + 1)``."""
+    """B-splines that are not zero at places within a cell of uniform knots: ``(P,)`` in [0, 1] -> ``(P, degree + 1)``."""
     basis = torch.ones_like(place)[:, None]
     for k in range(1, degree + 1):  # Cox and de Boor
         before, after = (torch.nn.functional.pad(basis, side) for side in ((1, 0), (0, 1)))
@@ -224,7 +224,7 @@ def _share(precisions: dict[int, Tensor], crossover: float) -> Tensor:
 
 
 def _continued(samples: Tensor, margin: int) -> Tensor:
-    """Samples ``(n, C)`` continued at both ends by linear prediction, as a period of a signal: ``(margin + n + more, C)``."""
+    """One period, ``(margin + n + more, C)``, of samples ``(n, C)`` that linear prediction continues at both ends."""
     count = len(samples)
     before, after = _predicted(samples.flip(0), margin).flip(0), _predicted(samples, margin)
     middle, half = (samples[:1] + samples[-1:]) / 2, margin // 2

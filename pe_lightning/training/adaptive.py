@@ -34,9 +34,9 @@ class Adaptive(SampledModule):
     samples is computed, and the weights of the members at a point follow from these errors nearby. Nothing is trained: fit
     it with ``max_steps: 0``.
 
-    Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees, weighted
-    by their leave-one-out errors (:mod:`pe_lightning.solvers.adaptive_line`). ``encoder``, ``angles``, ``aspects`` and
-    ``window`` then have no effect. Axes of pictures, clips and volumes that such splines predict far better than linear
+    Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees,
+    weighted by their leave-one-out errors (:mod:`pe_lightning.solvers.adaptive_line`). ``encoder``, ``angles``,
+    ``aspects`` and ``window`` then have no effect. Axes of pictures, clips and volumes that such splines predict far better than linear
     interpolation are interpolated by them first.
 
     Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its

@@ -40,7 +40,8 @@ def test_leave_one_out_errors_are_those_of_splines_without_the_sample() -> None:
     for i in (39, 44):
         others = np.delete(np.arange(80.0), i)
         for member, spline in ((0, np.interp), (1, lambda x, at, y: CubicSpline(at, y, bc_type="natural")(x))):
-            assert errors[member, i] == pytest.approx(values[i] - spline(float(i), others, values[others.astype(int)]), abs=1e-9)
+            expected = values[i] - spline(float(i), others, values[others.astype(int)])
+            assert errors[member, i] == pytest.approx(expected, abs=1e-9)
 
 
 SIGNALS = {
