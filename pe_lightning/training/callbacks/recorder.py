@@ -6,11 +6,10 @@ import math
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import lightning
 import numpy as np
-import numpy.typing as npt
 import torch
 from filelock import FileLock
 from lightning.pytorch import LightningModule, Trainer
@@ -22,35 +21,31 @@ import pe_lightning
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
-from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
 from pe_lightning.results.pictures import plot_choice
-from pe_lightning.results.points import write_points
-from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, std_writer, write_reconstructions
 from pe_lightning.results.runs import flatten
-from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.dataset import to_device
-from pe_lightning.signals.values import FileValues
-from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
+from pe_lightning.training.callbacks.results import Predictions, TestResults
 from pe_lightning.training.callbacks.scores import (
     Describes,
     data_name,
     describe,
     metric_of,
     print_scores,
-    rmse_in_units,
     run_name,
-    score,
     score_baselines,
 )
 from pe_lightning.training.checkpoints import CheckpointFiles
-from pe_lightning.training.coordinate import CoordinateModule
-from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.resumption import close_epoch
 
-Array = npt.NDArray[np.float32]
+VERSIONS = {
+    "pe_lightning": pe_lightning.__version__,
+    "python": platform.python_version(),
+    "torch": torch.__version__,
+    "lightning": lightning.__version__,
+    "numpy": np.__version__,
+}
 
 
 @callbacks.register("RunRecorder")
@@ -99,10 +94,8 @@ class RunRecorder(TimedCallback):
         self.metrics: dict[str, Any] = {}
         self.durations = runs.Durations()
         self._lock: FileLock | None = None
-        self._files: FileAssembly | None = None
-        self._tested: tuple[Array, Array] | None = None
-        self._at_points: tuple[Array, PointBatch] | None = None
-        self._writers: list[PredictionWriter] = []
+        self._results: TestResults | None = None
+        self._predictions: Predictions | None = None
 
     @staticmethod
     def run_dir_of(trainer: Trainer) -> Path | None:
@@ -202,73 +195,42 @@ class RunRecorder(TimedCallback):
         self._earlier = state_dict["fit_seconds"]
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        data, info = data_of(trainer), getattr(pl_module, "info", None)
         self.durations.mark("fit")
-        self._files = self._tested = self._at_points = None
-        if self.run_dir is not None and info is not None and data is not None and data.streamed:
-            self._files = FileAssembly(self.run_dir / runs.RECONSTRUCTIONS, info, first=trainer.is_global_zero)
-            trainer.strategy.barrier("the files are there")
+        self._results = None if self.run_dir is None else TestResults(trainer, pl_module, self.run_dir)
 
     def on_test_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
         prediction = outputs.get("prediction") if isinstance(outputs, dict) else None
-        if isinstance(batch, PointBatch) and prediction is not None and trainer.is_global_zero:
-            self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
-        if prediction is None or self.run_dir is None or not isinstance(batch, GridBatch):
-            return
-        if self._files is not None:
-            self._files.add(prediction, batch.start)
-        elif trainer.is_global_zero and batch.start is None:  # signals in memory are one batch
-            self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
+        if prediction is not None and self._results is not None:
+            self._results.add(prediction, batch)
 
     def on_test_end(self, trainer: Trainer, pl_module: Any) -> None:
         """Writes and logs ``metrics.json`` and the reconstructions, and prints the table."""
-        data, tested = data_of(trainer), self._tested
-        if self._files is not None:  # every process has added its blocks when all have said so
-            filled = trainer.strategy.reduce_boolean_decision(self._files.filled, all=False)
-            values = data.dataset.values if data is not None else None
-            self._files.finish(filled, values if isinstance(values, FileValues) else None)
-        if self.run_dir is None or not trainer.is_global_zero:
+        results, self._results = self._results, None
+        if results is None or self.run_dir is None:
             return
-        described = describe(pl_module, data)
-        in_units = {}
-        if self._at_points is not None and "test/psnr" in pl_module.scores:
-            in_units = rmse_in_units(pl_module.scores, pl_module.info)
+        results.gather()
+        if not trainer.is_global_zero:
+            return
+        file = self.run_dir / runs.METRICS
         self.metrics = {
-            **score(pl_module, described, tested),
-            **in_units,
+            **results.scores(),
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
-            **described,
+            **results.described,
             "checkpoint_bytes": self._checkpoint_bytes(),
             "baselines": {},
             **reports(trainer),
             "seed": self.hyper_parameters.get("seed_everything"),
-            "versions": {
-                "pe_lightning": pe_lightning.__version__,
-                "python": platform.python_version(),
-                "torch": torch.__version__,
-                "lightning": lightning.__version__,
-                "numpy": np.__version__,
-            },
+            "versions": VERSIONS,
         }
-        write_metrics(self.run_dir / runs.METRICS, self.metrics)  # before anything that could still fail
-        self.metrics["baselines"], best = score_baselines(data, metric_of(pl_module))
+        write_metrics(file, self.metrics)  # before anything that could still fail
+        self.metrics["baselines"], best = score_baselines(data_of(trainer), metric_of(pl_module))
         self.durations.mark("scores")
-        pictures = []
-        if tested is not None:
-            mask = data.split.train_mask().numpy() if data is not None else None
-            write = getattr(getattr(data, "source", None), "write", None)  # a source may have a format of its own
-            folder, info = self.run_dir / runs.RECONSTRUCTIONS, getattr(pl_module, "info", None)
-            pictures = write_reconstructions(folder, self.metrics, *tested, info, mask, write, best, self.pictures)
-            self._tested = None
-        if self._at_points is not None:
-            folder = self.run_dir / runs.RECONSTRUCTIONS
-            pictures = write_points(folder, self.metrics, *self._at_points, pl_module.info, self.pictures)
-            self._at_points = None
-        write_metrics(self.run_dir / runs.METRICS, self.metrics)
-        choice = (described["solution"] or {}).get("choice")
+        pictures = results.write(self.metrics, best, self.pictures)
+        write_metrics(file, self.metrics)
+        choice = (results.described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
@@ -292,46 +254,18 @@ class RunRecorder(TimedCallback):
         write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if (output := _output_of(trainer)) is not None and output.output_std and not _has_std(pl_module):
-            raise InputError(
-                f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "
-                "has them, of one signal"
-            )
+        self._predictions = Predictions(trainer, pl_module, self.run_dir)
 
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        info = getattr(pl_module, "info", None)
-        if self.run_dir is None or not trainer.is_global_zero or info is None:
-            return
-        output = _output_of(trainer)
-        at_points = output is not None and info.num_points is not None
-        std = None
-        if output is not None and (at_points or output.output_std) and _has_std(pl_module):
-            std = pl_module.std(output.flat(batch)).reshape(outputs.shape)
-        if output is not None and at_points:
-            values, deviations = outputs.float().cpu().numpy(), None if std is None else std.float().cpu().numpy()
-            paths = [write_predicted(self.run_dir, info, output, values, deviations)]
-        else:
-            if not self._writers:
-                self._writers = [PredictionWriter(self.run_dir, info, output)]
-                if output is not None and std is not None:
-                    self._writers.append(std_writer(self.run_dir, info, output))
-            paths = [path for writer, each in zip(self._writers, (outputs, std), strict=False) for path in writer.add(each)]
-        for path in paths if self.table else ():
-            print(path)
+        if self._predictions is not None and trainer.is_global_zero:
+            for path in self._predictions.add(outputs, batch):
+                if self.table:
+                    print(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._writers = []
-
-
-def _output_of(trainer: Trainer) -> OutputGrid | None:
-    """Which places are predicted: the grid of the signals, or that of an :class:`OutputGrid`; else ``None``."""
-    return OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
-
-
-def _has_std(module: LightningModule) -> TypeGuard[CoordinateModule]:
-    return isinstance(module, CoordinateModule) and module.has_std
+        self._predictions = None
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:
