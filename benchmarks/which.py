@@ -133,19 +133,13 @@ QUESTIONS = (
         "sound",
         "every second sample known; plucked strings, 5 s at 44.1 kHz",
         "adaptive.md",
-        (
-            Row("linear", INTERPOLATION, "sound.linear"),
-            Row("Adaptive", SOLVED, "sound.adaptive"),
-        ),
+        (Row("linear", INTERPOLATION, "sound.linear"), Row("Adaptive", SOLVED, "sound.adaptive")),
     ),
     Question(
         "volume",
         "every second sample of each axis known; the phantom as NIfTI",
         "adaptive.md",
-        (
-            Row("bicubic", INTERPOLATION, "volume.bicubic"),
-            Row("Adaptive", SOLVED, "volume.adaptive"),
-        ),
+        (Row("bicubic", INTERPOLATION, "volume.bicubic"), Row("Adaptive", SOLVED, "volume.adaptive")),
     ),
     Question(
         "all samples of a photograph",

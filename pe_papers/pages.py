@@ -134,11 +134,7 @@ def _features(name: str, folder: Path) -> list[str]:
     cls = encoders.registry.get(name)
     report = analyze(name, NUM_POSITIONS)
     shown = encoders.create(name).for_data(encoders.Samples((FIGURE_SAMPLES,)))
-    save_figure(
-        folder / f"{name}.png",
-        _draw(analyze(shown, NUM_POSITIONS)),
-        dpi=80,
-    )
+    save_figure(folder / f"{name}.png", _draw(analyze(shown, NUM_POSITIONS)), dpi=80)
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
     made = encoders.create(name)

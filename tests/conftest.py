@@ -36,12 +36,7 @@ def make_trainer(tmp_path: Path) -> Callable[..., Trainer]:
     """A Trainer on the CPU that prints, logs and saves nothing, unless told otherwise."""
 
     def make(**arguments: Any) -> Trainer:
-        quiet = {
-            "logger": False,
-            "enable_checkpointing": False,
-            "enable_progress_bar": False,
-            "enable_model_summary": False,
-        }
+        quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
         return Trainer(**{"accelerator": "cpu", "default_root_dir": tmp_path, **quiet, **arguments})
 
     return make

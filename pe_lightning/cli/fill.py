@@ -13,15 +13,7 @@ from PIL import Image
 from pe_lightning.cli.fill_points import fill_points
 from pe_lightning.cli.verbs import console, print_scores
 from pe_lightning.errors import InputError
-from pe_lightning.signals.files import (
-    PICTURES,
-    Format,
-    check_outputs,
-    check_readable,
-    format_of_suffix,
-    replacing,
-    stem_of,
-)
+from pe_lightning.signals.files import PICTURES, Format, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 from pe_lightning.signals.validation import check_fill_options
 
 if TYPE_CHECKING:

@@ -202,11 +202,7 @@ class LearnableFourier(_GroupedWaves):
     """
 
     formula = "|F|^(-1/2) cos, sin(w·x), w trained; with or without an MLP"
-    learned: ClassVar = {
-        **MODULATOR_LEARNED,
-        "frequencies": ("gamma", "init", "seed"),
-        "log_variance": ("gamma",),
-    }
+    learned: ClassVar = {**MODULATOR_LEARNED, "frequencies": ("gamma", "init", "seed"), "log_variance": ("gamma",)}
     from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
     from_positions: ClassVar = {"gamma": lambda samples: 1 / mean(samples)}
 

@@ -122,12 +122,7 @@ def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> 
         return values.index_select(1, index.to(values.device)).cpu()
 
 
-def score_folds(
-    data: Data,
-    fitted: Callable[[Data], Field],
-    sampling: FoldSampling,
-    count: int | None = None,
-) -> FoldScore:
+def score_folds(data: Data, fitted: Callable[[Data], Field], sampling: FoldSampling, count: int | None = None) -> FoldScore:
     """Fits a model to all folds but one, and scores that one; in turn for every fold.
 
     Args:
@@ -168,10 +163,7 @@ def interpolated_folds(
 
 
 def interpolated_gaps(
-    values: Tensor,
-    members: Sequence[str],
-    held_out: Sequence[HeldOut],
-    seed: int = 0,
+    values: Tensor, members: Sequence[str], held_out: Sequence[HeldOut], seed: int = 0
 ) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
     """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
 

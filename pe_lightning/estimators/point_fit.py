@@ -59,11 +59,7 @@ class PointFit:
     """
 
     def __init__(
-        self,
-        models: Sequence[Field],
-        data: Signals,
-        make: Callable[[Signals], Fits],
-        single: bool = False,
+        self, models: Sequence[Field], data: Signals, make: Callable[[Signals], Fits], single: bool = False
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
         self.info: SignalInfo = data.info

@@ -409,10 +409,7 @@ def _limit(what: str, count: int, most: float) -> None:
 
 
 def _fill(
-    values: Tensor,
-    coords: Tensor,
-    axes: Sequence[Tensor] | Tensor,
-    method: Callable[[Array, Array, Array], Array],
+    values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor, method: Callable[[Array, Array, Array], Array]
 ) -> Tensor:
     """Applies ``method(points, values, output points)`` to each set of points; see :meth:`Interpolation.from_points`."""
     at_points = isinstance(axes, Tensor)

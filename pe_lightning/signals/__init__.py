@@ -22,14 +22,7 @@ if TYPE_CHECKING:
     from pe_lightning.signals.loaders import TrainLoader, permutation
     from pe_lightning.signals.options import Batching, Storage
     from pe_lightning.signals.raw import RawSignals, Scaling
-    from pe_lightning.signals.sampling import (
-        FoldSampling,
-        GridSampling,
-        MaskSampling,
-        RandomSampling,
-        Sampling,
-        samplings,
-    )
+    from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
     from pe_lightning.signals.split_signals import Signals
     from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split

@@ -241,11 +241,5 @@ def _tables(settings: FourierSettings, axes: int, dtype: torch.dtype, device: to
     waves = 2 * torch.cat([phase.cos(), -phase.sin()])
     pair = torch.where(own, 0.5, 1.0).to(dtype)
     return _Tables(
-        offsets,
-        weights.to(dtype),
-        (places * powers).sum(1),
-        preference.to(dtype),
-        pair,
-        shifted,
-        waves.to(dtype),
+        offsets, weights.to(dtype), (places * powers).sum(1), preference.to(dtype), pair, shifted, waves.to(dtype)
     )

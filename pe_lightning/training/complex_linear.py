@@ -16,13 +16,7 @@ from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.linear import (
-    choose_encoders,
-    learn_data,
-    learned_report,
-    linear_uncertainty,
-    solve_data,
-)
+from pe_lightning.estimators.linear import choose_encoders, learn_data, learned_report, linear_uncertainty, solve_data
 from pe_lightning.estimators.report import ChoiceReport, FitReport
 from pe_lightning.estimators.sparse import (
     MAX_SPARSE_WEIGHTS,

@@ -9,12 +9,7 @@ import torch
 from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolator_field
 from pe_lightning.estimators.priors import PRIOR_KEY, prior_from, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.networks.local import (
-    DEFAULT_ENCODER,
-    LocalFrames,
-    LocalGrid,
-    LocalPrior,
-)
+from pe_lightning.networks.local import DEFAULT_ENCODER, LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models

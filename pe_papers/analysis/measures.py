@@ -246,10 +246,7 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         "num_features": made.num_features,
         "stable_rank": {"measured": rank, "theory": rank_by_theory},
         "distance": {"measured": measured.tolist(), "theory": None if theory is None else theory.tolist()},
-        "spectrum": {
-            "measured": power.tolist(),
-            "theory": None if theory is None else spectrum(delta, theory)[1].tolist(),
-        },
+        "spectrum": {"measured": power.tolist(), "theory": None if theory is None else spectrum(delta, theory)[1].tolist()},
         **{key: {"measured": value, "theory": None if by_theory is None else by_theory[key]} for key, value in kept.items()},
         "deviation": {
             "stable_rank": None if rank_by_theory is None else abs(rank - rank_by_theory) / rank_by_theory,

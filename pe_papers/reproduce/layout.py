@@ -169,13 +169,7 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         for name, points in curves.items():
             x, mean, std = np.array(sorted(points), dtype=float).T if _numeric(points) else np.array(points).T
             mean, std = mean.astype(float), std.astype(float)
-            (line,) = axes.plot(
-                x,
-                mean,
-                marker="." if len(x) < 60 else None,
-                lw=1,
-                label=definition.shown(series, name),
-            )
+            (line,) = axes.plot(x, mean, marker="." if len(x) < 60 else None, lw=1, label=definition.shown(series, name))
             if std.any():
                 axes.fill_between(x, mean - 2 * std, mean + 2 * std, alpha=0.2, color=line.get_color())
             stars = [star for star in panel.get("marks", {}).get(name, []) if x.min() <= star <= x.max()]
@@ -222,12 +216,7 @@ def over_seeds(rows: Sequence[Row]) -> dict[str, Row]:
         scores = {name: t_interval([row[f"{row['metric']} {name}"] for row in group]) for name in sets}
         # seconds are per test set
         speed = float(np.mean([row["steps"] / (row["seconds"] * len(row["signals"])) for row in group]))
-        averaged[label] = {
-            "scores": scores,
-            "steps_per_second": speed,
-            "seeds": len(group),
-            "paper": group[0].get("paper"),
-        }
+        averaged[label] = {"scores": scores, "steps_per_second": speed, "seeds": len(group), "paper": group[0].get("paper")}
     return averaged
 
 

@@ -192,11 +192,7 @@ class Transformer(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(
-        self,
-        x: Tensor,
-        angles: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_angles: Tensor | None = None,
+        self, x: Tensor, angles: Tensor | None = None, memory: Tensor | None = None, memory_angles: Tensor | None = None
     ) -> Tensor:
         """The tokens after all blocks.
 

@@ -40,10 +40,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "wide"], ["sigma", "number", "wide"]),
         (["--data.batching.kind", "pionts"], ["data.batching.kind", "'full', 'points', 'blocks'", "got pionts"]),
         (["--seed_everything", "soon"], ["seed_everything", "soon"]),
-        (
-            ["--model.num_coefficients", "lots"],
-            ["num_coefficients: expected int or float or 'auto' or dict, got lots"],
-        ),
+        (["--model.num_coefficients", "lots"], ["num_coefficients: expected int or float or 'auto' or dict, got lots"]),
         # files that do not exist
         (["--data.paths", "nowhere.png"], ["nowhere.png"]),
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),

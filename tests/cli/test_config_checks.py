@@ -86,8 +86,7 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
 
 @pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize(
-    ("key", "name"),
-    [("_class_path", "folder.evil.Model"), ("encoder", "evil.Model"), ("activation", "folder.evil.Model")],
+    ("key", "name"), [("_class_path", "folder.evil.Model"), ("encoder", "evil.Model"), ("activation", "folder.evil.Model")]
 )
 def test_a_checkpoint_imports_no_file_of_the_current_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, key: str

@@ -79,10 +79,7 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
         ("a.png --missing whole.png --out b.png", "all 288 samples of 'a' are missing"),
         ("a.png --missing mask.png --out a.png", "'a.png' would be written, and is read"),
         ("a.png --missing mask.png --out mask.png --force", "'mask.png' would be written, and is read"),
-        (
-            "a.png --missing mask.png --out whole.png",
-            "'whole.png' exists: choose another name, --out OTHER, or replace",
-        ),
+        ("a.png --missing mask.png --out whole.png", "'whole.png' exists: choose another name, --out OTHER, or replace"),
         ("a.png --missing mask.png --out old.png", "'old_std.tif' exists"),
         ("old_std.tif --out old.tif --missing 0 --force", "'old_std.tif' would be written, and is read"),
         ("a.png s/a.bmp --missing mask.png --out done", "'done/a.png' would be written twice"),

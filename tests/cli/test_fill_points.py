@@ -55,10 +55,7 @@ def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[st
     [
         (["--coordinates", "lon,lat", "--grid", "4,4"], "need --values: --coordinates lon,lat --values temp"),
         (["--values", "temp", "--grid", "4,4"], "need --coordinates"),
-        (
-            ["--out", "map.nc"],
-            "'map.nc' is a map: if its rows are scattered points, add --coordinates lon,lat",
-        ),
+        (["--out", "map.nc"], "'map.nc' is a map: if its rows are scattered points, add --coordinates lon,lat"),
         ([], "no cell is empty: if its rows are scattered points, add --coordinates lon,lat --values temp"),
         (["--coordinates", "lon,lat", "--values", "lon", "--grid", "4,4"], "'lon' is named as a coordinate and as a value"),
         ([*COLUMNS, "--grid", "1000000,1000000"], "of memory are free: set fewer"),

@@ -67,14 +67,6 @@ def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     assert "`ridge`" in (tmp_path / "pages/networks/ComplexLinear.md").read_text()
 
 
-@pytest.mark.parametrize("given", ["- 1", "{scores: 3}"])
-def test_scores_that_cannot_be_used(given, tmp_path, capsys):
-    (tmp_path / "scores.yaml").write_text(given)
-    assert main(["pages", str(tmp_path / "pages"), "--scores", str(tmp_path / "scores.yaml")]) == 2
-    assert "not a file of scores" in capsys.readouterr().err
-    assert not (tmp_path / "pages").exists()
-
-
 @pytest.mark.parametrize("name", encoders.names())
 def test_every_encoder_says_when_to_use_it(name):
     assert len(sections(encoders.registry.get(name)).get("When to use", "")) > 40

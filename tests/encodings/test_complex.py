@@ -108,15 +108,3 @@ def test_other_encoders_are_refused() -> None:
             Complex(mixed(4)[:count], 2)
     with pytest.raises(InputError, match="'rff' has num_axes=2; leave num_axes out"):
         Complex({"name": "rff", "num_axes": 2}, 2)
-
-
-def test_coordinates_of_another_shape_are_refused() -> None:
-    encoding, weight = Complex("gau", 2), torch.zeros(256, 256)
-    with pytest.raises(InputError, match="has 2 axes, got 1 coordinate vectors"):
-        encoding.grid(weight, [torch.rand(3)])
-    with pytest.raises(InputError, match=r"axis 1: .*\(N,\); got \(3, 1\)"):
-        encoding.grid(weight, [torch.rand(3), torch.rand(3, 1)])
-    with pytest.raises(InputError, match=r"shape \(\*batch, 2\).*got \(4, 3\)"):
-        encoding.points(weight, torch.rand(4, 3))
-    with pytest.raises(InputError, match=r"axis 0: .*floating-point.*torch\.int64"):
-        encoding.axis_features([torch.arange(3), torch.arange(3)])

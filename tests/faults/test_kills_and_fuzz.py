@@ -9,11 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.stress
 PROGRAM = Path(__file__).parents[2] / "benchmarks/faults.py"
-ROWS = {
-    "fits": ["--kills", "4"],
-    "readers": ["--mutations", "100"],
-    "checkpoints": ["--mutations", "30"],
-}
+ROWS = {"fits": ["--kills", "4"], "readers": ["--mutations", "100"], "checkpoints": ["--mutations", "30"]}
 
 
 @pytest.mark.parametrize("only", ROWS)

@@ -62,13 +62,7 @@ def test_derivatives_are_differences(kind: str) -> None:
         # differences across a corner of relu or of an interpolation differ; few points are as close to one
         errors = ((found - expected) / size.clamp_min(1e-3)).abs()
         assert errors.flatten().quantile(0.8) < 1e-4, (kind, order, errors.amax())
-    assert network.laplacian(coords).abs().amax() > 1 or kind in (
-        "relu",
-        "tanh of hash",
-        "gelu",
-        "silu",
-        "tanh",
-    )
+    assert network.laplacian(coords).abs().amax() > 1 or kind in ("relu", "tanh of hash", "gelu", "silu", "tanh")
 
 
 def test_relu_of_coordinates_has_no_curvature() -> None:

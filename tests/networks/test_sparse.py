@@ -87,12 +87,6 @@ def test_the_fewest_that_reach_a_psnr():
         coefficients.fewest(500, measure)
 
 
-@pytest.mark.parametrize("count", [0, 301])
-def test_impossible_counts_are_refused(count):
-    with pytest.raises(InputError, match="num_coefficients must be from 1 to 300"):
-        Coefficients(weights(3, 10, 10), "9/7").keep(count)
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -363,10 +363,7 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
         (["small.yaml", "--encoder", "tri"], "--model.encoder: small varies model.encoder.name; leave it out"),
         (["small.yaml", "--encoder.name=tri"], "--model.encoder.name: small varies model.encoder.name"),
         (["small.yaml", "--data.paths", "a.png"], "give signals by --paths"),
-        (
-            ["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"],
-            "no fits that --trainer.max_steps could change",
-        ),
+        (["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"], "no fits that --trainer.max_steps could change"),
         (["r-fig3", "--quik"], "r-fig3 has no fits that --quik could change; did you mean '--quick'?"),
         (["empty.yaml"], "is not a definition of a table or figure: it has no blocks, layout, source, title"),
     ],

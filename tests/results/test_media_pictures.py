@@ -6,14 +6,7 @@ import matplotlib
 import numpy as np
 import pytest
 
-from pe_lightning.results.pictures import (
-    ERROR_FULL_SCALE,
-    comparison,
-    comparison_frames,
-    error_map,
-    row_plot,
-    to_image,
-)
+from pe_lightning.results.pictures import ERROR_FULL_SCALE, comparison, comparison_frames, error_map, row_plot, to_image
 
 
 def random(*shape: int) -> np.ndarray:

@@ -15,16 +15,7 @@ from PIL import Image
 
 import pe_lightning.signals
 from pe_lightning.errors import InputError
-from pe_lightning.signals import (
-    Batching,
-    GridBatch,
-    GridSampling,
-    RandomSampling,
-    SignalInfo,
-    Source,
-    Storage,
-    grid_axes,
-)
+from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals, Scaling
 from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule

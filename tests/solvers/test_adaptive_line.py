@@ -58,8 +58,7 @@ SIGNALS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "step"),
-    [*((name, 2) for name in SIGNALS), *((name, 3) for name in ("smooth", "random walk", "noise"))],
+    ("name", "step"), [*((name, 2) for name in SIGNALS), *((name, 3) for name in ("smooth", "random walk", "noise"))]
 )
 def test_the_mixture_is_as_good_as_the_best_interpolation(name: str, step: int) -> None:
     signal = torch.from_numpy(SIGNALS[name])[:, None].float()

@@ -191,10 +191,7 @@ def test_autocast_and_reduced_precision_do_not_reach_the_solver():
 
 @pytest.mark.parametrize(
     ("block", "start", "message"),
-    [
-        (torch.zeros(1, 4, 5, 1), [1, 0], "outside the grid"),
-        (torch.full((1, 4, 5, 1), torch.nan), None, "NaN, infinite"),
-    ],
+    [(torch.zeros(1, 4, 5, 1), [1, 0], "outside the grid"), (torch.full((1, 4, 5, 1), torch.nan), None, "NaN, infinite")],
 )
 def test_refuses_bad_blocks(block, start, message):
     solver = GridSolver([features("gau", 4, 3), features("gau", 5, 3)])

@@ -65,12 +65,7 @@ class Emulated(Tensor):
     @staticmethod
     def __new__(cls, inner: Tensor) -> Emulated:
         made = torch.Tensor._make_wrapper_subclass(
-            cls,
-            inner.shape,
-            strides=inner.stride(),
-            storage_offset=inner.storage_offset(),
-            dtype=inner.dtype,
-            device=DEVICE,
+            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=DEVICE
         )
         made.inner = inner
         return made

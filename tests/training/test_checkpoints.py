@@ -173,10 +173,7 @@ OTHERS: dict[str, tuple[Callable[[], CoordinateModule], str]] = {
         lambda: ComplexLinear(Gaussian(4, sigma=0.1), depth=1),
         "holds a model with depth=0, the model asked for is a model with depth=1",
     ),
-    "activation": (
-        lambda: ComplexLinear(Gaussian(4, sigma=0.1), activation="gelu"),
-        "holds a model with activation=relu",
-    ),
+    "activation": (lambda: ComplexLinear(Gaussian(4, sigma=0.1), activation="gelu"), "holds a model with activation=relu"),
 }
 
 

@@ -51,15 +51,6 @@ def grid_points(axes: tuple[Tensor, ...]) -> Tensor:
 # -- at coordinates ---------------------------------------------------------------------------------------------------
 
 
-@every_module
-@pytest.mark.parametrize("sizes", [(7,), (5, 4), (4, 3, 2)])
-def test_a_grid_is_its_points(kind: str, sizes: tuple[int, ...]) -> None:
-    module, axes = built(kind, len(sizes)), axes_of(*sizes)
-    values = module(grid_points(axes))
-    assert values.shape == (3, *sizes, 2)
-    torch.testing.assert_close(module.predict_grid(axes), values, rtol=1e-11, atol=1e-11)
-
-
 @pytest.mark.parametrize("points_per_chunk", [1, 10])
 def test_a_grid_is_predicted_in_chunks_of_points(points_per_chunk: int) -> None:
     module, axes = built("simple"), axes_of(5, 6)
@@ -169,22 +160,6 @@ def test_a_head_adds_its_parameters() -> None:
     module.build(SignalInfo(("a", "b"), (4, 4), 3))
     assert module.num_params == 5 * 64 + (5 * 5 + 5) + (5 * 3 + 3)
     assert sum(parameter.numel() for parameter in module.parameters()) == 2 * module.num_params
-
-
-@pytest.mark.parametrize(
-    ("module", "arguments"),
-    [
-        (ComplexLinear, {"depth": -1}),
-        (ComplexLinear, {"hidden_size": 0}),
-        (SimpleMLP, {"depth": -1}),
-        (SimpleMLP, {"hidden_size": 0}),
-        (SimpleMLP, {"points_per_chunk": 0}),
-    ],
-)
-def test_arguments_out_of_range(module: type[CoordinateModule], arguments: dict[str, int]) -> None:
-    ((key, value),) = arguments.items()
-    with pytest.raises(InputError, match=f"{module.__name__}: {key} must be an integer >= [01]; got {value}"):
-        module("gau", **arguments)  # type: ignore[arg-type, call-arg]
 
 
 def test_building_twice() -> None:

@@ -49,8 +49,7 @@ def test_nohup_is_respected():
 
 
 @pytest.mark.parametrize(
-    ("signum", "status", "text"),
-    [(2, 130, "interrupted"), (15, 143, "stopped by SIGTERM"), (1, 129, "stopped by SIGHUP")],
+    ("signum", "status", "text"), [(2, 130, "interrupted"), (15, 143, "stopped by SIGTERM"), (1, 129, "stopped by SIGHUP")]
 )
 def test_a_signal_outside_of_training_is_one_line_and_its_status(monkeypatch, capsys, signum, status, text):
     monkeypatch.setattr("pe_lightning.cli.cli.run", lambda *_: send(signum))

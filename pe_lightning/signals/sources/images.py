@@ -14,15 +14,7 @@ from pe_lightning.signals.files import ARRAYS, PICTURES
 from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
 from pe_lightning.signals.sources.arrays import in_place, read_arrays
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.checks import (
-    MAX_PIXELS,
-    Size,
-    as_size,
-    in_common,
-    number_range,
-    resized,
-    value_scaling,
-)
+from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, as_size, in_common, number_range, resized, value_scaling
 from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of

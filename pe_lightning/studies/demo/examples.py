@@ -227,9 +227,7 @@ def stations(folder: Path, size: int) -> Example:
         "Stations to a map",
         f"{len(places)} random places of the same elevations are known. The whole map is scored. "
         "stations.jpg also shows the standard deviation of the fit.",
-        [
-            f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy",
-        ],
+        [f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy"],
         truth,
         "RMSE, m",
     )

@@ -5,7 +5,6 @@ import contextlib
 import pytest
 import torch
 
-from pe_lightning.errors import InputError
 from pe_lightning.training.callbacks.base import PeriodicCallback, TrainingClock
 
 CPU = torch.device("cpu")
@@ -60,8 +59,3 @@ def test_a_periodic_callback_acts_once_per_multiple(start, batches, acted):
         trainer.global_step = start + batch // batches
         callback.on_train_batch_end(trainer, None, None, None, batch)
     assert callback.acted == acted
-
-
-def test_the_number_of_steps_is_positive():
-    with pytest.raises(InputError, match=r"Act: every_n_steps must be an integer >= 1"):
-        Act(0)

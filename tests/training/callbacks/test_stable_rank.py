@@ -8,7 +8,6 @@ import torch
 from small_fits import MODULES, signals
 
 from pe_lightning.encodings import feature_rank, stable_rank
-from pe_lightning.errors import InputError
 from pe_lightning.signals import sample_coordinates
 from pe_lightning.signals.options import Batching
 from pe_lightning.training import TensorDataModule
@@ -66,8 +65,3 @@ def test_a_resumed_fit_continues_the_curves_and_a_second_one_starts_anew(fit):
     found = second.report()["stable_rank"]
     assert found["steps"] == [0, 4, 6, 8, 12]
     assert found["layer0"][:3] == first.report()["stable_rank"]["layer0"]
-
-
-def test_bad_arguments():
-    with pytest.raises(InputError, match="StableRank: points"):
-        StableRank(points=1)

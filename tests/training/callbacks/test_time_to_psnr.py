@@ -1,10 +1,8 @@
 """Time to PSNR."""
 
-import pytest
 from lightning.pytorch import Callback
 from small_fits import signals
 
-from pe_lightning.errors import InputError
 from pe_lightning.training.callbacks import TimeToPSNR
 
 STEPS = 40
@@ -79,9 +77,3 @@ def test_a_resumed_fit_keeps_what_was_reached_and_its_clock(fit, now):
     assert after["3dB"] == before["3dB"]
     step = first(watch.train, 8)
     assert after["8dB"] == {"seconds": step, "steps": step}
-
-
-@pytest.mark.parametrize("thresholds", [[], [float("nan")]])
-def test_bad_thresholds(thresholds):
-    with pytest.raises(InputError, match="TimeToPSNR: thresholds"):
-        TimeToPSNR(thresholds)
