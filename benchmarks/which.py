@@ -1,4 +1,4 @@
-"""Which encoder or network for which signal: the measurements of docs/which.md as a table and a figure.
+"""Which encoder or network for which signal: the measurements behind docs/which.md as a figure.
 
     python benchmarks/which.py --figure docs/which.png
 
@@ -41,12 +41,6 @@ class Row:
         """``psnr`` in dB, or core ``seconds`` per signal and ``numbers`` that are stored, where they were measured."""
         measurement, _, method = self.key.partition(".")
         return RESULTS[measurement]["values"][method].get(quantity)
-
-    def marked(self, quantity: str, decimals: int) -> str:
-        """A value as benchmarks/results.py finds it on a page; nothing without one."""
-        value = self.value(quantity)
-        shown = "" if value is None else f"{value:{',' if value >= 1000 else ''}.{decimals}f}"
-        return shown and f"<!-- = {self.key}.{quantity} -->{shown}"
 
 
 @dataclass(frozen=True)
@@ -157,27 +151,6 @@ QUESTIONS = (
 )
 
 
-def table() -> str:
-    """All rows as Markdown."""
-    lines = [
-        "| signal | method | PSNR, dB | core seconds | numbers | measured in |",
-        "| --- | --- | ---: | ---: | ---: | --- |",
-    ]
-    for question in QUESTIONS:
-        best = max(_psnr(row) for row in question.rows)
-        for place, row in enumerate(question.rows):
-            cells = [
-                question.signal if place == 0 else "",
-                row.method,
-                f"**{row.marked('psnr', 2)}**" if _psnr(row) == best else row.marked("psnr", 2),
-                row.marked("seconds", 2 if (row.value("seconds") or 0) < 10 else 0),
-                row.marked("numbers", 0),
-                f"[{question.page}]({question.page})" if place == 0 else "",
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def _psnr(row: Row) -> float:
     return round(row.value("psnr") or 0, 2)
 
@@ -215,11 +188,10 @@ def draw(path: Path) -> None:
 
 
 def main() -> None:
-    """Prints the table and draws the figure."""
+    """Prints the commands behind the figure and draws it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figure", type=Path, help="file to draw to")
     options = parser.parse_args()
-    print(table())
     for question in QUESTIONS:
         print(f"{question.signal}: {question.asked}. {RESULTS[question.rows[0].key.partition('.')[0]]['command']}")
     if options.figure is not None:
