@@ -150,7 +150,11 @@ def sandbox(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     """A copy of the files as working directory, from which modules can be imported."""
     folder, relief = tmp_path / "sandbox", cbook.get_sample_data
     shutil.copytree(files, folder, symlinks=True)
-    coarse = lambda name: {key: values[(slice(None, None, 4),) * values.ndim] for key, values in relief(name).items()}  # noqa: E731
+
+    def coarse(name: str, **options: Any) -> Any:
+        found = relief(name, **options)
+        return found if options else {key: values[(slice(None, None, 4),) * values.ndim] for key, values in found.items()}
+
     monkeypatch.setattr(cbook, "get_sample_data", coarse)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
