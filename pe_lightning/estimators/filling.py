@@ -159,7 +159,7 @@ class Filled:
 @one_blas_thread
 def fill(
     values: str | os.PathLike[str] | AnyArray | Tensor | Original,
-    missing: MissingLike | Mask = "nan",
+    missing: MissingLike | Mask | Image.Image = "nan",
     *,
     model: ModelName | Callable[[], Fits] = "auto",
     encoder: str | None = None,
@@ -188,7 +188,7 @@ def fill(
         missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
             ``frames:10-14,30``, or a mask file that is not zero there
             (:class:`~pe_lightning.signals.sources.missing.Missing`); of an array also an
-            array of booleans, or of numbers that are not 0 at missing samples.
+            array of booleans, or of numbers that are not 0 at missing samples, or a picture of Pillow.
         model: ``adaptive``: :class:`~pe_lightning.training.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
             smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
@@ -301,7 +301,7 @@ def _samples(samples: Samples | Literal["auto"], original: Original | None, num_
 
 def _read(
     values: str | os.PathLike[str] | AnyArray | Tensor | Original,
-    missing: MissingLike | Mask,
+    missing: MissingLike | Mask | Image.Image,
     axes: int | None,
     grow: int | None,
 ) -> tuple[Original | None, AnyArray, Mask, tuple[int, ...]]:
@@ -316,6 +316,8 @@ def _read(
     if array.dtype.kind not in "iuf":
         raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
     hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(array.shape, bool)
+    if isinstance(missing, Image.Image):
+        missing = np.asarray(missing)
     if isinstance(missing, (np.ndarray, Tensor)):
         hidden = hidden | _full_mask(np.asarray(missing), array.shape)
     shape = array.shape

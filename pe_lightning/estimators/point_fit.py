@@ -20,7 +20,7 @@ from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.results.maps import PointMap
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.raw import AnyArray
+from pe_lightning.signals.raw import AnyArray, unmasked
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.points import Duplicates, PointArrays, names_of
@@ -234,7 +234,7 @@ def fit_points(
 ) -> PointFit:
     """Fits values at scattered points of one to three axes, in any units and order.
 
-    All rows are trained on. Those with a missing number are left out, with a notice of how many.
+    All rows are trained on. Those with a missing or masked number are left out, with a notice of how many.
 
     Args:
         coords: Places: ``(P,)``, ``(P, D)`` or columns by name; numbers, or ``datetime64`` as a column of its own.
@@ -306,13 +306,13 @@ def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | N
 def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:
     """Columns ``(P,)`` by name."""
     if isinstance(given, Mapping):
-        found = {str(name): np.asarray(column) for name, column in given.items()}
+        found = {str(name): unmasked(column) for name, column in given.items()}
         names_of(what, list(found), 3 if names is not None else None)
         wrong = [f"{name} {column.shape}" for name, column in found.items() if column.ndim != 1]
         if wrong:
             raise InputError(f"columns of {what} have the shape (P,); got {', '.join(wrong)}")
         return found
-    array = np.asarray(given.detach().cpu() if isinstance(given, Tensor) else given)
+    array = unmasked(given.detach().cpu() if isinstance(given, Tensor) else given)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] < 1 or (names is not None and array.shape[1] not in names):
         raise InputError(f"{what} have the shape (P,) or (P, {'1 to 3' if names else 'columns'}); got {np.shape(given)}")

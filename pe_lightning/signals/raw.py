@@ -22,6 +22,15 @@ BLOCK_VALUES = 1 << 22
 """Number of values per block of signals in memory."""
 
 
+def unmasked(values: npt.ArrayLike) -> AnyArray:
+    """An array as it is, and of a NumPy masked array a copy with NaN, or NaT, where it is masked."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return np.asarray(values)
+    if values.dtype.kind == "M":
+        return values.filled(np.datetime64("NaT"))
+    return (values if values.dtype.kind == "f" else values.astype(float)).filled(np.nan)
+
+
 class ArrayLike(Protocol):
     """An array that is read by slices without loading all of it: a memory map, an HDF5 dataset."""
 

@@ -378,7 +378,8 @@ def test_masks_as_users_have_them() -> None:
     values, mask = surface(), np.random.default_rng(0).random((20, 24)) < 0.1
     expected = pe_lightning.fill(values, mask, **EXACT).values
     assert (expected[mask] != values[mask]).all()
-    for other in (mask.astype(np.uint8) * 255, mask.astype(int)[..., None], mask.astype(float), torch.from_numpy(mask)):
+    levels = mask.astype(np.uint8) * 255
+    for other in (levels, mask.astype(int)[..., None], mask.astype(float), torch.from_numpy(mask), Image.fromarray(levels)):
         np.testing.assert_array_equal(pe_lightning.fill(values, other, **EXACT).values, expected)
     hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
     np.testing.assert_array_equal(pe_lightning.fill(hidden, **EXACT).values, expected)

@@ -93,6 +93,15 @@ def test_pictures_of_pillow_and_numpy_coordinates() -> None:
     torch.testing.assert_close(batch(places), found(places))
 
 
+def test_masked_samples_are_missing() -> None:
+    rng = np.random.default_rng(0)
+    levels, hidden = rng.integers(0, 255, (1, 8, 9, 1), np.uint8), rng.random((1, 8, 9, 1)) < 0.1
+    found = pe_lightning.TensorDataModule(np.ma.masked_array(levels, hidden)).source.values
+    np.testing.assert_allclose(found, np.where(hidden, np.nan, levels / 255), rtol=1e-6)
+    points = pe_lightning.fit_points({"x": rng.random(30)}, np.ma.masked_array(rng.random(30), np.arange(30) < 4))
+    assert points.info.num_points == 26
+
+
 def test_a_fit_of_all_samples_says_how_well_it_fits_them() -> None:
     model = pe_lightning.fit(torch.rand(1, 12, 12, 1), "gau", sampling={"name": "grid", "stride": 1})
     assert model.train_psnr > 10

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, Scaling, unmasked
 from pe_lightning.signals.sources.arrays import MAX_CHANNELS
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.kinds import channels_first, describe_layouts, plausible_layouts
@@ -32,8 +32,8 @@ class TensorSource(Source):
             ``(S, 3, H, W)``, with a notice. Of fewer than 3 axes, or 3 of which
             the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
             :func:`~pe_lightning.signals.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
-            [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. It is
-            copied.
+            [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. Where a
+            NumPy masked array is masked, samples are missing. It is copied.
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
         axes: The axes in the user's units, if samples are not at equal distances or have coordinates.
@@ -62,6 +62,8 @@ def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
     """A contiguous float32 copy on the CPU, ``(S, N_1, ..., N_D, C)``, checked."""
     if not isinstance(values, (Tensor, np.ndarray)):
         raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
+    if isinstance(values, np.ma.MaskedArray):
+        values = unmasked(values / np.iinfo(values.dtype).max if values.dtype in (np.uint8, np.uint16) else values)
     if channels_first(values.shape) and (values.ndim == 4 or num_names != values.shape[0]):
         moved = values.movedim(-3, -1) if isinstance(values, Tensor) else np.moveaxis(values, -3, -1)
         values = moved if values.ndim == 4 else moved[None]
