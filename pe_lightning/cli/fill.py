@@ -128,7 +128,7 @@ def fill_files(
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
         return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, *common)
     check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow)
-    for path in paths:
+    for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
     files = [file for path in paths for file in _files_in(path)]

@@ -119,9 +119,9 @@ def test_text_in_a_cell_is_refused(folder: Path, capsys: pytest.CaptureFixture[s
 def test_a_refusal_imports_no_torch() -> None:
     program = "import sys; from pe_lightning.__main__ import main; status = main(sys.argv[1:]); "
     program += "exit(9 if 'torch' in sys.modules else status)"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "fill", "no.png", "--out", "b.png"], capture_output=True, text=True
-    )
+    Image.new("L", (9, 9)).save("a.png")
+    arguments = ["fill", "a.png", "--missing", "no.png", "--out", "b.png"]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
 
 

@@ -95,7 +95,8 @@ def open_labelled(path: str, variable: str | None = None) -> Any:
                 if stream.read(3) == b"CDF":
                     raise InputError(f"{path!r} is NetCDF 3: convert it by nccopy -k nc4 {path} NEW.nc")
             check_file(file, path)
-        with xarray.open_dataset(file, engine=engine, decode_cf=False) as dataset:
+        options = {} if engine == "zarr" else {"phony_dims": "sort"}  # names for dimensions of plain HDF5
+        with xarray.open_dataset(file, engine=engine, decode_cf=False, **options) as dataset:
             found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
             if variable is None and len(found) != 1:
                 raise InputError(
