@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from functools import reduce
+from threading import Lock
 from typing import TypeAlias
 
 import torch
@@ -322,8 +323,19 @@ def by_layers(
         groups = [(slice(start, start + count), everything) for start in range(0, signals, count)]
     else:
         groups = [(everything, slice(start, start + count)) for start in range(0, channels, count)]
-    parts = side_by_side(function, groups, device)
-    return [torch.cat(each, 0 if signals > 1 else 1) for each in zip(*parts, strict=True)]
+    results: list[Tensor] = []
+    allocating = Lock()
+
+    def compute(index: LayerIndex) -> None:
+        parts = function(index)
+        with allocating:
+            if not results:
+                results.extend(part.new_empty(signals, channels, *part.shape[2:]) for part in parts)
+        for result, part in zip(results, parts, strict=True):
+            result[index] = part
+
+    side_by_side(compute, groups, device)
+    return results
 
 
 def centred(values: Tensor) -> tuple[Tensor, Tensor]:
