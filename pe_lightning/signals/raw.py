@@ -27,8 +27,8 @@ def unmasked(values: npt.ArrayLike) -> AnyArray:
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     if values.dtype.kind == "M":
-        return values.filled(np.datetime64("NaT"))
-    return (values if values.dtype.kind == "f" else values.astype(float)).filled(np.nan)
+        return np.ma.filled(values, np.datetime64("NaT"))
+    return np.ma.filled(values if values.dtype.kind == "f" else values.astype(float), np.nan)
 
 
 class ArrayLike(Protocol):
