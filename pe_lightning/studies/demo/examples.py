@@ -274,7 +274,7 @@ def sparse(folder: Path, size: int) -> Example:
     )
     for keep in (0.01, 0.03, 0.1):
         model = pe_lightning.ComplexLinear("keys", num_coefficients=keep, ridge=0)
-        data: dict[str, Any] = {"sampling": GridSampling(1), "protocol": "all"}
+        data: dict[str, Any] = {"sampling": GridSampling(1), "eval_mask": "all"}
         example.solve(f"{keep:.0%} of the numbers", partial(_fitted, truth, model=model, **data))
     return example
 
