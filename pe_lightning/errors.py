@@ -263,7 +263,11 @@ def argument_names(cls: type[Any]) -> list[str]:
     return [name for name in names if "." not in name]
 
 
-EXTRA_OF_PACKAGE = {"h5netcdf": "geo", "pyarrow": "geo", "rasterio": "geo", "xarray": "geo", "zarr": "geo"}
+EXTRA_OF_PACKAGE = {
+    **dict.fromkeys(("h5netcdf", "pyarrow", "rasterio", "xarray", "zarr"), "geo"),
+    **dict.fromkeys(("onnx", "onnxscript", "safetensors"), "export"),
+    "nibabel": "nifti",
+}
 """The extra of this package that installs each optional package."""
 
 

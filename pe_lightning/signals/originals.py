@@ -39,6 +39,7 @@ from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, format_of, reading, visible_files
 from pe_lightning.signals.sources.pictures import decode_image
 from pe_lightning.signals.sources.sound import Sound
+from pe_lightning.signals.sources.stacks import open_nifti
 from pe_lightning.signals.sources.tables import Table
 from pe_lightning.signals.sources.video_files import lossless_suffixes, read_stored_frames, write_lossless
 from pe_lightning.signals.validation import free_memory
@@ -505,11 +506,9 @@ def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> Original
 
 def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> Original:
     """A NIfTI volume; the header of the copy is that of the file, with its slope and intercept."""
-    import nibabel
-
     missing.check("volumes")
+    image = open_nifti(file)
     with reading(file.given):
-        image: Any = nibabel.load(file.path)
         stored = np.asanyarray(image.dataobj.get_unscaled())
         slope, intercept = image.dataobj.slope, image.dataobj.inter
     signals = signals_of(stored, repr(file.given), axes or 3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import logging
@@ -17,7 +16,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pe_lightning._moved import current_settings
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, require
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.signals.files import check_outputs, write_atomically
@@ -122,7 +121,7 @@ def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
 
 
 def _safetensors(checkpoint: Mapping[str, Any]) -> bytes:
-    library = _import("safetensors.torch")
+    library = require("safetensors.torch", "this format")
     tensors: dict[str, Tensor] = {}
     plain = {key: _take_tensors(value, key, tensors) for key, value in checkpoint.items() if key != METRICS_KEY}
     content: bytes = library.save(tensors, {METADATA_KEY: json.dumps(plain)})
@@ -151,7 +150,7 @@ def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _read_safetensors(path: Path) -> dict[str, Any]:
-    library = _import("safetensors")
+    library = require("safetensors", "this format")
     try:
         with library.safe_open(path, framework="pt") as file:
             plain = json.loads((file.metadata() or {})[METADATA_KEY])
@@ -212,8 +211,8 @@ def _torch_export(module: CoordinateModule) -> memoryview:
 
 
 def _onnx(module: CoordinateModule) -> bytes:
-    reference = _import("onnx.reference")
-    _import("onnxscript")
+    reference = require("onnx.reference", "this format")
+    require("onnxscript", "this format")
     program, logger = _program(module), logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -247,10 +246,3 @@ def _no_program(module: CoordinateModule, form: str, error: Exception) -> InputE
         f"{type(module).__name__} with encoder {names} cannot be exported as {form} ({type(error).__name__}: {reason}); "
         "safetensors takes every model"
     )
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f'this format needs {name.partition(".")[0]}: pip install "pe-lightning[export]"') from error

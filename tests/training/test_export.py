@@ -109,4 +109,6 @@ def test_models_that_cannot_be_exported_are_refused(run, capsys, monkeypatch: py
     save_file({"a": torch.zeros(2)}, other)
     assert "does not say what its model is" in error(str(other), "--format", "checkpoint")
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    assert 'this format needs safetensors: pip install "pe-lightning[export]"' in error(str(folder))
+    assert "needs the package safetensors, which is not installed: pip install 'pe-lightning[export]'" in error(str(folder))
+        str(folder)
+    )

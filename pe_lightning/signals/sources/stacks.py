@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, require
 from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray, Scaling
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
@@ -190,30 +189,36 @@ def read_nifti(
     return _clip(file, volume.shape, volume.dtype, read, limits, False, missing)
 
 
-def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
-    """``(Z, Y, X, C)``."""
-    try:
-        nibabel: Any = importlib.import_module("nibabel")
-    except ImportError as error:
-        raise InputError(
-            f'reading NIfTI ({file.given!r}) needs nibabel, which is not installed: pip install "pe-lightning[nifti]"'
-        ) from error
+def open_nifti(file: SourceFile) -> Any:
+    """A NIfTI file of ``nibabel``; refused if it claims more than it can hold, or than the free memory."""
+    nibabel: Any = require("nibabel", f"reading {file.given!r}")
     with reading(file.given):
         image = nibabel.load(file.path)
-        shape = tuple(int(size) for size in image.shape)
-        trimmed = (*shape[:3], *(size for size in shape[3:] if size > 1))
-        if len(trimmed) not in (3, 4) or (len(trimmed) == 4 and trimmed[3] > 4):
-            raise InputError(
-                f"{file.given!r} has the shape {shape}; a volume has three axes, or four with at most 4 channels last. Save "
-                "one volume of the series as a separate file"
-            )
-        check_area(file.given, shape[1], shape[0], max_pixels)
-        scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
-        itemsize = 8 if scaled else image.get_data_dtype().itemsize  # nibabel scales in float64
-        check_claim(repr(file.given), shape, image.get_data_dtype().itemsize, file.path.stat().st_size)
-        check_memory(repr(file.given), shape, itemsize, "Save a part of the volume, or a coarser one")
+        shape, itemsize = tuple(int(size) for size in image.shape), image.get_data_dtype().itemsize
+        check_claim(repr(file.given), shape, itemsize, file.path.stat().st_size)
+        # nibabel scales in float64
+        check_memory(repr(file.given), shape, 8 if _is_scaled(image) else itemsize, "Save a part of it, or a coarser one")
+        return image
+
+
+def _is_scaled(image: Any) -> bool:
+    return (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
+
+
+def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
+    """``(Z, Y, X, C)``."""
+    image = open_nifti(file)
+    shape = tuple(int(size) for size in image.shape)
+    trimmed = (*shape[:3], *(size for size in shape[3:] if size > 1))
+    if len(trimmed) not in (3, 4) or (len(trimmed) == 4 and trimmed[3] > 4):
+        raise InputError(
+            f"{file.given!r} has the shape {shape}; a volume has three axes, or four with at most 4 channels last. Save "
+            "one volume of the series as a separate file"
+        )
+    check_area(file.given, shape[1], shape[0], max_pixels)
+    with reading(file.given):
         volume = np.asanyarray(image.dataobj).reshape(*trimmed[:3], -1).transpose(2, 1, 0, 3)
-        return volume.astype(np.float32) if scaled else _native(volume)
+    return volume.astype(np.float32) if _is_scaled(image) else _native(volume)
 
 
 def _native(values: AnyArray) -> AnyArray:

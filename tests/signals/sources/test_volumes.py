@@ -149,4 +149,4 @@ def test_nifti_that_cannot_be_read(tmp_path, monkeypatch):
     (tmp_path / "b.nii").write_text("text")
     refused(VideoSource(tmp_path / "b.nii").read, "truncated, damaged")
     monkeypatch.setitem(sys.modules, "nibabel", None)
-    refused(VideoSource(path).read, 'pip install "pe-lightning[nifti]"')
+    refused(VideoSource(path).read, "needs the package nibabel", "pip install 'pe-lightning[nifti]'")
