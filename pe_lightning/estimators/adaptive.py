@@ -25,6 +25,7 @@ from pe_lightning.signals.splits import GridSplit, Split
 from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine, spline_predictable_axes
 from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
+from pe_lightning.solvers.matern import Matern, learn_matern
 from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
 from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
@@ -57,6 +58,7 @@ class LocalFits(NamedTuple):
         noise: ``none`` interpolates, ``auto`` chooses the ridge by the held-out error.
         prior: A network that was trained on other pictures, if there is one to mix in.
         periodic: Which axes are periodic.
+        scattered: Whether samples are points, and not samples of a grid.
     """
 
     bank: AnisotropicKernels
@@ -65,18 +67,20 @@ class LocalFits(NamedTuple):
     noise: Noise
     prior: LocalPrior | None
     periodic: tuple[bool, ...]
+    scattered: bool
 
     def choose(self, samples: SignalSamples) -> tuple[SignalField, Fit]:
         """Fits with the ridge of the least held-out error; the field, and the fit without the prior."""
         choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
         tried = choices if self.noise == "auto" else (without_noise,)
-        fits = (self._fit(samples, ridge) for ridge in tried)
+        covariance = self._covariance(samples)
+        fits = (self._fit(samples, ridge, covariance) for ridge in tried)
         best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
         return self._with_prior(best), best
 
     def field(self, samples: SignalSamples, ridge: float) -> SignalField:
         """The field with the ridge that was chosen."""
-        return self._with_prior(self._fit(samples, ridge))
+        return self._with_prior(self._fit(samples, ridge, self._covariance(samples)))
 
     def spread(self, samples: SignalSamples, field: SignalField, ridge: float) -> AdaptivePoints:
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
@@ -117,12 +121,20 @@ class LocalFits(NamedTuple):
             weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, step, spaced)
         return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
 
-    def _fit(self, samples: SignalSamples, ridge: float) -> Fit:
+    def _covariance(self, samples: SignalSamples) -> Matern | None:
+        """The covariance of points, whose axes have different units; samples of a grid have its distances."""
+        if samples.coords is None or not self.scattered:
+            return None
+        return learn_matern(samples.values, samples.coords)
+
+    def _fit(self, samples: SignalSamples, ridge: float, covariance: Matern | None) -> Fit:
         values, grid, bank = samples.values, self.grid, self.bank
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             if samples.coords is not None:
                 keeps = self.noise == "none"
-                return AdaptivePoints(bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic)
+                return AdaptivePoints(
+                    bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic, covariance=covariance
+                )
             first, step, ridge = samples.first, samples.step, max(ridge, RIDGES[0])
             if len(grid) == 1 and self.noise == "none":
                 return AdaptiveLine(values, grid[0], first[0], step[0], ridge)
@@ -193,8 +205,9 @@ class AdaptiveFit(Estimator):
         """
         began, samples = time.perf_counter(), TrainedSamples.of(to_device(batch, device), info, "Adaptive")
         periodic = tuple(axis.periodic for axis in info.axes)
-        bank = self.bank(info.num_axes, info.num_points is not None).to(device)
-        fits = LocalFits(bank, info.grid, self.window, self.noise, None if prior is None else prior.to(device), periodic)
+        scattered = info.num_points is not None
+        bank, prior = self.bank(info.num_axes, scattered).to(device), None if prior is None else prior.to(device)
+        fits = LocalFits(bank, info.grid, self.window, self.noise, prior, periodic, scattered)
         fields, found = zip(*(fits.choose(samples.signal(place)) for place in range(info.num_signals)), strict=True)
         ridges = {fit.ridge for fit in found}
         ridge = ridges.pop() if len(ridges) == 1 else None

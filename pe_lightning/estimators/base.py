@@ -47,8 +47,11 @@ class Field(Protocol):
     def of_cells(self, sizes: Sequence[float]) -> Field:
         """The means over cells of these lengths per axis, around the coordinates, where features have such means."""
 
-    def std(self, coords: Tensor) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` -> ``(*batch, C)``."""
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` -> ``(*batch, C)``.
+
+        With a level, half the widths of intervals that hold this share of the values.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """The tensors of the fit by name."""
@@ -115,16 +118,17 @@ class FittedField(ABC):
         return self._make_spread is not None
 
     @torch.no_grad()
-    def std(self, coords: Tensor) -> Tensor:
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
+        level, half the widths of intervals around the predictions that hold this share of the values.
         """
         if self._make_spread is None:
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
         self._check(coords)
         self._spread = self._spread or self._make_spread()
-        found = self._spread.std(coords.to(self.device).reshape(-1, self.num_axes))
+        found = self._spread.std(coords.to(self.device).reshape(-1, self.num_axes), level)
         return found.reshape(*coords.shape[:-1], found.shape[-1])
 
     def _check(self, coords: Tensor) -> None:

@@ -59,9 +59,9 @@ class Fitted:
         """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         return self.field.grid(axes)
 
-    def std(self, coords: Tensor) -> Tensor:
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` -> ``(*batch, C)``."""
-        return self.field.std(coords)
+        return self.field.std(coords, level)
 
     def state_dict(self) -> dict[str, Any]:
         """The tensors of the fit by name."""

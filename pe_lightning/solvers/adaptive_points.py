@@ -18,6 +18,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import one_thread
 from pe_lightning.solvers.calibration import (
     KNOWN_DISTANCE,
+    TAIL_STEPS,
     Calibration,
     CalibrationSet,
     HeldOutErrors,
@@ -26,8 +27,10 @@ from pe_lightning.solvers.calibration import (
     cube_sets,
     gap_size,
     least_error_weights,
+    question_distance,
     random_sets,
 )
+from pe_lightning.solvers.matern import Matern, MaternKriging
 from pe_lightning.solvers.point_level import NUM_NEIGHBOURS as NUM_NEIGHBOURS
 from pe_lightning.solvers.point_level import PointLevel, Settings
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
@@ -38,6 +41,8 @@ RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
 NOISE_RIDGES = tuple(RIDGE * 2.0**n for n in (-2, 0, 1, 2, 3, 4))
 """Ridges that are tried for noisy samples, and for samples that may be noisy."""
+SAME_DISTANCE = 1e-6
+"""Distance from a sample, in spacings, below which a point is that sample where noise is known."""
 
 
 class AdaptivePoints:
@@ -61,6 +66,8 @@ class AdaptivePoints:
         held_out: Samples that calibrate standard deviations, with the predictions of another fit.
         refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
             predictions of the latter ``(H, C)``.
+        covariance: The covariance of the samples, with lengths in [0, 1): its lengths are the unit of each axis, and kriging
+            with it takes the place of power variograms. By default the unit is the sample of the grid.
         settings: Tuned constants.
     """
 
@@ -76,6 +83,7 @@ class AdaptivePoints:
         periodic: Sequence[bool] = (),
         held_out: CalibrationSet | None = None,
         refit: Callable[[Tensor, Tensor], Tensor] | None = None,
+        covariance: Matern | None = None,
         settings: Settings = Settings(),
     ) -> None:
         fewest = MIN_SAMPLES[len(grid) - 1]
@@ -83,17 +91,26 @@ class AdaptivePoints:
             raise InputError(f"Adaptive needs at least {fewest} samples of {len(grid)} axes, got {len(values)}")
         self.bank, self.grid, self.window, self.ridge, self.settings = bank, list(grid), window, ridge, settings
         self.num_members, self.keeps_samples = len(bank.sparse_forms), keeps_samples
-        self.scale = torch.tensor(grid, dtype=torch.float64, device=values.device)
+        self.scale, self.covariance = torch.tensor(grid, dtype=torch.float64, device=values.device), covariance
+        if covariance is not None:
+            lengths = covariance.lengths.to(self.scale)
+            self.scale = (self.scale * lengths).log().mean().exp() / lengths
         self._given, self._periodic, self._held_out, self._refit = (values, coords), periodic, held_out, refit
         if any(periodic):
-            values, coords = _repeated(values, coords, periodic)
+            values, coords = _repeated(values, coords, periodic, self.scale)
         self.values, self.places = values, coords.double() * self.scale
         self.levels = {0: self._level(values, self.places)}
-        nugget = ridge if ridge > RIDGE else 0.0
-        self.powers = PowerKriging(values, self.places, self.levels[0].cells.tree, nugget)
         is_mixed = held_out is None and refit is None and len(bank.forms) > 1
-        least = 0.0 if keeps_samples else settings.smoothing_power
-        self._members = [m for m, power in enumerate(POWERS) if power >= least] if is_mixed else []
+        tree = self.levels[0].cells.tree
+        self.kriging: PowerKriging | MaternKriging
+        if covariance is None:
+            least = 0.0 if keeps_samples else settings.smoothing_power
+            self.kriging = PowerKriging(values, self.places, tree, ridge if ridge > RIDGE else 0.0)
+            self._members = [m for m, power in enumerate(POWERS) if power >= least] if is_mixed else []
+        else:
+            scaled = covariance._replace(lengths=covariance.lengths.to(self.scale) * self.scale)
+            self.kriging = MaternKriging(values, self.places, tree, scaled)
+            self._members = [0] if is_mixed else []
         self._calibrations: dict[int, Calibration] | None = None
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
@@ -103,9 +120,12 @@ class AdaptivePoints:
         return self._evaluate(points, std=False)
 
     @torch.no_grad()
-    def std(self, points: Tensor) -> Tensor:
-        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about predictions: ``(Q, C)``; zero at samples."""
-        return self._evaluate(points, std=True)
+    def std(self, points: Tensor, level: float | None = None) -> Tensor:
+        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about predictions: ``(Q, C)``; zero at samples.
+
+        With a level, half the widths of the intervals around predictions that hold this share of the values.
+        """
+        return self._evaluate(points, True, level)
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
@@ -131,9 +151,9 @@ class AdaptivePoints:
         """Weights and factor of the standard deviations of a level (:func:`~pe_lightning.solvers.calibration.calibrate`)."""
         if self._calibrations is None:
             if self._held_out is None:
-                side = self.gap_size()
-                cubes = cube_sets(self._given[1].double() * self.scale, side, self.settings) if side else []
-                sets = cubes or self._random_sets
+                sets = self._cube_sets() or self._random_sets
+                if self.covariance is not None:
+                    sets = [*self._random_sets, *self._question_sets()]
                 self._calibrations = self._calibrated(sets if self._refit is None else sets[:1])
             else:
                 calibration, coarser = self._calibrated([self._held_out])[0], self._held_out.coarser
@@ -191,12 +211,13 @@ class AdaptivePoints:
         spacing, gap_distance = level.spacing[level.cell[sample]], self.settings.gap_distance
         is_near = distance <= gap_distance * spacing.clamp_min(self.spacing)
         number = torch.where(is_near, 0, (distance / (gap_distance * self.spacing)).log2().ceil())
-        return number, sample, distance < KNOWN_DISTANCE * spacing
+        same = KNOWN_DISTANCE if self.covariance is None else SAME_DISTANCE
+        return number, sample, distance < same * spacing
 
     # -- predictions ------------------------------------------------------------------------------------------------------
 
     @one_thread
-    def _evaluate(self, points: Tensor, std: bool) -> Tensor:
+    def _evaluate(self, points: Tensor, std: bool, level: float | None = None) -> Tensor:
         places = points.double() * self.scale
         result = self.values.new_zeros(len(points), self.values.shape[-1])
         if len(points) == 0:
@@ -206,18 +227,19 @@ class AdaptivePoints:
             known = torch.zeros_like(known)
         wanted = ~known if not points.requires_grad or std else torch.ones_like(known)
         for n, rows in _by_level(number, wanted):
-            weights, factor = self.calibration(n)
-            at = places[rows], sample[rows]
+            calibration = self.calibration(n)
+            weights, at = calibration.weights, (places[rows], sample[rows])
             if std:
-                values = factor * self._by_bank(n, *at, std=True)
+                factor = calibration.factor if level is None else calibration.factor * calibration.quantile(level)
+                values = (factor[:, None] * self._deviations(n, *at)).square().sum(0).sqrt()
             else:
                 members = [m for m, weight in enumerate(weights[1:].tolist()) if weight]
                 values = self.values.new_zeros(len(rows), self.values.shape[-1])
                 if weights[0]:
                     values = weights[0] * self._by_bank(n, *at)
                 if members:
-                    powers = self._by_powers(n, *at, [self._members[m] for m in members])
-                    values = values + torch.einsum("m,mqc->qc", weights[1:][members], powers)
+                    others = self._by_kriging(n, *at, [self._members[m] for m in members])
+                    values = values + torch.einsum("m,mqc->qc", weights[1:][members], others)
             result = result.index_copy(0, rows, values)
         if std or not bool(known.any()):
             return result
@@ -233,18 +255,44 @@ class AdaptivePoints:
             sample = torch.from_numpy(level.cells.nearest(places.detach().cpu().numpy())[0]).to(places.device)
         return level.at(places, sample, std).to(self.values)
 
-    def _by_powers(self, number: int, places: Tensor, sample: Tensor, members: Sequence[int]) -> Tensor:
-        """Predictions of power variograms ``(M, Q, C)``; places in a cell, or in gaps in a cube, share their neighbours."""
+    def _deviations(self, number: int, places: Tensor, sample: Tensor) -> Tensor:
+        """Standard deviations that are not calibrated, of the bank and of kriging with the covariance: ``(K, Q, C)``."""
+        found = [self._by_bank(number, places, sample, std=True)]
+        if isinstance(self.kriging, MaternKriging):
+            found.append(self.kriging.std(places, self._groups(number, places, sample)))
+        return torch.stack(found)
+
+    def _groups(self, number: int, places: Tensor, sample: Tensor) -> Tensor:
+        """Places in a cell, or in gaps in a cube, share their neighbours: numbers ``(Q,)``."""
         if number == 0:
-            return self.powers.at(places, self.levels[0].cell[sample], members)
+            return self.levels[0].cell[sample]
         cube = (places.detach() / (self.spacing * 2.0**number)).floor().long()
-        return self.powers.at(places, torch.unique(cube, dim=0, return_inverse=True)[1], members)
+        which: Tensor = torch.unique(cube, dim=0, return_inverse=True)[1]
+        return which
+
+    def _by_kriging(self, number: int, places: Tensor, sample: Tensor, members: Sequence[int]) -> Tensor:
+        """Predictions of kriging members, ``(M, Q, C)``."""
+        return self.kriging.at(places, self._groups(number, places, sample), members)
 
     # -- held-out samples -------------------------------------------------------------------------------------------------
 
     @cached_property
     def _random_sets(self) -> list[CalibrationSet]:
         return random_sets(self.levels[0], len(self._given[0]), self._refit is not None, self.settings)
+
+    def _cube_sets(self) -> list[CalibrationSet]:
+        side = self.gap_size()
+        return cube_sets(self._given[1].double() * self.scale, side, self.settings) if side else []
+
+    def _question_sets(self) -> list[CalibrationSet]:
+        """Samples in cubes, as far from others as places anywhere in the range of the samples are."""
+        places, sets = self._given[1].double() * self.scale, []
+        for share in (0.5, self.settings.gap_quantile):
+            side = 2 * question_distance(self.levels[0], self.scale, share)
+            while side > self.spacing and not (cubes := cube_sets(places, side, self.settings)):
+                side /= 2
+            sets += cubes if side > self.spacing else []
+        return sets
 
     @cached_property
     def _random_errors(self) -> list[HeldOutErrors]:
@@ -257,7 +305,8 @@ class AdaptivePoints:
         if not are_enough(sets, self.settings):
             alone = self.values.new_zeros(1 + len(self._members))
             alone[0] = 1
-            return {0: Calibration(alone, torch.ones_like(self.values[0]))}
+            ones = torch.ones_like(self.values[:1])
+            return {0: Calibration(alone, ones, _normal_tail(ones))}
         is_random = sets is self.__dict__.get("_random_sets")
         errors = self._random_errors if is_random else [self._held_out_errors(one) for one in sets]
         return calibrate(errors, self.settings)
@@ -270,7 +319,7 @@ class AdaptivePoints:
         values, coords = self._given
         fit = AdaptivePoints(
             self.bank, values[others], coords[others], self.grid, self.window, self.ridge, False, self._periodic,
-            settings=self.settings,
+            covariance=self.covariance, settings=self.settings,
         )  # fmt: skip
         places = coords[held].double() * self.scale
         number, sample, _ = fit._numbers(places)
@@ -283,15 +332,22 @@ class AdaptivePoints:
             if predict is None:
                 errors[0, rows] = fit._by_bank(n, *at) - values[held[rows]]
             if self._members:
-                errors[1:, rows] = fit._by_powers(n, *at, self._members) - values[held[rows]]
+                errors[1:, rows] = fit._by_kriging(n, *at, self._members) - values[held[rows]]
 
         def deviations() -> Tensor:
-            result = torch.empty_like(errors[0])
+            result = errors.new_empty(1 if self.covariance is None else 2, *errors.shape[1:])
             for n, rows in levels:
-                result[rows] = fit._by_bank(n, places[rows], sample[rows], std=True)
-            return result.clamp_min(torch.finfo(result.dtype).tiny)
+                result[:, rows] = fit._deviations(n, places[rows], sample[rows])
+            least: Tensor = result.clamp_min(torch.finfo(result.dtype).tiny)
+            return least
 
         return HeldOutErrors(number, errors, deviations)
+
+
+def _normal_tail(like: Tensor) -> Tensor:
+    """Quantiles of a normal distribution for each channel of values ``(1, C)``."""
+    steps = torch.linspace(0.5, 1, TAIL_STEPS + 1, dtype=like.dtype, device=like.device)
+    return torch.special.ndtri(steps).clamp_max(4.0)[:, None].expand(-1, like.shape[1])
 
 
 def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, Tensor]]:
@@ -301,10 +357,11 @@ def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, T
     return [(n, (wanted & (number == n)).nonzero()[:, 0]) for n in levels]
 
 
-def _repeated(values: Tensor, coords: Tensor, periodic: Sequence[bool]) -> tuple[Tensor, Tensor]:
+def _repeated(values: Tensor, coords: Tensor, periodic: Sequence[bool], scale: Tensor) -> tuple[Tensor, Tensor]:
     """Samples and, after them, those within eight spacings of the ends of periodic axes, at the other end."""
-    margin = min(0.5, 8 * len(values) ** (-1 / coords.shape[1]))
+    spacing = len(values) ** (-1 / coords.shape[1]) * float(scale.log().mean().exp())
     for axis in (a for a, repeats in enumerate(periodic) if repeats):
+        margin = min(0.5, 8 * spacing / float(scale[axis]))
         along, turn = coords[:, axis], torch.zeros_like(coords[:1])
         turn[0, axis] = 1
         first, last = along < margin, along >= 1 - margin

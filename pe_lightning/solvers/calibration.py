@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,44 +32,101 @@ class CalibrationSet(NamedTuple):
 
 
 class HeldOutErrors(NamedTuple):
-    """Errors at held-out samples, of the bank and of the ``M`` power variograms that are mixed with it."""
+    """Errors at held-out samples, of the bank and of the ``M`` kriging members that are mixed with it."""
 
     level: Tensor
     """Number of the level that predicts each sample, ``(H,)``."""
     errors: Tensor
     """Prediction minus sample, ``(1 + M, H, C)``."""
     deviations: Callable[[], Tensor]
-    """Computes standard deviations that are not calibrated, ``(H, C)``."""
+    """Computes standard deviations that are not calibrated, of ``K`` models, ``(K, H, C)``."""
 
 
 class Calibration(NamedTuple):
     """What held-out samples say about predictions of a level."""
 
     weights: Tensor
-    """Weights of the bank and of its ``M`` power variograms, ``(1 + M,)``; they sum to one."""
+    """Weights of the bank and of the ``M`` kriging members, ``(1 + M,)``; they sum to one."""
     factor: Tensor
-    """Factor of the standard deviations, ``(C,)``."""
+    """Factors of the standard deviations of ``K`` models, the root of whose sum of squares is taken: ``(K, C)``."""
+    tail: Tensor
+    """Quantiles of errors in standard deviations, of shares from 0 to 1 at equal steps: ``(T, C)``."""
+
+    def quantile(self, level: float) -> Tensor:
+        """Share ``level`` of the errors are within this many standard deviations, ``(C,)``.
+
+        Beyond the largest held-out error the tail is that of a normal distribution, scaled to end there.
+        """
+        last = len(self.tail) - 1
+        place = min(level * last, last - 1.0)
+        low = int(place)
+        found = self.tail[low] + (place - low) * (self.tail[low + 1] - self.tail[low])
+        return found * _normal_quantile(level) / _normal_quantile(place / last) if level * last > place else found
+
+
+TAIL_STEPS = 1000
+"""Steps of the quantiles of the errors."""
+BLENDS = (1.0, 0.5, 0.0)
+"""Shares of the first of two models of standard deviations that are tried."""
+NORMAL_90 = 1.6448536
+"""Nine tenths of the values of a normal distribution are within so many standard deviations."""
+
+
+def _normal_quantile(level: float) -> float:
+    return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
 
 
 def calibrate(parts: Sequence[HeldOutErrors], settings: Settings) -> dict[int, Calibration]:
     """The calibration of each level; the last is that of all further levels.
 
-    With the factor, nine tenths of the errors are within 1.645 standard deviations, as those of a normal distribution: split
-    conformal prediction.
+    Levels are ranges of the distance to the nearest sample, so that the errors that say how large an error is are errors as
+    far from samples. With the factors of its level, nine tenths of the errors are within 1.645 standard deviations, as those
+    of a normal distribution: split conformal prediction, with a group per level. Of two models of standard deviations those
+    shares are taken that have the largest likelihood.
 
     Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
-    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the factor.
+    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the factors.
     """
-    number, deviations = torch.cat([part.level for part in parts]), torch.cat([part.deviations() for part in parts])
-    errors = torch.cat([part.errors for part in parts], 1).double()
-    result: dict[int, Calibration] = {}
+    number, deviations = torch.cat([part.level for part in parts]), torch.cat([part.deviations() for part in parts], 1)
+    errors, tiny = torch.cat([part.errors for part in parts], 1).double(), torch.finfo(deviations.dtype).tiny
+    groups, weights = [], []
     for n in range(int(number.max()) + 1):
         inside = number == n
-        inside = inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside)
-        weights = least_error_weights(errors[:, inside], errors, settings.sparsity_tolerance)
-        ratios = torch.einsum("m,mhc->hc", weights, errors[:, inside]).abs() / deviations[inside]
-        result[n] = Calibration(weights.to(deviations), (torch.quantile(ratios, 0.9, dim=0) / 1.6448536).to(deviations))
+        groups.append(inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside))
+        weights.append(least_error_weights(errors[:, groups[-1]], errors, settings.sparsity_tolerance))
+    residuals = [torch.einsum("m,mhc->hc", w, errors[:, inside]).abs() for w, inside in zip(weights, groups, strict=True)]
+    scaled = []
+    for residual, inside in zip(residuals, groups, strict=True):
+        factors = torch.stack([_factor(residual / model) for model in deviations[:, inside].double()])
+        scaled.append((factors, factors[:, None] * deviations[:, inside].double()))
+
+    def blended(share: float, models: Tensor) -> Tensor:
+        shares = models.new_tensor([share, 1 - share])[: len(models), None, None]
+        return (shares * models.square()).sum(0).sqrt().clamp_min(tiny)
+
+    def cost(share: float) -> float:
+        total = 0.0
+        for residual, (_, models) in zip(residuals, scaled, strict=True):
+            std = blended(share, models)
+            total += float((std.log() + (residual / std).square().clamp_max(settings.max_residual**2) / 2).sum())
+        return total
+
+    share = min(BLENDS, key=cost) if len(deviations) > 1 else 1.0
+    ratios = [residual / blended(share, models) for residual, (_, models) in zip(residuals, scaled, strict=True)]
+    last = [_factor(ratio) for ratio in ratios]
+    steps = torch.linspace(0, 1, TAIL_STEPS + 1, dtype=errors.dtype, device=errors.device)
+    shares = errors.new_tensor([share, 1 - share])[: len(deviations), None].sqrt()
+    result = {}
+    for n, (ratio, factor) in enumerate(zip(ratios, last, strict=True)):
+        tail = torch.quantile(ratio / factor.clamp_min(tiny), steps, dim=0)
+        factors = (shares * scaled[n][0] * factor).to(deviations)
+        result[n] = Calibration(weights[n].to(deviations), factors, tail.to(deviations))
     return result
+
+
+def _factor(ratios: Tensor) -> Tensor:
+    """Factor of standard deviations with which nine tenths of errors, relative to them ``(H, C)``, are within 1.645."""
+    return torch.quantile(ratios, 0.9, dim=0) / NORMAL_90
 
 
 def random_sets(level: PointLevel, count: int, everything: bool, settings: Settings) -> list[CalibrationSet]:
@@ -118,6 +176,13 @@ def gap_size(level: PointLevel, count: int, grid: Sequence[int], settings: Setti
     if not has_wide_gaps(float(missing.mean()), 1 - known, grid):
         return 0.0
     return max(2.0, 2 * float(torch.quantile(missing, settings.gap_quantile)) - 1)
+
+
+def question_distance(level: PointLevel, scale: Tensor, share: float) -> float:
+    """Quantile of the distances of places, uniform in the range of the samples, to the nearest sample."""
+    random = torch.Generator().manual_seed(0)
+    nodes = torch.rand(1 << 12, len(scale), generator=random, dtype=torch.float64) * scale.cpu()
+    return float(np.quantile(level.cells.nearest(nodes.numpy())[1], share))
 
 
 def cube_sets(places: Tensor, side: float, settings: Settings) -> list[CalibrationSet]:

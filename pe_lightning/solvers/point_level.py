@@ -50,6 +50,7 @@ class Settings:
         sparsity_tolerance: Relative increase of the squared held-out error that is accepted for fewer members.
         factor_change: Least and largest change of the factor of standard deviations from four to two spacings of a grid;
             half of its logarithm is extrapolated.
+        max_residual: Largest error, in standard deviations, where models of standard deviations are compared.
         gap_quantile: Quantile of the distances of missing samples to known ones that is half the width of the gaps.
         max_gaps: Most cubes that are held out.
         min_gaps: Fewest cubes that are held out.
@@ -74,6 +75,7 @@ class Settings:
     min_level_samples: int = 50
     sparsity_tolerance: float = 0.005
     factor_change: tuple[float, float] = (0.5, 1.25)
+    max_residual: float = 6.0
     gap_quantile: float = 0.95
     max_gaps: int = 64
     min_gaps: int = 5

@@ -68,6 +68,63 @@ def blocks_of(group: Tensor, count: int, size: int) -> Iterator[Block]:
         yield Block(groups[some], order[(start[some][:, None] + column).clamp_max(len(order) - 1)], valid)
 
 
+def in_groups(places: Tensor, group: Tensor, size: int, system: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Predictions at places, by groups that share one system.
+
+    Args:
+        places: ``(Q, D)`` float64.
+        group: Group of each, numbers from zero, ``(Q,)``.
+        size: Most systems that are computed at once.
+        system: Centres of groups ``(B, D)`` and places ``(B, q, D)`` -> predictions ``(M, B, q, C)``.
+
+    Returns:
+        ``(M, Q, C)``.
+    """
+    _, group, counts = torch.unique(group, return_inverse=True, return_counts=True)
+    centres = torch.zeros(len(counts), places.shape[1], dtype=places.dtype, device=places.device)
+    centres = centres.index_add_(0, group, places.detach()) / counts[:, None]
+
+    def predictions(block: Block) -> Tensor:
+        return system(centres[block.groups], places[block.points])[:, block.valid]
+
+    blocks = list(blocks_of(group, len(counts), size))
+    everything = torch.cat(side_by_side(predictions, blocks, places.device), 1)
+    indices = torch.cat([block.points[block.valid] for block in blocks])
+    return torch.empty_like(everything).index_copy(1, indices, everything)
+
+
+def neighbours_around(tree: cKDTree, places: Tensor, centres: Tensor, count: int, searched: int) -> Tensor:
+    """As many samples from each octant of directions as there are, the nearest first.
+
+    Args:
+        tree: The samples.
+        places: Their positions, ``(P, D)``.
+        centres: ``(B, D)``.
+        count: Samples around each, ``n``.
+        searched: Nearest samples among which they are.
+
+    Returns:
+        ``(B, n)``.
+    """
+    axes = centres.shape[1]
+    searched = min(searched, len(places))
+    if searched <= count:
+        return torch.arange(count, device=centres.device).expand(len(centres), -1)
+    found = tree.query(centres.cpu().numpy(), np.arange(1, searched + 1))[1]
+    near = torch.from_numpy(found).to(centres.device)
+    offsets = places[near] - centres[:, None]
+    octant = ((offsets > 0) * 2 ** torch.arange(axes, device=centres.device)).sum(-1)
+    octants = 2**axes
+    if axes == 2:  # the halves of a quadrant
+        octant, octants = octant + 4 * (offsets[..., 0].abs() > offsets[..., 1].abs()), 8
+    rank = torch.zeros_like(octant)
+    for number in range(octants):
+        inside = octant == number
+        rank = torch.where(inside, inside.cumsum(1), rank)
+    key = torch.arange(searched, device=near.device) + searched * (rank > count // octants)
+    return near.gather(1, key.argsort(1)[:, :count])
+
+
 class PowerKriging:
     """Kriging of one signal by every power variogram.
 
@@ -93,47 +150,21 @@ class PowerKriging:
         Returns:
             ``(M, Q, C)``.
         """
-        _, group, counts = torch.unique(group, return_inverse=True, return_counts=True)
-        centres = torch.zeros(len(counts), places.shape[1], dtype=places.dtype, device=places.device)
-        centres = centres.index_add_(0, group, places.detach()) / counts[:, None]
 
-        def fits(block: Block) -> Tensor:
-            near = self._neighbours(centres[block.groups])
+        def system(centres: Tensor, points: Tensor) -> Tensor:
+            near = neighbours_around(self.tree, self.places, centres, self.count, CANDIDATES[places.shape[1] - 1])
             around = self.places[near]
             centre = around.mean(1, keepdim=True)
             offsets = around - centre
             unit = offsets.square().sum(-1).mean(1).sqrt()[:, None, None]
             unit = torch.where(unit > 0, unit, 1.0)
             values = self.values[near].double()
-            found = self._solve(offsets / unit, values, (places[block.points] - centre) / unit, members)
+            found = self._solve(offsets / unit, values, (points - centre) / unit, members)
             low, high = values.amin(1, keepdim=True), values.amax(1, keepdim=True)
             margin = high - low  # of extrapolation
-            return found.clamp(low - margin, high + margin).to(self.values)[:, block.valid]
+            return found.clamp(low - margin, high + margin).to(self.values)
 
-        blocks = list(blocks_of(group, len(counts), max(1, MAX_NUMBERS // self.count**2)))
-        everything = torch.cat(side_by_side(fits, blocks, self.values.device), 1)
-        indices = torch.cat([block.points[block.valid] for block in blocks])
-        return torch.empty_like(everything).index_copy(1, indices, everything)
-
-    def _neighbours(self, centres: Tensor) -> Tensor:
-        """As many samples from each octant of directions as there are, the nearest first: ``(B, D)`` -> ``(B, n)``."""
-        axes = centres.shape[1]
-        searched = min(CANDIDATES[axes - 1], len(self.places))
-        if searched <= self.count:
-            return torch.arange(self.count, device=centres.device).expand(len(centres), -1)
-        found = self.tree.query(centres.cpu().numpy(), np.arange(1, searched + 1))[1]
-        near = torch.from_numpy(found).to(centres.device)
-        offsets = self.places[near] - centres[:, None]
-        octant = ((offsets > 0) * 2 ** torch.arange(axes, device=centres.device)).sum(-1)
-        count = 2**axes
-        if axes == 2:  # the halves of a quadrant
-            octant, count = octant + 4 * (offsets[..., 0].abs() > offsets[..., 1].abs()), 8
-        rank = torch.zeros_like(octant)
-        for number in range(count):
-            inside = octant == number
-            rank = torch.where(inside, inside.cumsum(1), rank)
-        key = torch.arange(searched, device=near.device) + searched * (rank > self.count // count)
-        return near.gather(1, key.argsort(1)[:, : self.count])
+        return in_groups(places, group, max(1, MAX_NUMBERS // self.count**2), system)
 
     def _solve(self, offsets: Tensor, values: Tensor, points: Tensor, members: Sequence[int]) -> Tensor:
         """Predictions at points ``(B, Q, D)`` from samples ``(B, n, D)`` and values ``(B, n, C)``: ``(M, B, Q, C)``."""

@@ -126,7 +126,8 @@ class Adaptive(SampledModule):
     @property
     def _fits(self) -> LocalFits:
         info, periodic = self.require_info(), tuple(axis.periodic for axis in self.require_info().axes)
-        return LocalFits(self.bank, info.grid, self.window, self.estimator.noise, self.local_prior, periodic)
+        noise, prior, scattered = self.estimator.noise, self.local_prior, info.num_points is not None
+        return LocalFits(self.bank, info.grid, self.window, noise, prior, periodic, scattered)
 
     def make_field(self, place: int) -> SignalField:
         return self._fits.field(self.samples(place), float(self.network.ridge[place]))
@@ -150,11 +151,11 @@ class Adaptive(SampledModule):
         return self.info is not None and self.info.num_signals == 1
 
     @torch.no_grad()
-    def std(self, coords: Tensor) -> Tensor:
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
         They are those of the fit without a prior. The unit is that of the values. Of values that were not seen, about 90 %
-        are within 1.645 standard deviations.
+        are within 1.645 standard deviations. With a ``level``, half the widths of intervals that hold this share of them.
         """
         info = self.require_info()
         if not self.has_std:
@@ -163,4 +164,4 @@ class Adaptive(SampledModule):
         if self._spread is None or self._spread.values.device != self.device:
             self._spread = self._fits.spread(self.samples(0), self.fields[0], float(self.network.ridge[0]))
         points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        return self._spread.std(points).reshape(*coords.shape[:-1], info.channels)
+        return self._spread.std(points, level).reshape(*coords.shape[:-1], info.channels)

@@ -243,11 +243,12 @@ class ComplexLinear(KroneckerModule):
         return None if data is None or data.streamed else data
 
     @torch.no_grad()
-    def std(self, coords: Tensor) -> Tensor:
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. The
-        samples are taken from the DataModule that the model was fitted to; a fit without some of them is made once.
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
+        With a ``level``, half the widths of intervals that hold this share of the values. The samples are taken from the
+        DataModule that the model was fitted to; a fit without some of them is made once.
         """
         info, data = self.require_info(), self._samples
         if info.num_signals != 1:
@@ -264,7 +265,7 @@ class ComplexLinear(KroneckerModule):
             encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
             periodic = [axis.periodic for axis in info.axes]
             self._spread = linear_uncertainty(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
-        return self._spread.std(coords.reshape(-1, info.num_axes)).reshape(*coords.shape[:-1], info.channels)
+        return self._spread.std(coords.reshape(-1, info.num_axes), level).reshape(*coords.shape[:-1], info.channels)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ class FunctionModule(TrainedModule):
         """Whether :meth:`std` is available: not by default."""
         return False
 
-    def std(self, coords: Tensor) -> Tensor:
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations about the predictions of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``."""
         raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or an exact ComplexLinear")
 

@@ -10,10 +10,9 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
 from pe_lightning.encodings.bank import AnisotropicKernels
-from pe_lightning.solvers import power_kriging
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import least_error_weights
-from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
+from pe_lightning.solvers.power_kriging import POWERS, PowerKriging, neighbours_around
 
 KERNELS = {1.0: "linear", 2.0: "thin_plate_spline", 3.0: "cubic"}
 
@@ -41,11 +40,10 @@ def test_neighbours_are_taken_from_all_directions():
     """A point close to a dense cluster, which has all of its nearest samples."""
     random = np.random.default_rng(0)
     places = np.concatenate([6 + random.random((100, 2)), random.random((156, 2)) * 20])
-    fit = kriging(np.zeros((256, 1)), places)
     centre = torch.tensor([[8.0, 8.0]], dtype=torch.float64)
-    offsets = places[fit._neighbours(centre)[0].numpy()] - centre.numpy()
-    angles = np.arctan2(*offsets.T)
-    assert np.histogram(angles, 8, (-np.pi, np.pi))[0].min() == power_kriging.NUM_NEIGHBOURS[1] // 8
+    near = neighbours_around(cKDTree(places), torch.from_numpy(places), centre, 40, 192)
+    angles = np.arctan2(*(places[near[0].numpy()] - centre.numpy()).T)
+    assert np.histogram(angles, 8, (-np.pi, np.pi))[0].min() == 40 // 8
 
 
 def test_samples_that_coincide_or_lie_on_a_line_give_values_in_their_range():
