@@ -127,7 +127,7 @@ class LocalFits(NamedTuple):
             return None
         return learn_matern(samples.values, samples.coords)
 
-    def _fit(self, samples: SignalSamples, ridge: float, covariance: Matern | None) -> Fit:
+    def _fit(self, samples: SignalSamples, ridge: float, covariance: Matern | None = None) -> Fit:
         values, grid, bank = samples.values, self.grid, self.bank
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             if samples.coords is not None:

@@ -347,7 +347,8 @@ class AdaptivePoints:
 def _normal_tail(like: Tensor) -> Tensor:
     """Quantiles of a normal distribution for each channel of values ``(1, C)``."""
     steps = torch.linspace(0.5, 1, TAIL_STEPS + 1, dtype=like.dtype, device=like.device)
-    return torch.special.ndtri(steps).clamp_max(4.0)[:, None].expand(-1, like.shape[1])
+    tail: Tensor = torch.special.ndtri(steps).clamp_max(4.0)
+    return tail[:, None].expand(-1, like.shape[1])
 
 
 def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, Tensor]]:
