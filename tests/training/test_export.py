@@ -110,5 +110,3 @@ def test_models_that_cannot_be_exported_are_refused(run, capsys, monkeypatch: py
     assert "does not say what its model is" in error(str(other), "--format", "checkpoint")
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     assert "needs the package safetensors, which is not installed: pip install 'pe-lightning[export]'" in error(str(folder))
-        str(folder)
-    )
