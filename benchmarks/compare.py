@@ -27,14 +27,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from quiet import run
 from scipy.ndimage import gaussian_filter
 from skimage import data
 
@@ -158,15 +156,11 @@ def main() -> None:
             truth = crops(options.pictures, options.side)
         for number in range(1, options.runs + 1):
             write_run(root / "runs" / "gau" / str(number), truth, round(0.2 + 0.1 * number, 1))
-        command = [sys.executable, "-m", "pe_lightning", "compare", str(root / "runs")]
+        command = ["compare", str(root / "runs")]
         print(f"{options.runs} runs x {options.pictures} signals of {' x '.join(map(str, truth.shape[1:-1]))}")
         for _ in range(options.repeat):
-            start = time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True)
-            table = time.perf_counter() - start
-            start = time.perf_counter()
-            subprocess.run([*command, "--out", str(root / "report")], check=True, capture_output=True)
-            report = time.perf_counter() - start
+            _, table = run(*command, folder=root)
+            _, report = run(*command, "--out", str(root / "report"), folder=root)
             page = root / "report" / "index.html"
             marks = open_in_browser(page)
             shown = ", ".join(f"{name} {value / 1000:.2f} s" for name, value in marks.items()) or "no browser"

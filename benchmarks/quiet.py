@@ -1,16 +1,22 @@
-"""What the benchmarks share: a Trainer that only trains, and the line that names the machine."""
+"""What the benchmarks share: a Trainer that only trains, a command and its seconds, and the line that names the machine."""
 
 from __future__ import annotations
 
 import logging
+import os
 import platform
+import shlex
+import subprocess
+import sys
+import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Trainer
 
-__all__ = ["machine", "make_trainer"]
+ROOT = Path(__file__).parents[1]
 
 
 def machine() -> str:
@@ -34,3 +40,20 @@ def make_trainer(steps: int, precision: Any = "32-true") -> Trainer:
         enable_progress_bar=False,
         enable_model_summary=False,
     )
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> tuple[str, float]:
+    """What ``pe-lightning`` prints in a folder, and seconds from its start to its end."""
+    command = [sys.executable, "-m", "pe_lightning", *arguments]
+    began = time.perf_counter()
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"{shlex.join(command)}\n{done.stderr}")
+    return done.stdout, time.perf_counter() - began

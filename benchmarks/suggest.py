@@ -12,27 +12,12 @@ import argparse
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-from quiet import machine
+from quiet import machine, run
 
-ROOT = Path(__file__).parents[1]
 IMAGES = ["samples://astronaut", "samples://coffee", "samples://chelsea"]
-
-
-def run(*arguments: str, folder: Path) -> tuple[str, float]:
-    """What a command prints, and its seconds."""
-    command = [sys.executable, "-m", "pe_lightning", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return done.stdout, time.perf_counter() - began
 
 
 def main() -> None:

@@ -12,18 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-from quiet import machine
+from quiet import ROOT, machine, run
 
 from pe_lightning import encoders
 
-ROOT = Path(__file__).parents[1]
 WIDTHS = {"gau": "sigma", "tri": "half_width", "laplace": "scale", "rff": "sigma", "rect": "sigma"}
 SAMPLES = ["samples://astronaut", "samples://coffee", "samples://chelsea", "samples://rocket"]
 
@@ -37,17 +32,6 @@ def settings(num_features: int) -> list[str]:
             f"{{name: {name}, num_features: {num_features}, {width}: {default * step:.6f}}}" for step in (0.5, 1.0, 2.0)
         ]
     return found
-
-
-def run(*arguments: str, folder: Path) -> float:
-    """Seconds of a command, from its start to its end."""
-    command = [sys.executable, "-m", "pe_lightning", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PE_LIGHTNING_CACHE": str(folder / "cache")}
-    began = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(f"{shlex.join(command)}\n{done.stderr}")
-    return time.perf_counter() - began
 
 
 def main() -> None:
@@ -64,13 +48,18 @@ def main() -> None:
     print(f"{machine()}, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run("fit", *common, folder=folder)  # decodes into the cache, warms the disk
-        swept = run("sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept", folder=folder)
+        cache = {"PE_LIGHTNING_CACHE": str(folder / "cache")}
+        run("fit", *common, folder=folder, **cache)  # decodes into the cache, warms the disk
+        _, swept = run(
+            "sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept", folder=folder, **cache
+        )
         middle = os.getloadavg()[0]
-        alone = [run("fit", *common, f"--model.encoder={cell}", folder=folder) for cell in cells]
+        alone = [run("fit", *common, f"--model.encoder={cell}", folder=folder, **cache)[1] for cell in cells]
         scores = sorted(json.loads(path.read_text())["test/psnr"] for path in folder.glob("swept/*/metrics.json"))
         fits = sorted(json.loads(path.read_text())["test/psnr"] for path in folder.glob("runs/*/*/metrics.json"))
-        again = run("sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept", folder=folder)
+        _, again = run(
+            "sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept", folder=folder, **cache
+        )
     assert len(scores) == len(cells)
     assert set(scores) <= set(fits), "the sweep's runs are those of the single commands"
     print(f"sweep of {len(cells)} cells:     {swept:6.1f} s, {swept / len(cells):.2f} s each")
