@@ -22,7 +22,8 @@ Analysis*, 1975.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import torch
 from scipy.fft import next_fast_len
@@ -44,18 +45,21 @@ MARGIN = 64
 """Samples that continue the signal at both ends; the outer half tends to the mean of the outermost ones."""
 ORDER, MEMORY = 32, 512
 """Coefficients of the linear prediction at most, and the samples that it is estimated from."""
-PREDICTABLE, EXACT = 1 / 16, 1e-5
-"""Errors of splines below which an axis of a picture, clip or volume is interpolated by them; see
-:func:`spline_predictable_axes`."""
+LINEAR_RATIO, LOCAL_RATIO, EXACT_RATIO = 1 / 16, 0.5, 1e-12
+"""Errors of splines below which they interpolate an axis of a grid; see :func:`spline_predictable_axes`."""
 MIN_SAMPLES = 8
 """Samples along an axis that is interpolated by splines, at least."""
-MAX_LINES = 64
-"""Lines along an axis that the choice is made with."""
+MAX_LINES, MAX_WIDTH = 256, 48
+"""Lines along an axis that the choice is made with, and samples of the other axes that they are taken from."""
 TINY = 1e-30
 POSITION_TOLERANCE = 2.0**-12
 """Rounding error of positions, in samples of the signal, of up to 4096 samples."""
 MAX_VALUES = 1 << 23
 """Values that are gathered at once."""
+
+
+LocalError: TypeAlias = Callable[[Tensor, Sequence[float], int], float]
+"""Error of another method: samples, their distance per axis, and the axis -> mean squared error."""
 
 
 class AdaptiveLine:
@@ -172,37 +176,45 @@ def _choose(errors: Tensor) -> tuple[Tensor, float]:
 
 
 def spline_predictable_axes(
-    values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float]
+    values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float], local: LocalError | None = None
 ) -> tuple[Tensor, list[float], list[float]]:
-    """Interpolates a grid of samples along the axes that splines predict far better than linear interpolation does.
+    """Interpolates a grid of samples along the axes that splines predict far better than other methods do.
 
-    An axis is predictable if the leave-one-out error of the splines along it is below :data:`PREDICTABLE` times that of
-    linear interpolation, or below :data:`EXACT` times the variance of the samples.
+    Splines interpolate an axis if their leave-one-out error along it is below :data:`LINEAR_RATIO` times that of linear
+    interpolation, :data:`LOCAL_RATIO` times that of local fits, or :data:`EXACT_RATIO` times the variance of the samples.
+    The errors are those in the middle of the grid.
 
     Args:
         values: Trained samples ``(n_1, ..., n_D, C)``.
         grid: Samples of the whole signal per axis.
         first: Position of the first trained sample of each axis.
         step: Distance of trained samples per axis, in samples.
+        local: Mean squared error of local fits that predict every second sample along an axis from the others.
 
     Returns:
         Samples, and position of the first one and distance per axis; an interpolated axis has all of its samples.
     """
     first, step = list(first), list(step)
     for axis, size in enumerate(grid):
-        lines = values.movedim(axis, 0)
-        shape, lines = lines.shape[1:], lines.flatten(1)
-        if step[axis] == 1 or len(lines) < MIN_SAMPLES:
+        count = values.shape[axis]
+        if step[axis] == 1 or count < MIN_SAMPLES:
             continue
-        some = lines[:, :: -(-lines.shape[1] // MAX_LINES)]
-        errors = member_errors(some)
+        middle = values
+        for other, n in enumerate(values.shape[:-1]):
+            if other != axis and n > MAX_WIDTH:
+                middle = middle.narrow(other, (n - MAX_WIDTH) // 2, MAX_WIDTH)
+        lines = middle.movedim(axis, 0).flatten(1)
+        lines = lines[:, :: -(-lines.shape[1] // MAX_LINES)]
+        errors = member_errors(lines)
         mixture, error = _choose(errors)
-        if error > max(PREDICTABLE * float(errors[0].square().mean()), EXACT * float(some.double().var(correction=0))):
+        bounds = [LINEAR_RATIO * float(errors[0].square().mean()), EXACT_RATIO * float(lines.double().var(correction=0))]
+        if error > max(bounds) and (local is None or error > LOCAL_RATIO * local(middle, step, axis)):
             continue
         x = torch.arange(size, dtype=torch.float64, device=values.device) / size
-        parts = torch.split(lines, max(1, MAX_VALUES // size), dim=1)
+        lines = values.movedim(axis, 0)
+        parts = torch.split(lines.flatten(1), max(1, MAX_VALUES // size), dim=1)
         found = [AdaptiveLine(part, size, first[axis], step[axis], 0.0, mixture).predict([x]) for part in parts]
-        values = torch.cat(found, 1).reshape(size, *shape).movedim(0, axis).contiguous()
+        values = torch.cat(found, 1).reshape(size, *lines.shape[1:]).movedim(0, axis).contiguous()
         first[axis], step[axis] = 0.0, 1.0
     return values, first, step
 

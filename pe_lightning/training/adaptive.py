@@ -37,7 +37,7 @@ class Adaptive(SampledModule):
     Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees,
     weighted by their leave-one-out errors (:mod:`pe_lightning.solvers.adaptive_line`). ``encoder``, ``angles``,
     ``aspects`` and ``window`` then have no effect. Axes of pictures, clips and volumes that such splines predict far better
-    than linear interpolation are interpolated by them first.
+    than linear interpolation, or of clips and volumes better than the bank does, are interpolated by them first.
 
     Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its
     checkpoint is as large as they are.
