@@ -26,7 +26,8 @@ class Fitted:
     Args:
         field: The fitted signals.
         info: Shape and origin of the signals.
-        scores: The scores of each signal ``(S,)``: ``test/psnr`` of held-out samples, ``train/psnr`` of trained ones.
+        scores: The scores of each signal ``(S,)``: ``test/psnr`` of held-out samples, ``train/psnr`` of trained ones;
+            of held-out samples none if there are none.
     """
 
     def __init__(self, field: Field, info: SignalInfo, scores: dict[str, Tensor]) -> None:
@@ -93,4 +94,4 @@ def _scores(field: Field, signals: Signals) -> dict[str, Tensor]:
         points = getattr(batch, "coords", None)
         prediction = field.grid(batch.axes) if points is None else field.at(points[0])
         scorer.add(prediction.to(batch.values), batch, with_trained=True)
-    return scorer.test()
+    return {name: score for name, score in scorer.test().items() if not bool(score.isnan().all())}
