@@ -127,11 +127,10 @@ class LocalFits(NamedTuple):
         fitted, held = (values[(slice(None),) * axis + (slice(start, None, 2),)] for start in (0, 1))
         held = held.narrow(axis, 0, (values.shape[axis] - 1) // 2)
         fit = AdaptiveGrid(self.bank, fitted.contiguous(), self.grid, (0,) * len(step), wide, self.window, RIDGES[0])
-        float64 = {"dtype": torch.float64, "device": values.device}
-        axes = [
-            ((a == axis) * step[a] + wide[a] * torch.arange(held.shape[a], **float64)) / size  # type: ignore[arg-type]
-            for a, size in enumerate(self.grid)
-        ]
+        axes = []
+        for a, size in enumerate(self.grid):
+            index = torch.arange(held.shape[a], dtype=torch.float64, device=values.device)
+            axes.append(((a == axis) * step[a] + wide[a] * index) / size)
         return float((fit.predict(axes) - held).double().square().mean())
 
     def _covariance(self, samples: SignalSamples) -> Matern | None:

@@ -35,8 +35,6 @@ ROUGH, SMOOTH = 1, 9
 """Degrees of the members that are sums of two spectra."""
 CROSSOVERS = (0.06, 0.12, 0.25)
 """Frequencies at which the two spectra are equal, relative to the Nyquist frequency of the samples."""
-SHARPNESS = 2.0
-"""Weights are exp(-this times the difference in standard errors)."""
 MAX_ERROR_RATIO = 4.0
 """Members with a mean squared error of more than this times the least have no weight."""
 MIN_WEIGHT = 1e-3
@@ -84,9 +82,9 @@ class AdaptiveLine:
         self, values: Tensor, size: int, first: float, step: float, ridge: float, mixture: Tensor | None = None
     ) -> None:
         self.values, self.size, self.first, self.step, self.ridge = values, size, first, step, ridge
-        padded = _continued(values.double(), MARGIN)
+        padded = continued(values.double(), MARGIN)
         spectrum = torch.fft.rfft(padded, dim=0)
-        symbols, precisions = _spectra(len(padded), values.device)
+        symbols, precisions = spectra(len(padded), values.device)
         if mixture is None:
             mixture, self.error = _choose(member_errors(values))
         self.mixture = mixture
@@ -150,9 +148,9 @@ def spline_symbol(theta: Tensor, degree: int) -> Tensor:
 
 def member_errors(values: Tensor) -> Tensor:
     """Leave-one-out errors of every member at samples ``(n, C)``: ``(M, n, C)`` float64."""
-    padded = _continued(values.double(), MARGIN)
+    padded = continued(values.double(), MARGIN)
     spectrum = torch.fft.rfft(padded, dim=0)
-    _, precisions = _spectra(len(padded), values.device)
+    _, precisions = spectra(len(padded), values.device)
     sums = [precisions[ROUGH] * _share(precisions, crossover) for crossover in CROSSOVERS]
     errors = []
     for precision in (*precisions.values(), *sums):
@@ -169,7 +167,7 @@ def _choose(errors: Tensor) -> tuple[Tensor, float]:
     best = int(mean.argmin())
     difference = squared - squared[best]
     deviation = difference.std(1, correction=0) / math.sqrt(squared.shape[1]) + TINY
-    weights = torch.exp(-SHARPNESS * difference.mean(1) / deviation)
+    weights = torch.exp(-difference.mean(1) / deviation)
     weights[(mean > MAX_ERROR_RATIO * mean[best] + TINY) | (weights < MIN_WEIGHT)] = 0
     weights /= weights.sum()
     return weights, float(torch.einsum("m,mnc->nc", weights, errors).square().mean())
@@ -219,7 +217,7 @@ def spline_predictable_axes(
     return values, first, step
 
 
-def _spectra(count: int, device: torch.device) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
+def spectra(count: int, device: torch.device) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
     """Symbols of the B-splines and inverse folded spectra by degree, at the frequencies of so many samples."""
     theta = 2 * math.pi * torch.fft.rfftfreq(count, dtype=torch.float64, device=device)
     symbols = {degree: spline_symbol(theta, degree) for degree in DEGREES}
@@ -235,7 +233,7 @@ def _share(precisions: dict[int, Tensor], crossover: float) -> Tensor:
     return share
 
 
-def _continued(samples: Tensor, margin: int) -> Tensor:
+def continued(samples: Tensor, margin: int) -> Tensor:
     """One period, ``(margin + n + more, C)``, of samples ``(n, C)`` that linear prediction continues at both ends."""
     count = len(samples)
     before, after = _predicted(samples.flip(0), margin).flip(0), _predicted(samples, margin)
