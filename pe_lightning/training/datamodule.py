@@ -41,9 +41,9 @@ class SignalDataModule(LightningDataModule):
     Args:
         source: Reads the signals: a source, its registered name, or ``{name: ..., **arguments}``.
         sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all that are not trained on), ``odd`` (those whose index is odd on
-            every axis; grid of stride 2 only), ``midpoints`` (halfway between trained ones on every axis; even strides),
-            ``all``, or ``none``. ``rest`` of nothing is ``none``, with a notice.
+        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
+            Indices of ``odd`` samples are odd on every axis (grid of stride 2 only), ``midpoints`` are halfway between
+            trained ones on every axis (even strides). ``rest`` of nothing is ``none``, with a notice.
         batching: Batches of training: a :class:`Batching`, or a mapping of its arguments.
         storage: Storage of the values: a :class:`Storage`, or a mapping of its arguments.
         folds: Scores every known sample while all of them are trained on, by fits of all folds but one: ``random``,

@@ -1,4 +1,4 @@
-"""A DataModule for each source: :class:`SignalDataModule` with the arguments of that source.
+"""A DataModule for each source: :class:`SignalDataModule`, which has the common arguments, with those of that source.
 
 ``**source`` are the arguments of the constructor of the source, documented there; jsonargparse resolves them for the command
 line.
@@ -37,13 +37,6 @@ class ImageDataModule(SignalDataModule):
 
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: Batches of training: all trained samples, random points or blocks.
-        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
-        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
-        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.signals.sources.images.ImageSource`.
 
     Example:
@@ -74,13 +67,6 @@ class RowDataModule(SignalDataModule):
 
     Args:
         paths: One or more files, folders or ``samples://NAME``.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: Batches of training: all trained samples, random points or blocks.
-        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
-        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
-        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.signals.sources.rows.RowSource`.
 
     Example:
@@ -113,13 +99,6 @@ class VideoDataModule(SignalDataModule):
 
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: Batches of training: all trained samples, random points or blocks.
-        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
-        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
-        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.signals.sources.video.VideoSource`.
 
     Example:
@@ -160,7 +139,6 @@ class PointsDataModule(SignalDataModule):
         batching: Batches of training: all trained rows, or random ones.
         storage: Storage of the values; rows are always loaded, and not cached.
         folds: ``random``: every row is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
         **source: Arguments of :class:`~pe_lightning.signals.sources.points.PointSource`.
     """
 
@@ -194,13 +172,7 @@ class LabelledDataModule(SignalDataModule):
 
     Args:
         paths: The file, or the folder of a Zarr store.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: Batches of training: all trained samples, random points or blocks.
         storage: Storage of the values; they are always loaded, and not cached.
-        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
-        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
         **source: Arguments of :class:`~pe_lightning.signals.sources.labelled.LabelledSource`.
     """
 
@@ -227,13 +199,6 @@ class TensorDataModule(SignalDataModule):
     Args:
         values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
-        sampling: Which samples are trained on: ``grid`` (every ``stride``-th), ``random`` (a ``fraction``) or ``mask``.
-        eval_mask: Which samples are scored: ``rest`` (all not trained on), ``odd``, ``midpoints``, ``all`` or ``none``.
-        batching: Batches of training: all trained samples, random points or blocks.
-        storage: Whether signals are loaded or read from their file, and the cache of decoded signals.
-        folds: ``random`` or ``blocks``: every known sample is trained on, and scored by fits of all folds but one.
-        validation: Share of the trained samples that is held out for the ``val/`` scores; see :class:`SignalDataModule`.
-        samples: Whether samples are values at ``points``, or means over ``cells`` of the grid.
 
     Example:
         >>> import torch
