@@ -147,6 +147,7 @@ def fill_points(
 ) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_lightning.estimators.point_fit import fit_source
+    from pe_lightning.signals.axes import SECONDS
     from pe_lightning.results.maps import check_map, plot_map, write_places
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.points import (  # imports torch, which --help does not need
@@ -193,6 +194,10 @@ def fill_points(
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
+    for name, periods in fit.seasons.items():
+        dated = any(axis.time for axis in fit.axes if axis.name == name)
+        shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
+        print(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
     if folds != "none":
         _print_scores(fit, verbose)
     if not fit.has_std:

@@ -18,15 +18,16 @@ from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.results.maps import PointMap
-from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.axes import Axis, seasons_of
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import AnyArray, unmasked
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
 from pe_lightning.signals.sources.base import Source
-from pe_lightning.signals.sources.points import Duplicates, PointArrays, names_of
+from pe_lightning.signals.sources.points import Duplicates, PointArrays, PointSource, names_of
 from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.validation import choice, integer, number
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
+from pe_lightning.solvers.seasons import find_periods
 
 Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """Columns of rows: an array ``(P,)`` or ``(P, D)``, or arrays ``(P,)`` by name."""
@@ -51,19 +52,29 @@ class PointFit:
         data: Their points.
         make: Makes a model that is not fitted, for the score.
         single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
+        plain: The points without phases, if the models take phases.
+        seasons: Periods along axes of the plain points, by name, in the order of the phases.
 
     Attributes:
         models: The models.
+        seasons: Periods of the values along an axis, by its name; of dates in seconds.
         info: Names, axes and ranges.
         axes: The axes in the user's units.
     """
 
     def __init__(
-        self, models: Sequence[Field], data: Signals, make: Callable[[Signals], Fits], single: bool = False
+        self,
+        models: Sequence[Field],
+        data: Signals,
+        make: Callable[[Signals], Fits],
+        single: bool = False,
+        plain: Signals | None = None,
+        seasons: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
-        self.info: SignalInfo = data.info
-        self.axes: tuple[Axis, ...] = data.info.axes
+        self.plain, self.seasons = plain or data, {name: tuple(periods) for name, periods in (seasons or {}).items()}
+        self.info: SignalInfo = self.plain.info
+        self.axes: tuple[Axis, ...] = self.info.axes
 
     def __repr__(self) -> str:
         names = ", ".join(self.info.names), ", ".join(axis.name for axis in self.axes)
@@ -80,12 +91,12 @@ class PointFit:
         def fitted(part: Signals) -> Field:
             return self._make(part).fit(part)
 
-        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns]
+        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns(self.data)]
 
     @cached_property
     def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
         """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
-        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns]
+        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns(self.plain)]
 
     @property
     def score(self) -> float | Floats:
@@ -101,9 +112,8 @@ class PointFit:
     def _num_folds(self) -> int:
         return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
 
-    @property
-    def _columns(self) -> list[Signals]:
-        return [self.data.one(place) for place in range(len(self.models))]
+    def _columns(self, data: Signals) -> list[Signals]:
+        return [data.one(place) for place in range(len(self.models))]
 
     def predict(self, coords: Columns) -> Floats:
         """Values at places.
@@ -168,7 +178,7 @@ class PointFit:
     @cached_property
     def points(self) -> tuple[dict[str, AnyArray], dict[str, Floats]]:
         """Coordinates ``(P,)`` by axis and values ``(P,)`` by name, in the user's units, as they were fitted."""
-        batch = self.data.evaluation_batch()
+        batch = self.plain.evaluation_batch()
         unit = batch.coords[0].double().numpy()  # type: ignore[union-attr]
         values = batch.values[..., 0].double().numpy()
         return (
@@ -206,15 +216,25 @@ class PointFit:
             raise InputError(f"{int((~np.isfinite(unit)).any(1).sum())} of {len(unit)} places have a missing coordinate")
         return torch.from_numpy(unit)
 
+    def _inputs(self, unit: Tensor) -> Tensor:
+        """Coordinates of the models: with phases, if there are periods."""
+        if self.seasons:
+            columns = _with_phases(self.axes, unit.numpy(), self.seasons).values()
+            axes = self.data.info.axes
+            unit = torch.from_numpy(np.stack([axis.to_unit(x) for axis, x in zip(axes, columns, strict=True)], 1))
+        return unit.to(self._dtype)
+
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""
+        unit = self._inputs(unit)
         with torch.no_grad():
-            found = [model.at(unit.to(self._dtype))[0, :, 0].double().cpu().numpy() for model in self.models]
+            found = [model.at(unit)[0, :, 0].double().cpu().numpy() for model in self.models]
         return np.stack([self.info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
 
     def _deviations(self, unit: Tensor, level: float | None = None) -> Floats:
         """Standard deviations, or half widths of intervals of a level, ``(P, V)`` in the user's units."""
-        found = [model.std(unit.to(self._dtype), level)[:, 0].double().cpu().numpy() for model in self.models]
+        unit = self._inputs(unit)
+        found = [model.std(unit, level)[:, 0].double().cpu().numpy() for model in self.models]
         return np.stack(found, 1) * self.extents
 
     @property
@@ -258,7 +278,9 @@ def fit_points(
             and ridge by held-out points. ``auto``: the first up to a million points, beyond and for very few the second. Or
             a model that is solved for.
         encoder: Encoder of the exact fit; ``laplace`` with its width by held-out points by default.
-        periodic: Axes that repeat: ``lon`` (a period of 360) or ``hour=24``.
+        periodic: Axes that repeat: ``lon`` (a period of 360) or ``hour=24``. Of dates, periods of the values: ``time=24h``
+            (s, min, h, d, y), or several. ``auto``, the default: up to two periods of a series are proposed by its
+            periodogram, and taken where they make held-out blocks more precise. ``none``: none.
         duplicates: Points at one place: ``average``, ``keep`` or ``error``.
         same_unit: Whether the axes have one unit of length; ``None``: where their extents are similar and none is of dates.
         seed: Seed of the fit.
@@ -295,13 +317,64 @@ def fit_source(
     if encoder is not None and model not in ("auto", "exact"):
         raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
     torch.manual_seed(seed)
-    data = Signals.read(source, Splitting(GridSampling(1), "none"))
+    source, seasons = copy.copy(source), {}
+    if isinstance(source, PointArrays | PointSource):
+        source.periodic, seasons = seasons_of(source.periodic)
+    data = plain = Signals.read(source, Splitting(GridSampling(1), "none"))
+    if seasons is None:
+        seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
+    if seasons:
+        data = _seasonal(plain, seasons)
 
     def make(part: Signals) -> Fits:
         return make_model(part, copy.deepcopy(model), encoder)
 
     parts = [data.one(place) for place in range(data.info.num_signals)]
-    return PointFit([make(part).fit(part) for part in parts], data, make, single)
+    return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons)
+
+
+def _find_seasons(data: Signals) -> dict[str, list[float]]:
+    """Periods that are found in a series."""
+    axis, count = data.info.axes[0], data.info.num_points or 0
+    if data.info.num_axes > 1 or axis.periodic or count > MAX_ADAPTIVE_POINTS:
+        return {}
+    batch = data.evaluation_batch()
+    times = axis.low + batch.coords[0, :, 0].double().numpy() * axis.length  # type: ignore[union-attr]
+    found = find_periods(times, batch.values[..., 0].double().numpy().T)
+    return {axis.name: list(found)} if found else {}
+
+
+def _with_phases(axes: Sequence[Axis], unit: Floats, seasons: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
+    """Columns of numbers: the axes, and after them the phase of each period, from coordinates in [0, 1), ``(P, D)``."""
+    columns = {axis.name: axis.low + x * axis.length for axis, x in zip(axes, unit.T, strict=True)}
+    phases = {
+        f"phase {number + 1} of {name}": columns[name] / period % 1.0
+        for name, periods in seasons.items()
+        for number, period in enumerate(periods)
+    }
+    return {**columns, **phases}
+
+
+def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> Signals:
+    """The points with a periodic axis more for each period.
+
+    Raises:
+        InputError: If there is no such axis, or there are too many periods.
+    """
+    info = plain.info
+    names, count = [axis.name for axis in info.axes], len(info.axes) + sum(map(len, seasons.values()))
+    if unknown := [name for name in seasons if name not in names]:
+        raise InputError(f"periodic names {unknown[0]!r}, which is not one of the coordinates {', '.join(names)}")
+    if count > len(AXIS_NAMES):
+        raise InputError(f"coordinates and periods are {count} together, and at most {len(AXIS_NAMES)}: give fewer periods")
+    batch = plain.evaluation_batch()
+    columns = _with_phases(info.axes, batch.coords[0].double().numpy(), seasons)  # type: ignore[union-attr]
+    found = batch.values[..., 0].double().numpy()
+    values = {name: info.scaling.restore(found[place], place) for place, name in enumerate(info.names)}
+    repeating = [f"{axis.name}={axis.high - axis.low!r}" for axis in info.axes if axis.periodic]
+    phases = [f"{name}=1" for name in columns if name not in names]
+    source = PointArrays(dict(columns), dict(values), [*repeating, *phases], "keep", False)
+    return Signals.read(source, Splitting(GridSampling(1), "none"))
 
 
 def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -159,6 +160,37 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
             raise InputError(f"periodic is NAME for a period of 360, or NAME=PERIOD with a positive number; got {entry!r}")
         found[name] = period
     return found
+
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 365.2425 * 86_400}
+"""Units of a period of dates, in seconds."""
+
+
+def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[str, list[float]] | None]:
+    """Periodic axes, and periods of the values along axes of dates, ``time=24h`` or ``time=1y,time=7d``, in seconds.
+
+    Dates do not repeat, but values may do so along them.
+
+    Args:
+        periodic: As for :func:`periods_of`, with such entries; or ``auto`` or ``none`` alone.
+
+    Returns:
+        The other entries, and the periods by axis: ``None`` where they are found in the values.
+
+    >>> seasons_of("time=24h,lon")
+    (['lon'], {'time': [86400.0]})
+    """
+    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic or ["auto"])]
+    if entries in (["auto"], ["none"]):
+        return [], None if entries == ["auto"] else {}
+    others, found = [], {}
+    for entry in entries:
+        matched = re.fullmatch(r"(.+)=([0-9]*\.?[0-9]+)(s|min|h|d|y)", entry)
+        if matched is None or not 0 < float(matched[2]) < math.inf:
+            others.append(entry)
+        else:
+            found.setdefault(matched[1], []).append(float(matched[2]) * SECONDS[matched[3]])
+    return others, found
 
 
 def period_start(column: Floats, period: float) -> float:

@@ -1,0 +1,135 @@
+"""Periods of series: proposed by the periodogram, accepted by blocks that are held out.
+
+With a period the series is a function of time and phase, whose values at the same phase of other periods are near. Time
+and phase each have a length that is learned (:mod:`~pe_lightning.solvers.matern`), so that a season may change slowly.
+
+Reference: Scargle, *Studies in astronomical time series analysis II*, Astrophysical Journal 263, 1982.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.signal import lombscargle
+from scipy.spatial import cKDTree
+
+from pe_lightning.solvers.matern import MaternKriging, learn_matern
+
+Floats = npt.NDArray[np.float64]
+
+MIN_SAMPLES = 30
+MAX_PERIODOGRAM_SAMPLES = 2000
+MAX_FREQUENCIES = 8000
+MIN_CYCLES = 3
+"""Fewest periods in a series."""
+OVERSAMPLING = 4
+"""Frequencies of the periodogram per resolution of the series."""
+HARMONICS = 4
+"""Multiples of the frequency of a period that are removed before the next one is searched."""
+MAX_PERIODS = 2
+MIN_POWER = 4.0
+"""Least share of the variance of a sinusoid with a period that is tried, in units of ``log(P) / P``; noise has half."""
+MIN_GAIN = 0.05
+"""Least decrease of the root mean squared error of held-out blocks for which a period is accepted."""
+BLOCKS = 20
+"""Blocks that a series is divided into; every second one of four is held out, in turn."""
+MAX_BLOCK_SAMPLES = 1200
+"""Samples of a series, next to each other, that decide on a period."""
+
+
+def with_phases(times: Floats, periods: Sequence[float]) -> Floats:
+    """Times ``(P,)`` and their phases in [0, 1) of each period: ``(P, 1 + periods)``."""
+    return np.stack([times, *(times / period % 1.0 for period in periods)], 1)
+
+
+def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
+    """Periods of a series that make held-out blocks more precise, at most two; none in a short series.
+
+    Args:
+        times: ``(P,)``, in any order and at any distances.
+        values: ``(P, C)``.
+    """
+    order = np.argsort(times)
+    times, values = times[order], values[order]
+    accepted: tuple[float, ...] = ()
+    if len(times) < MIN_SAMPLES:
+        return accepted
+    centre, extent = times.mean(), np.ptp(times)
+    scaled, trend = values / values.std(0).clip(1e-300), np.polynomial.chebyshev.chebvander(2 * (times - centre) / extent, 3)
+    residual = scaled - trend @ np.linalg.lstsq(trend, scaled, rcond=None)[0]
+    error = math.nan
+    for _ in range(MAX_PERIODS):
+        period, power = strongest_period(times, residual)
+        if power < MIN_POWER * math.log(len(times)) / len(times):
+            break
+        error = _block_error(times, values, accepted) if math.isnan(error) else error
+        found = _block_error(times, values, (*accepted, period))
+        if found > (1 - MIN_GAIN) * error:
+            break
+        accepted, error = (*accepted, period), found
+        angles = 2 * np.pi * times[:, None] / period * np.arange(1, HARMONICS + 1)
+        waves = np.concatenate([np.cos(angles), np.sin(angles)], 1)
+        residual = residual - waves @ np.linalg.lstsq(waves, residual, rcond=None)[0]
+    return accepted
+
+
+def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
+    """The period of the sinusoid that has the largest share of the variance, and this share.
+
+    Args:
+        times: Sorted, ``(P,)``.
+        values: Without trend, ``(P, C)``.
+    """
+    if len(times) > MAX_PERIODOGRAM_SAMPLES:
+        some = np.sort(np.random.default_rng(0).permutation(len(times))[:MAX_PERIODOGRAM_SAMPLES])
+        spacing, times, values = float(np.median(np.diff(times))), times[some], values[some]
+    else:
+        spacing = float(np.median(np.diff(times)))
+    extent = float(np.ptp(times))
+    resolution = 1 / extent / OVERSAMPLING
+    count = min(MAX_FREQUENCIES, int(0.5 / spacing / resolution) - MIN_CYCLES * OVERSAMPLING)
+    if count < 1:
+        return math.nan, 0.0
+
+    def power(frequencies: Floats) -> Floats:
+        total: Floats = sum(
+            lombscargle(times - times[0], column, 2 * np.pi * frequencies, normalize=True) for column in values.T
+        )
+        return total / values.shape[1]
+
+    frequencies = MIN_CYCLES / extent + resolution * np.arange(count)
+    best = frequencies[power(frequencies).argmax()]
+    fine = best + resolution * np.linspace(-1, 1, 41)
+    powers = power(fine)
+    return float(1 / fine[powers.argmax()]), float(powers.max())
+
+
+def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> float:
+    """Root mean squared error of blocks that are held out, predicted by kriging in time and phases."""
+    start = max(0, (len(times) - MAX_BLOCK_SAMPLES) // 2)
+    times, values = times[start : start + MAX_BLOCK_SAMPLES], values[start : start + MAX_BLOCK_SAMPLES]
+    points = torch.from_numpy(with_phases(times, periods))
+    columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
+    covariance = learn_matern(columns, points)
+    unit = points / covariance.lengths
+    block, squares = np.arange(len(times)) * BLOCKS // len(times), []
+    for turn in range(2):
+        held = torch.from_numpy(block % 4 == 2 * turn + 1)
+        known, wanted = unit[~held], unit[held]
+        seams = [torch.zeros_like(unit[0])] + [
+            torch.eye(len(unit[0]), dtype=unit.dtype)[axis] * sign / covariance.lengths[axis]
+            for axis in range(1, len(unit[0]))
+            for sign in (-1, 1)
+        ]
+        around = torch.cat([known + seam for seam in seams])
+        fit = MaternKriging(
+            columns[~held].repeat(len(seams), 1), around, cKDTree(around.numpy()),
+            covariance._replace(lengths=torch.ones_like(covariance.lengths)),
+        )  # fmt: skip
+        group = 4 * (torch.arange(len(wanted)) // 4)
+        squares.append((fit.at(wanted, group)[0] - columns[held]).square())
+    return float(torch.cat(squares).mean().sqrt())
