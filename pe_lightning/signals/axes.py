@@ -183,7 +183,8 @@ def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[st
     entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic or ["auto"])]
     if entries in (["auto"], ["none"]):
         return [], None if entries == ["auto"] else {}
-    others, found = [], {}
+    others: list[str] = []
+    found: dict[str, list[float]] = {}
     for entry in entries:
         matched = re.fullmatch(r"(.+)=([0-9]*\.?[0-9]+)(s|min|h|d|y)", entry)
         if matched is None or not 0 < float(matched[2]) < math.inf:

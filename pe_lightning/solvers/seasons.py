@@ -33,10 +33,10 @@ HARMONICS = 4
 MAX_PERIODS = 2
 MIN_POWER = 4.0
 """Least share of the variance of a sinusoid with a period that is tried, in units of ``log(P) / P``; noise has half."""
-MIN_GAIN = 0.05
+MIN_GAIN = 0.1
 """Least decrease of the root mean squared error of held-out blocks for which a period is accepted."""
-BLOCKS = 20
-"""Blocks that a series is divided into; every second one of four is held out, in turn."""
+BLOCKS = (8, 20)
+"""Fewest and most blocks that a series is divided into, as wide as its widest gap; every fourth is held out, in turn."""
 MAX_BLOCK_SAMPLES = 1200
 """Samples of a series, next to each other, that decide on a period."""
 
@@ -96,14 +96,13 @@ def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
         return math.nan, 0.0
 
     def power(frequencies: Floats) -> Floats:
-        total: Floats = sum(
-            lombscargle(times - times[0], column, 2 * np.pi * frequencies, normalize=True) for column in values.T
-        )
-        return total / values.shape[1]
+        found = [lombscargle(times - times[0], column, 2 * np.pi * frequencies, normalize=True) for column in values.T]
+        mean: Floats = np.mean(found, 0)
+        return mean
 
-    frequencies = MIN_CYCLES / extent + resolution * np.arange(count)
+    frequencies: Floats = (MIN_CYCLES / extent + resolution * np.arange(count)).astype(np.float64)
     best = frequencies[power(frequencies).argmax()]
-    fine = best + resolution * np.linspace(-1, 1, 41)
+    fine: Floats = (best + resolution * np.linspace(-1, 1, 41)).astype(np.float64)
     powers = power(fine)
     return float(1 / fine[powers.argmax()]), float(powers.max())
 
@@ -116,9 +115,11 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
     covariance = learn_matern(columns, points)
     unit = points / covariance.lengths
-    block, squares = np.arange(len(times)) * BLOCKS // len(times), []
-    for turn in range(2):
-        held = torch.from_numpy(block % 4 == 2 * turn + 1)
+    extent = float(np.ptp(times))
+    width = float(np.clip(np.diff(times).max(), extent / BLOCKS[1], extent / BLOCKS[0]))
+    block, squares = ((times - times[0]) / width).astype(int), []
+    for turn in range(4):
+        held = torch.from_numpy(block % 4 == turn)
         known, wanted = unit[~held], unit[held]
         seams = [torch.zeros_like(unit[0])] + [
             torch.eye(len(unit[0]), dtype=unit.dtype)[axis] * sign / covariance.lengths[axis]

