@@ -44,9 +44,9 @@ class SplitData(Protocol):
 
 Data = TypeVar("Data", bound=SplitData)
 
-MAX_PLACES = 1500
-"""Hidden samples of a copy of the gaps at which interpolation is scored."""
-NEAR_SAMPLES = 12.0
+MAX_PLACES, CLUSTERS = 400, 8
+"""Hidden samples of a copy of the gaps at which interpolation is scored, and the places around which they are chosen."""
+NEAR_SAMPLES = 8.0
 """Distance from these, in samples, of the known samples that are interpolated."""
 
 
@@ -180,20 +180,22 @@ def interpolated_gaps(
     squared: dict[str, list[Tensor]] = {"": []}
     left_out: dict[str, str] = {}
     for known, index, mixed, predictions in held_out:
-        order = torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:MAX_PLACES]
+        at = torch.stack(torch.unravel_index(index, known.shape), 1).double()
+        centres = at[torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:CLUSTERS]]
+        order = torch.cdist(at, centres).amin(1).argsort(stable=True)[:MAX_PLACES]
         truth, own = flat[index[order]], {"": mixed[order]}
         given = known.flatten()
         wanted = torch.zeros_like(given).index_fill(0, index[order], True).reshape(known.shape)
         near = given & torch.from_numpy(distance_transform_edt(~wanted.numpy()) <= NEAR_SAMPLES).flatten()
         near = near if bool(near.any()) else given
-        at = torch.cartesian_prod(*map(torch.arange, known.shape)).reshape(-1, known.ndim).double()
-        batch = PointBatch(at[near][None], flat[near][None])
+        places = near.reshape(known.shape).nonzero().double()
+        batch = PointBatch(places[None], flat[near][None])
         for name in [name for name in baselines if baselines.get(name).on_points and name not in left_out]:
             try:
                 if name in members:
                     own[name] = predictions[list(members).index(name)][order]
                 elif name != "biharmonic" and (known.ndim <= 2 or name not in ("delaunay", "clough_tocher")):
-                    own[name] = interpolate(name, batch, at[index[order]])[0]
+                    own[name] = interpolate(name, batch, at[order])[0]
             except InputError as error:
                 left_out[name] = f"left out: {error}"
         for name, found in own.items():

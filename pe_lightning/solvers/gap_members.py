@@ -4,35 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 
 import torch
 from scipy.ndimage import distance_transform_edt
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
-from pe_lightning.solvers.local_fourier import SETTINGS, FourierSettings, local_fourier
+from pe_lightning.solvers.local_fourier import DENSE, SETTINGS, local_fourier
 from pe_lightning.solvers.patch_mixture import SIDE, PatchSettings, fill_patches, shipped_patches
+from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
 DENSE_SHARE = 0.5
-"""Share of missing samples from which most blocks and patches have some: these are larger then, and fewer."""
-DENSE_FOURIER, DENSE_PATCHES = FourierSettings(8, 32, 0.75, 1.0, (20, 50)), PatchSettings(stride=3)
-LONG_FOURIER = {**SETTINGS, 2: FourierSettings(4, 32, 0.75, 1.0, (40,))}
-"""Windows of the Fourier fits, by number of axes: of pictures one pass, half of the time for 0.1 dB less beside patches."""
-SHORT_FOURIER = {
-    1: FourierSettings(4, 32, 0.85, 1.0, (15, 25)),
-    2: FourierSettings(4, 16, 0.75, 1.0, (20, 30)),
-    3: FourierSettings(4, 8, 0.6, 1.0, (20, 30)),
-}
-"""Short windows, by number of axes."""
+"""Share of missing samples from which most blocks and patches of a picture have some: these are larger then, and fewer."""
 NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
-MAX_ADAPTIVE = {1: 1 << 18, 2: 1 << 12, 3: 0}
-"""Known samples near gaps up to which the adaptive fit is a member by default, by number of axes."""
-MAX_BIHARMONIC = 1 << 16
-"""Missing samples up to which the biharmonic equation is a member by default."""
+MAX_ADAPTIVE = 1 << 18
+"""Known samples near gaps up to which the adaptive fit is a member of rows by default."""
+TOGETHER = 4
+"""Samples per axis whose kriging takes the same known samples."""
 BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
 """The bank of the adaptive fit and the window of its errors: those of the model ``Adaptive``."""
 
@@ -46,50 +40,39 @@ class Gaps:
         known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
         wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
         periodic: Which axes are periodic; none by default.
+        dense: Whether this is a picture most of which is missing.
     """
 
     values: Tensor
     known: Tensor
     wanted: Tensor
     periodic: Sequence[bool] = ()
-    _short: Tensor | None = field(default=None, init=False, repr=False)
+    dense: bool = False
+    _fourier: Tensor | None = field(default=None, init=False, repr=False)
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
-    @property
-    def dense(self) -> bool:
-        """Whether this is a picture most of which is missing."""
-        return self.known.ndim == 2 and float(self.known.float().mean()) < 1 - DENSE_SHARE
-
-    def short_fourier(self) -> Tensor:
-        """The sparse local Fourier fit in short windows, ``(N_1, ..., N_D, C)``; computed once for several threads."""
+    def fourier(self) -> Tensor:
+        """The sparse local Fourier fit, ``(N_1, ..., N_D, C)``; computed once for several threads."""
         with self._lock:
-            if self._short is None:
-                self._short = self.fourier(SHORT_FOURIER[self.known.ndim])
-            return self._short
-
-    def fourier(self, settings: FourierSettings) -> Tensor:
-        """A sparse local Fourier fit, ``(N_1, ..., N_D, C)``."""
-        return local_fourier(self.values, self.known, wanted=self.wanted, periodic=self.periodic, settings=settings)
+            if self._fourier is None:
+                settings = DENSE if self.dense else SETTINGS[self.known.ndim]
+                self._fourier = local_fourier(
+                    self.values, self.known, wanted=self.wanted, periodic=self.periodic, settings=settings
+                )
+            return self._fourier
 
 
 Member = Callable[[Gaps], Tensor]
 """Values ``(N_1, ..., N_D, C)`` with at least the wanted samples predicted."""
 
 
-def _fourier(gaps: Gaps) -> Tensor:
-    return gaps.fourier(DENSE_FOURIER if gaps.dense else LONG_FOURIER[gaps.known.ndim])
-
-
 def _patches(gaps: Gaps) -> Tensor:
-    settings = DENSE_PATCHES if gaps.dense else PatchSettings()
-    return fill_patches(gaps.short_fourier(), gaps.known, gaps.wanted, shipped_patches(), settings)
+    settings = PatchSettings(stride=3 if gaps.dense else 2)
+    return fill_patches(gaps.fourier(), gaps.known, gaps.wanted, shipped_patches(), settings)
 
 
 def _adaptive(gaps: Gaps) -> Tensor:
-    known, axes = gaps.known, gaps.known.ndim
-    near = known & (_distance_to(gaps.wanted) <= NEAR)
-    if int(near.sum()) < 2 * NUM_NEIGHBOURS[axes - 1]:
-        near = known
+    known, axes, near = gaps.known, gaps.known.ndim, _near(gaps)
     bank = AnisotropicKernels("laplace", axes, *((BANK_ANGLES, BANK_ASPECTS) if axes > 1 else (0, ())))
     size, periodic = torch.tensor(known.shape, device=known.device), tuple(gaps.periodic)
     field = AdaptivePoints(
@@ -97,6 +80,17 @@ def _adaptive(gaps: Gaps) -> Tensor:
     )
     found = gaps.values.clone()
     found[gaps.wanted] = field.at(gaps.wanted.nonzero() / size).to(found)
+    return found
+
+
+def _kriging(power: float, gaps: Gaps) -> Tensor:
+    """Kriging with a power variogram from the known samples near gaps, in one system for samples next to each other."""
+    near = _near(gaps)
+    places, wanted = near.nonzero().double(), gaps.wanted.nonzero()
+    fit = PowerKriging(gaps.values[near], places, cKDTree(places.cpu().numpy()))
+    group = torch.unique(wanted // TOGETHER, dim=0, return_inverse=True)[1]
+    found = gaps.values.clone()
+    found[gaps.wanted] = fit.at(wanted.double(), group, [POWERS.index(power)])[0]
     return found
 
 
@@ -127,29 +121,35 @@ MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
     "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known)[0],
     "biharmonic": _biharmonic,
-    "fourier": _fourier,
-    "fourier_short": Gaps.short_fourier,
+    "fourier": Gaps.fourier,
+    "kriging": partial(_kriging, 1.0),
     "neighbours": _neighbours,
     "patches": _patches,
+    "thin_plate": partial(_kriging, 2.0),
 }
 """Members by name."""
 
 
 def default_members(known: Tensor) -> list[str]:
-    """Members for a signal: Fourier fits, and those that apply to its axes and numbers of samples."""
-    axes, missing = known.ndim, ~known
-    names = ["fourier", "fourier_short"]
-    if int((known & (_distance_to(missing) <= NEAR)).sum()) <= MAX_ADAPTIVE[axes]:
-        names.append("adaptive")
-    if axes == 1:
-        names.append("autoregressive")
-    if axes == 2 and min(known.shape) >= SIDE:
-        names.append("patches")
-    if axes == 2 and int(missing.sum()) <= MAX_BIHARMONIC:
-        names.append("biharmonic")
-    if axes != 2:
-        names.append("neighbours")
-    return sorted(names)
+    """Members for a signal, by its axes and numbers of samples."""
+    if known.ndim == 1:
+        near = known & (_distance_to(~known) <= NEAR)
+        some = ["adaptive"] if int(near.sum()) <= MAX_ADAPTIVE else []
+        return [*some, "autoregressive", "fourier", "neighbours"]
+    if known.ndim == 3:
+        return ["fourier", "neighbours"]
+    return ["fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
+
+
+def is_dense(known: Tensor) -> bool:
+    """Whether this is a picture most of which is missing."""
+    return known.ndim == 2 and float(known.float().mean()) < 1 - DENSE_SHARE
+
+
+def _near(gaps: Gaps) -> Tensor:
+    """Known samples near wanted ones; all if these are few."""
+    near = gaps.known & (_distance_to(gaps.wanted) <= NEAR)
+    return near if int(near.sum()) >= 2 * NUM_NEIGHBOURS[near.ndim - 1] else gaps.known
 
 
 def _distance_to(wanted: Tensor) -> Tensor:

@@ -22,11 +22,14 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinat
 from torch import Tensor
 
 from pe_lightning.linalg.threads import one_thread, side_by_side
-from pe_lightning.solvers.gap_members import MEMBERS, Gaps
+from pe_lightning.solvers.gap_members import MEMBERS, Gaps, is_dense
 from pe_lightning.solvers.gaps import Hidden
 from pe_lightning.solvers.local_fourier import smooth_continuation
 
 Array = NDArray[np.float64]
+
+AT_ONCE = 1 << 17
+"""Samples whose weights are computed at a time."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class MixtureSettings:
         shrinkage: Share of the mean over all imitated gaps in the moments.
         prior_count: Hidden samples that this mean counts as besides.
         ridge: Added to the diagonal of the moments, relative to it.
+        least_share: Mean weight at hidden samples below which a member is left out.
         bins: Bins of the distance from known samples with deviations of their own.
         least_bin: Fewest hidden samples of such a bin.
         coverage: Share of the errors within ``coverage_deviations`` standard deviations.
@@ -49,6 +53,7 @@ class MixtureSettings:
     shrinkage: float = 0.1
     prior_count: float = 100.0
     ridge: float = 1e-3
+    least_share: float = 0.06
     bins: int = 6
     least_bin: int = 40
     coverage: float = 0.9
@@ -81,7 +86,7 @@ class GapMixture:
     Args:
         values: ``(N_1, ..., N_D, C)``; known samples are those that were given.
         std: Standard deviations at missing samples, zero elsewhere, ``(N_1, ..., N_D, C)``.
-        weights: Mean weight of each member over the missing samples.
+        weights: Mean weight of each member over the missing samples; zero of those that are left out.
         errors: Root mean squared error of each member and of the ``mixture`` at the hidden samples.
         held_out: Of each held-out fit.
     """
@@ -112,30 +117,35 @@ def fill_gaps(
         periodic: Which axes are periodic.
         settings: Weights and standard deviations.
     """
-    made = settings or MixtureSettings()
+    made, dense = settings or MixtureSettings(), is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
     flat = values.flatten(0, -2)
     where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
     truths = [flat[index] for index in where]
     masks = [(known, ~known), *((known & ~some.mask, some.scored) for some in hidden)]
-    gaps = [Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic) for seen, wanted in masks]
-    (found, distance), *held = _predict(members, gaps, made)
-    predictions, distances = [predicted for predicted, _ in held], [away for _, away in held]
-    moments = [
-        _Moments(predicted - truth, index, known.shape, made.smoothing)
-        for predicted, truth, index in zip(predictions, truths, where, strict=True)
-    ]
+    gaps = [Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense) for seen, wanted in masks]
+    predictions, distances = _predict(members, gaps[1:], made)
+    kept = list(range(len(members)))
+    for _ in range(2):
+        errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
+        moments = [_Moments(*each, known.shape, made.smoothing) for each in errors]
+        mixed, variances, shares = [], [], np.zeros(len(kept))
+        for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
+            values_there, variance, share = _mixed(
+                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, made
+            )
+            mixed.append(values_there)
+            variances.append(variance)
+            shares += share / len(predictions)
+        worth = [member for member, share in zip(kept, shares, strict=True) if share >= made.least_share]
+        if not worth or worth == kept:
+            break
+        kept = worth
 
-    mixed, variances = [], []
-    for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
-        others = moments[:number] + moments[number + 1 :] or moments
-        weights, variance = least_variance(_local(others, index, len(members), made), made.ridge)
-        mixed.append(torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted))
-        variances.append(variance)
-
+    (found,), (distance,) = _predict([members[number] for number in kept], gaps[:1], made)
     missing = (~known).flatten().nonzero()[:, 0]
-    weights, variance = least_variance(_local(moments, missing, len(members), made), made.ridge)
-    flat = flat.index_copy(0, missing, torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(found), found))
+    result, variance, shares = _mixed(found, moments, missing, made)
+    flat = flat.index_copy(0, missing, result)
     std = torch.zeros_like(flat)
     if mixed:
         errors = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
@@ -144,14 +154,26 @@ def fill_gaps(
     return GapMixture(
         flat.reshape(values.shape),
         std.reshape(values.shape),
-        dict(zip(members, weights.mean(0).tolist() if len(weights) else [], strict=False)),
+        dict.fromkeys(members, 0.0) | {members[number]: float(share) for number, share in zip(kept, shares, strict=True)},
         _root_mean_squares(members, predictions, truths, mixed),
         [HeldOut(known & ~some.mask, *rest) for some, *rest in zip(hidden, where, mixed, predictions, strict=True)],
     )
 
 
-def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSettings) -> list[tuple[Tensor, Array]]:
-    """Of each: predictions of every member at wanted samples, ``(M, H, C)``, and their distance from known ones, ``(H,)``.
+def _mixed(
+    predicted: Tensor, moments: Sequence[_Moments], index: Tensor, settings: MixtureSettings
+) -> tuple[Tensor, Array, Array]:
+    """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
+    values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
+    for some in torch.split(torch.arange(len(index)), AT_ONCE):
+        weights, variances[some] = least_variance(_local(moments, index[some], len(predicted), settings), settings.ridge)
+        values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
+        total += weights.sum(0)
+    return values, variances, total / max(len(index), 1)
+
+
+def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSettings) -> tuple[list[Tensor], list[Array]]:
+    """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
 
     A number that is not finite is replaced by the median of the members.
     """
@@ -160,8 +182,8 @@ def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSett
         name, some = item
         return MEMBERS[name](some)[some.wanted]
 
-    every = side_by_side(predict, [(name, some) for name in members for some in gaps], gaps[0].values.device)
-    result = []
+    every = side_by_side(predict, [(name, some) for name in members for some in gaps], gaps[0].values.device) if gaps else []
+    predictions, distances = [], []
     for number, some in enumerate(gaps):
         found = torch.stack(every[number :: len(gaps)])
         found = torch.where(found.isfinite(), found, torch.nan_to_num(found, 0.0).median(0).values)
@@ -170,8 +192,9 @@ def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSett
         if distance.max() > near:
             share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
             found = found.lerp(smooth_continuation(some.values, some.known)[some.wanted], share)
-        result.append((found, distance))
-    return result
+        predictions.append(found)
+        distances.append(distance)
+    return predictions, distances
 
 
 def _root_mean_squares(

@@ -56,10 +56,12 @@ class FourierSettings(NamedTuple):
 
 SETTINGS = {
     1: FourierSettings(8, 128, 0.95, 1.0, (40, 60)),
-    2: FourierSettings(4, 32, 0.75, 1.0, (30, 60)),
+    2: FourierSettings(4, 32, 0.75, 0.75, (30, 60)),
     3: FourierSettings(4, 16, 0.65, 0.75, (40, 40)),
 }
 """By number of axes."""
+DENSE = FourierSettings(8, 32, 0.75, 0.75, (40,))
+"""Of pictures most of which is missing."""
 
 
 class _Tables(NamedTuple):

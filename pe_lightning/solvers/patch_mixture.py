@@ -69,15 +69,13 @@ class PatchSettings(NamedTuple):
 
     Args:
         stride: Pixels between patches.
-        rounds: Estimates; each starts from the one before.
         least_known: Known pixels of a patch below which it is left out.
         at_once: Patches that are computed together.
     """
 
     stride: int = 2
-    rounds: int = 2
     least_known: int = 8
-    at_once: int = 1024
+    at_once: int = 256
 
 
 class _Oriented(NamedTuple):
@@ -187,15 +185,14 @@ def fill_patches(
     sample = result[have][:: max(1, int(have.sum()) >> 14)]
     colour = torch.linalg.svd(sample - sample.mean(0), full_matrices=False).Vh[0]
     order = (~have[corners[:, None] + inner]).sum(1).argsort()
-    for _ in range(made.rounds):
-        total, weight = torch.zeros_like(result), torch.zeros_like(result[:, 0])
-        for some in torch.split(corners[order], made.at_once):
-            places = some[:, None] + inner
-            filled, variance = _conditional(result[places], ~have[places], colour, tables)
-            weights = torch.where(have[places], 0, 1 / variance).flatten()
-            total.index_add_(0, places.flatten(), filled.flatten(0, 1) * weights[:, None])
-            weight.index_add_(0, places.flatten(), weights)
-        result = torch.where((weight > 0)[:, None], total / weight.clamp_min(1e-30)[:, None], result)
+    total, weight = torch.zeros_like(result), torch.zeros_like(result[:, 0])
+    for some in torch.split(corners[order], made.at_once):
+        places = some[:, None] + inner
+        filled, variance = _conditional(result[places], ~have[places], colour, tables)
+        weights = torch.where(have[places], 0, 1 / variance).flatten()
+        total.index_add_(0, places.flatten(), filled.flatten(0, 1) * weights[:, None])
+        weight.index_add_(0, places.flatten(), weights)
+    result = torch.where((weight > 0)[:, None], total / weight.clamp_min(1e-30)[:, None], result)
     return result.view_as(start)
 
 
