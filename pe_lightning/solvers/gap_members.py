@@ -6,16 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import torch
+from scipy import sparse
 from scipy.ndimage import distance_transform_edt
+from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
 from torch import Tensor
+from torch.nn import functional as F
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
-from pe_lightning.solvers.local_fourier import DENSE, SETTINGS, local_fourier
+from pe_lightning.solvers.local_fourier import DENSE, SETTINGS, local_fourier, smooth_continuation
 from pe_lightning.solvers.patch_mixture import SIDE, PatchSettings, fill_patches, shipped_patches
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
@@ -25,6 +29,8 @@ NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
 MAX_ADAPTIVE = 1 << 18
 """Known samples near gaps up to which the adaptive fit is a member of rows by default."""
+COARSE, MAX_COARSE = 4, 1 << 14
+"""Least side of the pixels in which pictures are continued far from known samples, and most of them that are unknown."""
 TOGETHER = 4
 """Samples per axis whose kriging takes the same known samples."""
 BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
@@ -84,22 +90,49 @@ def _adaptive(gaps: Gaps) -> Tensor:
 
 
 def _kriging(power: float, gaps: Gaps) -> Tensor:
-    """Kriging with a power variogram from the known samples near gaps, in one system for samples next to each other."""
-    near = _near(gaps)
-    places, wanted = near.nonzero().double(), gaps.wanted.nonzero()
+    """Kriging with a power variogram; samples next to each other share one system."""
+    near, index = _near(gaps), gaps.wanted.nonzero()
+    places, group = near.nonzero().double(), torch.zeros(len(index), dtype=torch.long, device=near.device)
+    for along, size in zip((index // TOGETHER).unbind(1), near.shape, strict=True):
+        group = group * (size // TOGETHER + 1) + along
     fit = PowerKriging(gaps.values[near], places, cKDTree(places.cpu().numpy()))
-    group = torch.unique(wanted // TOGETHER, dim=0, return_inverse=True)[1]
     found = gaps.values.clone()
-    found[gaps.wanted] = fit.at(wanted.double(), group, [POWERS.index(power)])[0]
+    found[gaps.wanted] = fit.at(index.double(), group, [POWERS.index(power)])[0]
     return found
 
 
-def _biharmonic(gaps: Gaps) -> Tensor:
-    from skimage.restoration import inpaint_biharmonic  # takes a while, and not every fit needs it
+def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
+    """Values far from known samples, which are smooth: ``(N_1, ..., N_D, C)``.
 
-    given, missing = gaps.values.cpu().double().numpy(), (~gaps.known).cpu().numpy()
-    found = inpaint_biharmonic(given, missing, channel_axis=-1, split_into_regions=True)
-    return torch.from_numpy(found).to(gaps.values)
+    Of pictures, the solution of the Laplace equation (order 1) or the biharmonic one (2) in large pixels, interpolated.
+    """
+    if known.ndim != 2:
+        return smooth_continuation(values, known)
+    side, share = COARSE, known.to(values)[None, None]
+    while int((F.max_pool2d(share, side, ceil_mode=True) == 0).sum()) > MAX_COARSE:
+        side *= 2
+    weight = F.avg_pool2d(share, side, ceil_mode=True)
+    planes = torch.where(known[..., None], values, 0).movedim(-1, 0)[None]
+    coarse = F.avg_pool2d(planes, side, ceil_mode=True) / weight.clamp_min(1e-12)
+    unknown = (weight == 0).flatten().cpu().numpy()
+    if unknown.any():
+        lines = (sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil() for n in weight.shape[2:])
+        down, across = map(_with_free_ends, lines)
+        operator = sparse.kronsum(across, down, "csr")
+        operator = (operator if order == 1 else operator @ operator)[unknown]
+        found = coarse.flatten(2)[0].T.double().cpu().numpy()
+        low, high = found[~unknown].min(0), found[~unknown].max(0)
+        solved = spsolve(operator[:, unknown].tocsc(), -operator[:, ~unknown] @ found[~unknown])
+        found[unknown] = solved.reshape(-1, found.shape[1]).clip(low, high)
+        coarse = torch.from_numpy(found.T.reshape(coarse.shape)).to(values)
+    size = [n * side for n in weight.shape[2:]]
+    fine = F.interpolate(coarse, size, mode="bicubic", align_corners=False)[0].movedim(0, -1)
+    return fine[: known.shape[0], : known.shape[1]]
+
+
+def _with_free_ends(second_difference: Any) -> Any:
+    second_difference[0, 0] = second_difference[-1, -1] = 1.0
+    return second_difference
 
 
 def _neighbours(gaps: Gaps) -> Tensor:
@@ -120,7 +153,6 @@ def _neighbours(gaps: Gaps) -> Tensor:
 MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
     "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known)[0],
-    "biharmonic": _biharmonic,
     "fourier": Gaps.fourier,
     "kriging": partial(_kriging, 1.0),
     "neighbours": _neighbours,
@@ -128,6 +160,8 @@ MEMBERS: dict[str, Member] = {
     "thin_plate": partial(_kriging, 2.0),
 }
 """Members by name."""
+ORDERS = {"thin_plate": 2}
+"""Order of the continuation that members pass into far from known samples; 1 by default."""
 
 
 def default_members(known: Tensor) -> list[str]:

@@ -22,9 +22,8 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinat
 from torch import Tensor
 
 from pe_lightning.linalg.threads import one_thread, side_by_side
-from pe_lightning.solvers.gap_members import MEMBERS, Gaps, is_dense
+from pe_lightning.solvers.gap_members import MEMBERS, ORDERS, Gaps, continuation, is_dense
 from pe_lightning.solvers.gaps import Hidden
-from pe_lightning.solvers.local_fourier import smooth_continuation
 
 Array = NDArray[np.float64]
 
@@ -46,7 +45,7 @@ class MixtureSettings:
         least_bin: Fewest hidden samples of such a bin.
         coverage: Share of the errors within ``coverage_deviations`` standard deviations.
         coverage_deviations: 1.645 of a normal distribution for 90 %.
-        far: Distances from known samples between which members pass into the smooth continuation, by number of axes.
+        far: Distances from known samples between which members pass into a smooth continuation, by number of axes.
     """
 
     smoothing: float = 18.0
@@ -148,8 +147,8 @@ def fill_gaps(
     flat = flat.index_copy(0, missing, result)
     std = torch.zeros_like(flat)
     if mixed:
-        errors = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
-        scale = _Deviations(errors, np.concatenate(variances), np.concatenate(distances), made)
+        left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
+        scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances), made)
         std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
     return GapMixture(
         flat.reshape(values.shape),
@@ -189,9 +188,12 @@ def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSett
         found = torch.where(found.isfinite(), found, torch.nan_to_num(found, 0.0).median(0).values)
         distance: Array = distance_transform_edt((~some.known).cpu().numpy())[some.wanted.cpu().numpy()]
         near, far = settings.far[some.known.ndim]
-        if distance.max() > near:
+        if len(distance) and distance.max() > near:
             share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
-            found = found.lerp(smooth_continuation(some.values, some.known)[some.wanted], share)
+            orders = torch.tensor([ORDERS.get(name, 1) for name in members])
+            for order in sorted(set(orders.tolist())):
+                smooth = continuation(some.values, some.known, order)[some.wanted]
+                found[orders == order] = found[orders == order].lerp(smooth, share)
         predictions.append(found)
         distances.append(distance)
     return predictions, distances

@@ -67,7 +67,7 @@ class Imitation(NamedTuple):
     copies: int = 3
     candidates: int = 12
     max_shift: int = 30
-    max_scored: int = 3000
+    max_scored: int = 2000
     tile: int = 16
     dense: float = 0.3
     dense_hidden: float = 0.1
@@ -86,7 +86,7 @@ def imitated_gaps(known: Tensor, seed: int = 0, settings: Imitation | None = Non
     """
     made = settings or Imitation()
     have = known.cpu().numpy()
-    missing, random = ~have, np.random.default_rng(seed)
+    missing, random = ~have, np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
     target = mean_distance(missing)
     if missing.mean() > made.dense and target < 2:
         found = [(0.0, have & (random.random(have.shape) < made.dense_hidden)) for _ in range(made.copies)]

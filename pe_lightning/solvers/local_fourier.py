@@ -43,7 +43,7 @@ class FourierSettings(NamedTuple):
         block: Samples per axis of a block.
         window: Samples per axis of the window around it.
         decay: Factor of the weights per sample of distance from the centre of the block.
-        band: Largest frequency, relative to the Nyquist frequency, along each axis.
+        band: Largest frequency, relative to the Nyquist frequency of an axis.
         terms: Chosen frequencies in each pass.
     """
 
@@ -56,7 +56,7 @@ class FourierSettings(NamedTuple):
 
 SETTINGS = {
     1: FourierSettings(8, 128, 0.95, 1.0, (40, 60)),
-    2: FourierSettings(4, 32, 0.75, 0.75, (30, 60)),
+    2: FourierSettings(4, 32, 0.75, 1.0, (30, 60)),
     3: FourierSettings(4, 16, 0.65, 0.75, (40, 40)),
 }
 """By number of axes."""
@@ -107,14 +107,15 @@ def local_fourier(
     tables = _tables(made, axes, values.dtype, values.device)
     wraps = tuple(periodic) or (False,) * axes
     wanted = ~known if wanted is None else wanted & ~known
-    blocks = torch.unique(wanted.nonzero() // made.block, dim=0)
+    pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[axes - 1]
+    blocks = pool(wanted[None, None].float(), made.block, ceil_mode=True)[0, 0].nonzero()
     filled = smooth_continuation(values, known)
     weight = known.to(values)
     step = max(1, NUMBERS_AT_ONCE // (values.shape[-1] * len(tables.frequencies)))
     inner = torch.arange(made.block, device=values.device)
     for number, terms in enumerate(made.terms):
         found = filled.clone()
-        for some in blocks.split(step):
+        for some in torch.split(blocks, step):
             samples, weights = _windows(filled, weight, some * made.block, tables, wraps)
             block = _fit(samples, weights, tables, terms)
             share = weights.sum(1) / (LEAST_SHARE * tables.weights.sum())
@@ -127,7 +128,7 @@ def local_fourier(
         filled = torch.where(known[..., None], values, found)
         if number == 0 and len(made.terms) > 1:
             done = torch.zeros_like(known)
-            for some in blocks.split(1 << 14):
+            for some in torch.split(blocks, 1 << 14):
                 place = [some[:, a, None] * made.block + inner for a in range(axes)]
                 inside = _outer_all([(p < n) for p, n in zip(place, sizes, strict=True)])
                 done.view(-1)[_outer(place, sizes)[inside]] = True
@@ -170,8 +171,7 @@ def _fit(samples: Tensor, weights: Tensor, tables: _Tables, terms: int) -> Tenso
     residual = _planes(
         torch.fft.fftn(weighted.reshape(*weighted.shape[:2], *shape), dim=ends).flatten(2)[..., tables.frequencies]
     )
-    coefficients = torch.zeros_like(residual)
-    scale = STEP * tables.pair / total.clamp_min(least)[:, None]
+    coefficients, scale = torch.zeros_like(residual), STEP * tables.pair / total.clamp_min(least)[:, None]
     for _ in range(terms):
         best = torch.linalg.vecdot(residual, residual, dim=1).mul_(tables.preference).argmax(1, keepdim=True)
         where = best[:, None].expand(-1, residual.shape[1], -1)
@@ -180,8 +180,8 @@ def _fit(samples: Tensor, weights: Tensor, tables: _Tables, terms: int) -> Tenso
         real, imaginary = step.chunk(2, 1)
         upper = torch.cat([real, real, -imaginary, imaginary], 2)
         lower = torch.cat([imaginary, -imaginary, real, real], 2)
-        shifted = spectrum.gather(2, tables.shifted[best[:, 0]][:, None].expand(-1, 2, -1)).view(len(step), 4, -1)
-        residual.baddbmm_(torch.cat([upper, lower], 1), shifted, alpha=-1)
+        index = tables.shifted.index_select(0, best[:, 0])[:, None].expand(-1, 2, -1)
+        residual.baddbmm_(torch.cat([upper, lower], 1), spectrum.gather(2, index).view(len(step), 4, -1), alpha=-1)
     real, imaginary = coefficients.chunk(2, 1)
     return (torch.cat([real, imaginary], 2) @ tables.waves + mean[..., None]).mT
 
@@ -230,7 +230,8 @@ def _tables(settings: FourierSettings, axes: int, dtype: torch.dtype, device: to
     weights = (settings.decay ** squared.sqrt()).flatten()
     most = int(settings.band * side / 2)
     every = {tuple(n % side for n in k) for k in itertools.product(range(-most, most + 1), repeat=axes)}
-    chosen = sorted(k for k in every if k <= tuple(-n % side for n in k))
+    inside = {k for k in every if math.hypot(*(min(n, side - n) for n in k)) <= most}
+    chosen = sorted(k for k in inside if k <= tuple(-n % side for n in k))
     places = torch.tensor(chosen, device=device)
     own = torch.tensor([all(2 * n % side == 0 for n in k) for k in chosen], device=device)
     signed = torch.where(places > side // 2, places - side, places)
