@@ -36,16 +36,16 @@ def main() -> None:
     given = torch.full_like(truth, 0.82)
     given[::2, ::2] = truth[::2, ::2]
     panels = {
-        "given: one pixel of four": given,
-        "bicubic interpolation": interpolate("bicubic", data.train_batch(), axes)[0],
+        "one pixel of four": given,
+        "bicubic": interpolate("bicubic", data.train_batch(), axes)[0],
         "pe_lightning.fit": pe_lightning.fit(data).grid(axes)[0].detach(),
         "truth": truth,
     }
-    figure, places = plt.subplots(1, len(panels), figsize=(12, 3.3), layout="constrained")
+    figure, places = plt.subplots(1, len(panels), figsize=(12, 3.4), layout="constrained")
     for place, (title, picture) in zip(places, panels.items(), strict=True):
         part = np.clip(picture[TOP : TOP + SIZE, LEFT : LEFT + SIZE].numpy(), 0, 1)
         place.imshow(part, interpolation="nearest")
-        place.set_title(title, fontsize=13)
+        place.set_title(title, fontsize=18)
         place.axis("off")
     figure.savefig(options.out, dpi=100, pil_kwargs={"quality": 88})
 
