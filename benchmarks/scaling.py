@@ -1,4 +1,4 @@
-"""What several devices have to compute and to exchange, on paper: the table of docs/scaling.md.
+"""What several devices have to compute and to exchange, on paper: the numbers of docs/scaling.md.
 
     python benchmarks/scaling.py
     python benchmarks/scaling.py --tflops 19.5 --near 300 --far 12.5      # another device, another network

@@ -192,7 +192,7 @@ class LearnableFourier(_GroupedWaves):
             three trained samples, or one position of the tokens of an attention model, as in the paper.
         init: ``normal`` draws ``W_r`` from ``N(0, 1/gamma^2)``, ``uniform`` from ``[0, 1/gamma]``, which is worse.
         mlp: Whether the MLP comes after the Fourier features, as in the paper, where a model adds the output to its own
-            features. Below a perceptron it is slower, also in steps (docs/learned.md).
+            features. Below a perceptron it is slower, also in steps.
         num_inputs: Number ``|F|`` of Fourier features of a group below the MLP, even; without it there are ``D / G``.
         dropout: Share of the hidden units that are left out in training; the paper's captioning has 0.2.
         kl: Weight of a loss that keeps ``W_r`` near a normal distribution of mean zero (see :meth:`penalty`).

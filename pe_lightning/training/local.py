@@ -36,7 +36,7 @@ class Local(SampledModule):
             ``pe-lightning fit --config prior/pictures``.
 
     Reference: after Chen, Liu, Wang, *Learning Continuous Image Representation with Local Implicit Image Function*, CVPR
-    2021; docs/prior.md says what is different.
+    2021. Different are the linear head on an encoder by name, exact samples and continuous derivatives.
     """
 
     def __init__(self, pretrained: str = "pictures") -> None:
