@@ -38,7 +38,7 @@ from skimage import data
 
 from pe_lightning.results.reconstructions import write_reconstructions
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 
 FLAGS = [
     "--headless=new",
@@ -99,7 +99,7 @@ def write_run(folder: Path, truth: npt.NDArray[np.float32], width: float) -> Non
         "seed": 0,
     }
     media = {1: "array", 2: "image", 3: "video"}[truth.ndim - 2]
-    names, grid, scaling = tuple(metrics["signals"]), tuple(truth.shape[1:-1]), Scaling("uint8", (0.0,), (255.0,))
+    names, grid, scaling = tuple(metrics["signals"]), tuple(truth.shape[1:-1]), ValueRange("uint8", (0.0,), (255.0,))
     info = SignalInfo(names, grid, truth.shape[-1], scaling, 25.0 if media == "video" else None, media)
     write_reconstructions(folder / "reconstructions", metrics, made, truth, info)
     (folder / "metrics.json").write_text(json.dumps(metrics))

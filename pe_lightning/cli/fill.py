@@ -18,7 +18,7 @@ from pe_lightning.signals.validation import check_fill_options
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.filling import Filled
-    from pe_lightning.signals.originals import Original
+    from pe_lightning.signals.originals import EditableFile
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
@@ -214,7 +214,7 @@ def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., F
     return with_bar
 
 
-def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> Original:
+def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> EditableFile:
     """A NetCDF or Zarr file as signals to fill."""
     from pe_lightning.signals.labelled_files import read_labelled
     from pe_lightning.signals.sources.points import names_of
@@ -227,7 +227,7 @@ def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upsc
     return read_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
 
 
-def _check_table(path: str, target: Path, original: Original, smooth: bool) -> None:
+def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) -> None:
     """Says how a table of scattered points is read: a map needs coordinates; a series with places is noticed."""
     from pe_lightning.results.maps import MAP_SUFFIXES
     from pe_lightning.signals.sources.paths import SourceFile, format_of

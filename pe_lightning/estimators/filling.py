@@ -38,14 +38,14 @@ from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
-from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 from pe_lightning.signals.files import check_readable, replacing
 from pe_lightning.signals.options import Storage
-from pe_lightning.signals.originals import Original, check_fit_memory, grown_mask, read_original, signals_of
-from pe_lightning.signals.raw import AnyArray, Scaling
+from pe_lightning.signals.originals import EditableFile, check_fit_memory, grown_mask, read_original, signals_of
+from pe_lightning.signals.raw import AnyArray, ValueRange
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
 from pe_lightning.signals.sources.checks import is_one_of
 from pe_lightning.signals.sources.kinds import channels_first
@@ -117,7 +117,7 @@ class Filled:
     values: AnyArray
     missing: Mask
     signals: list[FilledSignal]
-    original: Original | None = None
+    original: EditableFile | None = None
     stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
     """The values as ``(S, N_1, ..., N_D, C)``."""
     std: AnyArray | None = None
@@ -158,14 +158,14 @@ class Filled:
 
 @one_blas_thread
 def fill(
-    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    values: str | os.PathLike[str] | AnyArray | Tensor | EditableFile,
     missing: MissingLike | Mask | Image.Image = "nan",
     *,
     model: ModelName | Callable[[], Fits] = "auto",
     encoder: str | None = None,
     smooth: bool = False,
     upscale: int | Sequence[int] = 1,
-    samples: Samples | Literal["auto"] = "auto",
+    samples: SampleKind | Literal["auto"] = "auto",
     pretrained: str = SHIPPED[0],
     folds: FoldsLike = "auto",
     block: int | None = None,
@@ -278,7 +278,7 @@ def fill(
     return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
 
 
-def _factors(upscale: int | Sequence[int], num_axes: int, original: Original | None) -> tuple[int, ...]:
+def _factors(upscale: int | Sequence[int], num_axes: int, original: EditableFile | None) -> tuple[int, ...]:
     """Samples of the result per axis, relative to those of the source."""
     if original is not None and not original.resizes:
         raise InputError(
@@ -293,23 +293,23 @@ def _factors(upscale: int | Sequence[int], num_axes: int, original: Original | N
     return tuple(upscale)
 
 
-def _samples(samples: Samples | Literal["auto"], original: Original | None, num_axes: int) -> Samples:
+def _samples(samples: SampleKind | Literal["auto"], original: EditableFile | None, num_axes: int) -> SampleKind:
     if samples == "auto":
         return "points" if num_axes not in (2, 3) or (original is not None and original.points) else "cells"
     return samples
 
 
 def _read(
-    values: str | os.PathLike[str] | AnyArray | Tensor | Original,
+    values: str | os.PathLike[str] | AnyArray | Tensor | EditableFile,
     missing: MissingLike | Mask | Image.Image,
     axes: int | None,
     grow: int | None,
-) -> tuple[Original | None, AnyArray, Mask, tuple[int, ...]]:
+) -> tuple[EditableFile | None, AnyArray, Mask, tuple[int, ...]]:
     """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
-    if isinstance(values, (str, os.PathLike, Original)):
+    if isinstance(values, (str, os.PathLike, EditableFile)):
         if not isinstance(missing, (str, int, float, list)):
             raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
-        original = values if isinstance(values, Original) else read_file(values, missing, axes, grow)
+        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow)
         shape = original.values.shape
         return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
@@ -361,7 +361,7 @@ def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
 
 def read_file(
     path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None, grow: int | None = None
-) -> Original:
+) -> EditableFile:
     """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
     return read_original(_file(os.fspath(path)), Missing(missing), axes, grow)
 
@@ -442,7 +442,7 @@ def _fill_signal(
     return result, about, deviations
 
 
-def _read_quietly(source: TensorSource, samples: Samples = "points") -> Signals:
+def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signals:
     """Values in memory, of which every known sample is trained on."""
     with without_notices():
         return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True), samples=samples))
@@ -453,7 +453,7 @@ def _divide_cells(
     values: AnyArray,
     missing: Mask,
     unit: Tensor,
-    scaling: Scaling,
+    scaling: ValueRange,
     seed: int,
     factors: tuple[int, ...],
     options: Mapping[str, Any],
@@ -506,7 +506,7 @@ def _smallest_float(std: AnyArray) -> AnyArray:
 
 
 def _fill_by_members(
-    name: str, values: AnyArray, missing: Mask, unit: Tensor, scaling: Scaling, seed: int, options: Mapping[str, Any]
+    name: str, values: AnyArray, missing: Mask, unit: Tensor, scaling: ValueRange, seed: int, options: Mapping[str, Any]
 ) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
     """The same by a mixture of members, from values in [0, 1]."""
     unknown: Mask = np.asarray(missing.any(-1))
@@ -559,14 +559,14 @@ def _plain(name: str) -> str:
     return "".join("_" if char in "/\\\0" else char for char in name) or "signal"
 
 
-def _scaling(values: AnyArray, missing: Mask) -> Scaling:
+def _scaling(values: AnyArray, missing: Mask) -> ValueRange:
     """The range that becomes [0, 1]: that of integers of 8 and 16 bits, else minimum and maximum of the known values."""
     if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
-        return Scaling.of_integers(values.dtype)
+        return ValueRange.of_integers(values.dtype)
     known = values[~missing]
     low, high = float(known.min()), float(known.max())
     high = high if high > low else low + max(abs(low), 1.0)
-    return Scaling(values.dtype.name, (low,), (high,))
+    return ValueRange(values.dtype.name, (low,), (high,))
 
 
 def _model(
@@ -648,7 +648,7 @@ def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tupl
 # -- files ----------------------------------------------------------------------------------------------------------------
 
 
-def check_suffix(path: Path, original: Original) -> None:
+def check_suffix(path: Path, original: EditableFile) -> None:
     """Refuses a path whose suffix is not of the format of the original."""
     name = path.name.lower()
     if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):

@@ -16,16 +16,16 @@ from pe_lightning.errors import InputError
 from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.results.checkpoint_files import read_checkpoint
-from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.axes import SampleKind
 
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_lightning.networks.local.LocalPrior`."""
 NO_PRIOR = "none"
 SHIPPED = ("pictures",)
 """Names of the priors that are part of the package."""
-SHIPPED_FILES: dict[Samples, dict[str, str]] = {"points": {"pictures": "pictures"}, "cells": {"pictures": "cells"}}
+SHIPPED_FILES: dict[SampleKind, dict[str, str]] = {"points": {"pictures": "pictures"}, "cells": {"pictures": "cells"}}
 """Their files, by what samples are."""
-RECIPES: dict[Samples, str] = {"points": "prior/pictures", "cells": "prior/cells"}
+RECIPES: dict[SampleKind, str] = {"points": "prior/pictures", "cells": "prior/cells"}
 """Recipes by which priors are trained."""
 STATE_PREFIXES = ("prior.", "local_prior.", "networks.network.encoding.")
 """Beginnings of the names of a prior's tensors in checkpoints."""
@@ -51,7 +51,7 @@ def read_prior(name: str, samples: Literal["points"] = ...) -> LocalPrior: ...
 def read_prior(name: str, samples: Literal["cells"]) -> CellPrior: ...
 
 
-def read_prior(name: str, samples: Samples = "points") -> LocalPrior | CellPrior:
+def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPrior:
     """A trained prior that takes no further training.
 
     Args:

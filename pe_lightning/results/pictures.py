@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
-from pe_lightning.signals.originals import Original
+from pe_lightning.signals.originals import EditableFile
 from pe_lightning.signals.raw import AnyArray
 
 Array = npt.NDArray[np.float32]
@@ -364,7 +364,7 @@ SHOWN_FRAMES = 4
 """Frames of a cube in a picture: those with most missing samples."""
 
 
-def draw_before_after(original: Original, values: AnyArray) -> Image.Image | None:
+def draw_before_after(original: EditableFile, values: AnyArray) -> Image.Image | None:
     """Draws signals with missing samples marked beside the filled ones; latitudes and longitudes north up.
 
     Args:

@@ -22,7 +22,7 @@ from pe_lightning.results.signal_files import Formats, choose_format, new_array,
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.output import Output
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.values import FileValues
 
 Array = npt.NDArray[np.float32]
@@ -224,7 +224,7 @@ def _unfinished(path: Path) -> Path:
 def std_writer(folder: Path, info: SignalInfo, output: Output) -> PredictionWriter:
     """A writer of standard deviations in [0, 1] as ``<name>_std.npy``, float32 in the unit of the source."""
     limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
-    scaling = Scaling("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
+    scaling = ValueRange("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
     names = tuple(f"{name}_std" for name in info.names)
     about = replace(info, names=names, scaling=scaling, media="array")
     return PredictionWriter(folder, about, Output(output.output_shape, "npy", output.scale))

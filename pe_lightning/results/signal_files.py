@@ -34,7 +34,7 @@ from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources.sound import write_sound
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
@@ -100,7 +100,7 @@ def write_signal(
     """
     chosen = choose_format(values.shape, info, formats)
     target = path.with_name(f"{path.name}.{chosen}")
-    scaling = info.scaling if info is not None else Scaling("float32")
+    scaling = info.scaling if info is not None else ValueRange("float32")
     rate = _rate(values.shape, info)
     with replacing(target) as file:
         if chosen == "png":
@@ -152,7 +152,7 @@ def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) ->
     return None
 
 
-def _restore_into(target: Any, values: Array, scaling: Scaling, index: int) -> None:
+def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -> None:
     """Writes values in the source's range and dtype to an array, a block of rows at a time."""
     for rows in row_blocks(values.shape):
         with np.errstate(over="ignore"):  # values beyond the dtype become infinite
@@ -213,7 +213,7 @@ def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np
 
 
 def _write_h5(
-    path: Path, values: Array, info: SignalInfo | None, scaling: Scaling, index: int, rate: Fraction | None
+    path: Path, values: Array, info: SignalInfo | None, scaling: ValueRange, index: int, rate: Fraction | None
 ) -> None:
     """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
     low, high = scaling.of(index)
@@ -225,7 +225,7 @@ def _write_h5(
         dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
         _restore_into(dataset, values, scaling, index)
         dataset.attrs["axes"] = [*names, "channel"]
-        dataset.attrs["scaling"] = json.dumps(Scaling(scaling.dtype, (low,), (high,)).to_dict())
+        dataset.attrs["scaling"] = json.dumps(ValueRange(scaling.dtype, (low,), (high,)).to_dict())
         if rate is not None:
             dataset.attrs["rate"] = float(rate)
     path.write_bytes(content.getbuffer())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pe_lightning.signals.distributed import Process
     from pe_lightning.signals.loaders import TrainLoader, permutation
     from pe_lightning.signals.options import Batching, Storage
-    from pe_lightning.signals.raw import RawSignals, Scaling
+    from pe_lightning.signals.raw import RawSignals, ValueRange
     from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
     from pe_lightning.signals.split_signals import Signals
@@ -42,13 +42,13 @@ __all__ = [
     "RandomSampling",
     "RawSignals",
     "Sampling",
-    "Scaling",
     "SignalInfo",
     "Signals",
     "Source",
     "Split",
     "Storage",
     "TrainLoader",
+    "ValueRange",
     "grid_axes",
     "permutation",
     "point_coordinates",
@@ -65,7 +65,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "distributed": ["Process"],
         "loaders": ["TrainLoader", "permutation"],
         "options": ["Batching", "Storage"],
-        "raw": ["RawSignals", "Scaling"],
+        "raw": ["RawSignals", "ValueRange"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],
         "split_signals": ["Signals"],

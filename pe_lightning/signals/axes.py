@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
 """Period of each periodic axis, by name."""
 
-Samples: TypeAlias = Literal["points", "cells"]
+SampleKind: TypeAlias = Literal["points", "cells"]
 """What samples are: values at points, or means over the cells of a grid, as the pixels of a camera."""
 
 DEGREES = 360.0

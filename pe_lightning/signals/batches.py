@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lightning.signals.axes import Axis, Samples
+from pe_lightning.signals.axes import Axis, SampleKind
 from pe_lightning.signals.blocks import Block, point_coordinates
-from pe_lightning.signals.raw import Media, Scaling
+from pe_lightning.signals.raw import Media, ValueRange
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class SignalInfo:
     names: tuple[str, ...]
     grid: tuple[int, ...]
     channels: int
-    scaling: Scaling = field(default_factory=lambda: Scaling("float32"))
+    scaling: ValueRange = field(default_factory=lambda: ValueRange("float32"))
     rate: float | None = None
     media: Media = "array"
     metric: str = "psnr"
     axes: tuple[Axis, ...] = ()
     num_points: int | None = None
-    samples: Samples = "points"
+    samples: SampleKind = "points"
 
     @property
     def cells(self) -> tuple[float, ...]:
@@ -68,7 +68,7 @@ class SignalInfo:
         """The inverse of :meth:`to_dict`."""
         axes = tuple(Axis.from_dict(axis) for axis in plain.get("axes", ()))
         shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"]), "axes": axes}
-        return cls(**{**plain, **shape, "scaling": Scaling.from_dict(plain["scaling"])})
+        return cls(**{**plain, **shape, "scaling": ValueRange.from_dict(plain["scaling"])})
 
 
 @dataclass

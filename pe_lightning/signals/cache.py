@@ -23,7 +23,7 @@ from pe_lightning import __version__
 from pe_lightning.signals.cache_folder import CacheError, CacheFolder, read_entry
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.options import Storage
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.values import decoded_blocks
@@ -79,7 +79,7 @@ class SignalCache(CacheFolder):
         try:
             plain, values = read_entry(path)
             parts: dict[str, Any] = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
-            parts |= {"scaling": Scaling.from_dict(plain["scaling"]), "blocks": functools.partial(_blocks, path)}
+            parts |= {"scaling": ValueRange.from_dict(plain["scaling"]), "blocks": functools.partial(_blocks, path)}
             raw = RawSignals(**{**plain, **parts}, array=functools.partial(_values, path))
             if (raw.shape, raw.stored) != (values.shape, values.dtype.name):
                 raise ValueError("values differ from their description")

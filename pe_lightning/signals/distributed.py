@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from pe_lightning.signals.blocks import Block
 
-SIGNALS_STRATEGY = "signals"
+SIGNALS_STRATEGY = "independent_signals"
 """Name of the strategy in which each process fits its own signals."""
 NOTICES = logging.getLogger("pe_lightning")
 """Logger of notices to the user; like Lightning's it prints to stderr where the program has no handlers."""

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from pe_lightning.errors import InputError, require
-from pe_lightning.signals.originals import Original
+from pe_lightning.signals.originals import EditableFile
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import open_labelled, stacked
 
 
-def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | None = None) -> Original:
+def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | None = None) -> EditableFile:
     """A variable of a NetCDF or Zarr file as signals to fill.
 
     The result is NetCDF: a copy of the file with values in the missing cells of the variable, packed as the others, and
@@ -33,7 +33,7 @@ def read_labelled(path: str, variable: str | None = None, dims: Sequence[str] | 
     return original_of(array, dims, suffixes=(".nc", ".nc4"), write=write, holds_std=True, path=Path(path))
 
 
-def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> Original:
+def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> EditableFile:
     """A ``DataArray`` as signals to fill.
 
     Args:
@@ -43,7 +43,7 @@ def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> Origi
     """
     values, axes, names = stacked(array, dims)
     signals = values[..., None]
-    return Original(names, signals, ~np.isfinite(signals), axes=axes, **{"suffixes": (), "write": _no_file, **written})
+    return EditableFile(names, signals, ~np.isfinite(signals), axes=axes, **{"suffixes": (), "write": _no_file, **written})
 
 
 def refilled(array: Any, dims: Sequence[str] | None, stack: AnyArray) -> Any:

@@ -1,6 +1,6 @@
 """Files whose missing values can be replaced: their signals in the dtype of the file, and a writer of changed copies.
 
-:data:`ORIGINALS` holds one reader per format. A reader returns an :class:`Original`, whose ``write`` keeps the format,
+:data:`ORIGINALS` holds one reader per format. A reader returns an :class:`EditableFile`, whose ``write`` keeps the format,
 dtype, range and metadata of the file.
 """
 
@@ -45,7 +45,7 @@ from pe_lightning.signals.sources.video_files import lossless_suffixes, read_sto
 from pe_lightning.signals.validation import free_memory
 
 Mask = NDArray[np.bool_]
-Reader = Callable[[SourceFile, Missing, int | None], "Original"]
+Reader = Callable[[SourceFile, Missing, int | None], "EditableFile"]
 
 PICTURE_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
 """Formats of Pillow in which a picture is written, by suffix; the first is that of results without a suffix of their own."""
@@ -67,7 +67,7 @@ ADAPTIVE_SAMPLE_BYTES = 600
 
 
 @dataclass(frozen=True)
-class Original:
+class EditableFile:
     """The signals of a file, with the values that it stores.
 
     Args:
@@ -109,7 +109,7 @@ class Original:
     path: Path | None = None
 
 
-def read_original(file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None) -> Original:
+def read_original(file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None) -> EditableFile:
     """The signals of a file, with its missing values.
 
     Args:
@@ -192,7 +192,7 @@ def _mark(values: AnyArray, missing: Missing, fills: Sequence[float] = ()) -> Ma
 # -- pictures -----------------------------------------------------------------------------------------------------------
 
 
-def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A picture of 8 or 16 bits. Opacity is copied, and full at samples that alpha marked."""
     image = decode_image(file)
     if image.dtype.kind == "f":
@@ -216,7 +216,7 @@ def read_picture(file: SourceFile, missing: Missing, axes: int | None) -> Origin
 
     names, shape = (file.stem,), colours.shape
     refused = {"JPEG", "WEBP"} if image.dtype == np.uint16 else {"JPEG"} if opacity is not None else set()
-    return Original(
+    return EditableFile(
         names,
         np.ascontiguousarray(colours)[None],
         np.broadcast_to(marked[..., None], shape).copy()[None],
@@ -294,7 +294,7 @@ def _deep_png(pixels: AnyArray, other: bytes) -> bytes:
     return result.getvalue()
 
 
-def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A TIFF picture or stack of integers or floating point; rasters with coordinates or a fill value by rasterio."""
     import tifffile
 
@@ -342,7 +342,9 @@ def read_tiff(file: SourceFile, missing: Missing, axes: int | None) -> Original:
                 tiff.write(array, compression=options["compression"], metadata=metadata, **kept)
 
     media = "image" if signals.ndim == 4 and len(signals) == 1 else "array"
-    return Original(_names(file, len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=media == "image")
+    return EditableFile(
+        _names(file, len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=media == "image"
+    )
 
 
 def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Sequence[float] = ()) -> Mask:
@@ -357,7 +359,7 @@ def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, f
     return marked
 
 
-def _read_raster(file: SourceFile, missing: Missing) -> Original:
+def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     """A GeoTIFF: up to 4 bands are channels of one signal, more are signals of their own."""
     rasterio = require("rasterio", f"filling {file.given!r}, a raster with coordinates or a fill value")
     with reading(file.given), _unlocated(), rasterio.open(file.path, driver="GTiff") as tiff:
@@ -391,7 +393,7 @@ def _read_raster(file: SourceFile, missing: Missing) -> Original:
                     result.update_tags(number, space, **entries)
             path.write_bytes(memory.read())
 
-    return Original(
+    return EditableFile(
         _names(file, len(signals)),
         np.ascontiguousarray(signals),
         _marked_tiff(signals, missing, file.given, opaque, fills),
@@ -420,7 +422,7 @@ def _names(file: SourceFile, count: int) -> tuple[str, ...]:
 # -- arrays -------------------------------------------------------------------------------------------------------------
 
 
-def read_npy(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_npy(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A ``.npy`` file; the copy has its byte order and order of axes."""
     missing.check("arrays")
     found = find_array(file)
@@ -434,10 +436,10 @@ def read_npy(file: SourceFile, missing: Missing, axes: int | None) -> Original:
             result = _in_shape(values, array.shape, signals.shape).astype(dtype)
             np.save(stream, np.asfortranarray(result) if by_columns else result)
 
-    return Original(_names(file, len(signals)), signals, _mark(signals, missing), (".npy",), write, resizes=True)
+    return EditableFile(_names(file, len(signals)), signals, _mark(signals, missing), (".npy",), write, resizes=True)
 
 
-def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """An HDF5 file with one dataset; a copy of the file with other values in it."""
     import h5py
 
@@ -456,13 +458,13 @@ def read_hdf5(file: SourceFile, missing: Missing, axes: int | None) -> Original:
 
     suffix = file.path.suffix.lower()
     names = _names(file, len(signals))
-    return Original(names, signals, _mark(signals, missing, fills), (suffix, ".h5", ".hdf5"), write)
+    return EditableFile(names, signals, _mark(signals, missing, fills), (suffix, ".h5", ".hdf5"), write)
 
 
 # -- tables and sound ---------------------------------------------------------------------------------------------------
 
 
-def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_table(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
     table = Table.open(file)
@@ -482,10 +484,10 @@ def read_table(file: SourceFile, missing: Missing, axes: int | None) -> Original
 
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
-    return Original(names, values, marked, tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"])), write)
+    return EditableFile(names, values, marked, tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"])), write)
 
 
-def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A sound file without loss (WAV, FLAC, AIFF), in its own sample format."""
     missing.check("sound")
     sound = Sound.open(file)
@@ -498,13 +500,13 @@ def read_sound(file: SourceFile, missing: Missing, axes: int | None) -> Original
     def write(path: Path, changed: AnyArray) -> None:
         sound.write(path, changed[0])
 
-    return Original((file.stem,), values, _mark(values, missing), (file.path.suffix.lower(),), write, "audio")
+    return EditableFile((file.stem,), values, _mark(values, missing), (file.path.suffix.lower(),), write, "audio")
 
 
 # -- cubes --------------------------------------------------------------------------------------------------------------
 
 
-def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A NIfTI volume; the header of the copy is that of the file, with its slope and intercept."""
     missing.check("volumes")
     image = open_nifti(file)
@@ -523,10 +525,10 @@ def read_nifti(file: SourceFile, missing: Missing, axes: int | None) -> Original
         path.write_bytes(gzip.compress(content) if suffix == ".nii.gz" else content)
 
     suffix = ".nii.gz" if file.path.name.lower().endswith(".nii.gz") else ".nii"
-    return Original(_names(file, len(signals)), signals, marked, (suffix,), write)
+    return EditableFile(_names(file, len(signals)), signals, marked, (suffix,), write)
 
 
-def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A folder of frames as pictures with numbers in their names; missing numbers are lost frames.
 
     Frames that are not changed are copied; others are written as PNG.
@@ -572,10 +574,10 @@ def read_frames(file: SourceFile, missing: Missing, axes: int | None) -> Origina
                 _write_picture(path / name_of(number), changed[0, place], {})
 
     jpeg = any(frame.jpeg for frame in frames.values())
-    return Original((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
+    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
 
 
-def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
+def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> EditableFile:
     """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
     missing.check("videos", "colour")
     clip, places = read_stored_frames(file)
@@ -591,7 +593,7 @@ def read_clip(file: SourceFile, missing: Missing, axes: int | None) -> Original:
         write_lossless(path, changed[0], rate, file.path)
 
     suffixes = lossless_suffixes(file.path, values.dtype)
-    return Original((file.stem,), values, marked, suffixes, write, "video", resizes=True)
+    return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
 
 
 ORIGINALS: dict[str, Reader] = {

@@ -43,7 +43,7 @@ class ArrayLike(Protocol):
 
 
 @dataclass(frozen=True)
-class Scaling:
+class ValueRange:
     """Range and dtype of a source, mapped linearly to [0, 1].
 
     Args:
@@ -51,7 +51,7 @@ class Scaling:
         low: The value that becomes 0, one per signal or one for all.
         high: The value that becomes 1, same length.
 
-    >>> scaling = Scaling("uint8", (0.0,), (255.0,))
+    >>> scaling = ValueRange("uint8", (0.0,), (255.0,))
     >>> scaling.to_unit(np.array([[51]], dtype=np.uint8), 0)
     array([[0.2]], dtype=float32)
     >>> scaling.restore(np.array([0.2, 1.7], dtype=np.float32), 0)
@@ -64,7 +64,9 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if len(self.low) != len(self.high) or not self.low:
-            raise InputError(f"Scaling: low and high must hold one number per signal each; got {self.low} and {self.high}")
+            raise InputError(
+                f"ValueRange: low and high must hold one number per signal each; got {self.low} and {self.high}"
+            )
         for low, high in zip(self.low, self.high, strict=True):
             if not (np.isfinite([low, high, high - low]).all() and low < high):
                 raise InputError(
@@ -72,8 +74,8 @@ class Scaling:
                 )
 
     @classmethod
-    def of_integers(cls, dtype: npt.DTypeLike) -> Scaling:
-        """Scaling of the full range of an integer dtype."""
+    def of_integers(cls, dtype: npt.DTypeLike) -> ValueRange:
+        """The full range of an integer dtype."""
         info = np.iinfo(np.dtype(dtype))
         return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
 
@@ -113,7 +115,7 @@ class Scaling:
         return {"dtype": self.dtype, "low": list(self.low), "high": list(self.high)}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Scaling:
+    def from_dict(cls, plain: dict[str, Any]) -> ValueRange:
         return cls(plain["dtype"], tuple(plain["low"]), tuple(plain["high"]))
 
 
@@ -142,7 +144,7 @@ class RawSignals:
     grid: tuple[int, ...]
     channels: int
     stored: str
-    scaling: Scaling
+    scaling: ValueRange
     unit: bool
     blocks: Callable[[], Iterator[AnyArray]]
     array: Callable[[], ArrayLike] | None = None
@@ -152,7 +154,7 @@ class RawSignals:
     points: npt.NDArray[np.float64] | None = None
 
     @classmethod
-    def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: Scaling, media: Media = "array") -> RawSignals:
+    def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: ValueRange, media: Media = "array") -> RawSignals:
         """Signals in memory, ``(S, N_1, ..., N_D, C)``: float32 in [0, 1], or the source's integers."""
         rows = max(1, BLOCK_VALUES // math.prod(values.shape[2:]))
         return cls(

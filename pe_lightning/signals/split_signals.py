@@ -14,13 +14,13 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
-from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.cache import open_signals
 from pe_lightning.signals.dataset import PointDataset, SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sampling import FoldSampling, FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split
@@ -51,7 +51,7 @@ class Splitting:
     batching: Batching | None = None
     folds: FoldSampling | None = None
     validation: ValidationShare | None = None
-    samples: Samples = "points"
+    samples: SampleKind = "points"
 
     @classmethod
     def of(
@@ -62,11 +62,11 @@ class Splitting:
         storage: Storage | Mapping[str, Any] = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
     ) -> Splitting:
         """The splitting by the arguments of :class:`~pe_lightning.training.datamodule.SignalDataModule`, checked."""
         choice("eval_mask", eval_mask, EvalMask)
-        choice("samples", samples, Samples)
+        choice("samples", samples, SampleKind)
         if validation is not None and validation not in (0, "auto"):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         chosen = samplings.resolve(sampling, default="grid")
@@ -150,7 +150,7 @@ class Signals:
 
     def one(self, signal: int) -> Signals:
         low, high = self.info.scaling.of(signal)
-        scaling = Scaling(self.info.scaling.dtype, (low,), (high,))
+        scaling = ValueRange(self.info.scaling.dtype, (low,), (high,))
         info = replace(self.info, names=(self.info.names[signal],), scaling=scaling)
         return Signals(self.source, self.sampling, self._raw, info, self.dataset.of(slice(signal, signal + 1)))
 

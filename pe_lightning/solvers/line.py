@@ -20,7 +20,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import BlockBanded, Minimum, optimality
-from pe_lightning.solvers.points import PointProblem, Samples, point_samples
+from pe_lightning.solvers.points import FittedSamples, PointProblem, point_samples
 
 MIN_FACTOR_RIDGE = 1e-10
 """Least ridge of the factorisation, relative to the largest diagonal entry, so that the Cholesky factor exists."""
@@ -45,7 +45,7 @@ class LineProblem:
 
     solver: Literal["grid", "line", "points"] = "line"
 
-    def __init__(self, samples: Samples, values: Tensor, center: bool, distributed: bool) -> None:
+    def __init__(self, samples: FittedSamples, values: Tensor, center: bool, distributed: bool) -> None:
         self.samples, self.values, self.center, self.distributed = samples, values, center, distributed
         self.bases: tuple[Tensor, ...] = ()
 

@@ -47,7 +47,7 @@ GROUP_NUMBERS = {"cpu": 1 << 22}
 GROUP_NUMBERS_DEFAULT = 1 << 28
 
 
-class Samples(ABC):
+class FittedSamples(ABC):
     r"""The joint features at ``P`` samples as a linear map ``(P, K)``, ``K = K_1 ... K_D``; one per signal if they differ.
 
     Multiplies the last axis of weights ``(S, C, K)``. Values outside the mask are zero.
@@ -143,7 +143,7 @@ class Samples(ABC):
         return [f.to(self.dtype) for f in features]
 
 
-class MaskedGrid(Samples):
+class MaskedGrid(FittedSamples):
     """Samples of a separable grid in row-major order, evaluated by mode products of the whole grid.
 
     ``axes`` are coordinates, axis a of shape ``(N_a,)``; the other arguments are those of :class:`Samples`.
@@ -180,7 +180,7 @@ class MaskedGrid(Samples):
         return mode_products(values.reshape(*values.shape[:2], *self.grid), self.features[1]).flatten(2)
 
 
-class ScatteredPoints(Samples):
+class ScatteredPoints(FittedSamples):
     """Samples at any coordinates ``(S or 1, P, D)``, evaluated in chunks of points."""
 
     def __init__(self, encoders: Sequence[Encoder], coords: Tensor, mask: Tensor | None = None) -> None:
@@ -343,7 +343,7 @@ class PointProblem:
 
     solver: Literal["grid", "line", "points"] = "points"
 
-    def __init__(self, samples: Samples, values: Tensor, population: float, center: bool, distributed: bool) -> None:
+    def __init__(self, samples: FittedSamples, values: Tensor, population: float, center: bool, distributed: bool) -> None:
         self.samples = samples
         self.values = values
         self.population = population
@@ -372,7 +372,7 @@ class PointProblem:
         self.feature_scale = float(power_of_two(self.unit.mean().sqrt(), self.dtype))
         """Power of two that joint features are divided by."""
         self.bases, self.spectrum = self._factor(moments)
-        self._shared: Samples | None = None
+        self._shared: FittedSamples | None = None
 
     def select(self, signals: slice, mask: Tensor) -> PointProblem:
         """The problem of some signals under another mask, ``(s or 1, P)``."""
@@ -513,7 +513,7 @@ class PointProblem:
         numbers = self.values.shape[1] * max(int(samples), self.spectrum.numel())
         return self._slices(max(1, GROUP_NUMBERS.get(self.values.device.type, GROUP_NUMBERS_DEFAULT) // numbers))
 
-    def _operator(self, signals: slice) -> Samples:
+    def _operator(self, signals: slice) -> FittedSamples:
         """The linear map of some signals in the bases; cached if all signals share it."""
         if not self.samples.shared:
             return self.samples.select(signals).to(self.dtype, self.bases)
@@ -556,7 +556,7 @@ def point_samples(
     mask: Tensor | None,
     index: Tensor | None,
     distributed: bool,
-) -> tuple[Samples, Tensor, float]:
+) -> tuple[FittedSamples, Tensor, float]:
     """The samples as a linear map, their values ``(S, C, P)``, and the number of samples of the grid (see PointProblem)."""
     if not values.is_floating_point():
         raise InputError(f"values are floating-point numbers, computed in float32 or float64; got {values.dtype}")

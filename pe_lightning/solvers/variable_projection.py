@@ -39,7 +39,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
-from pe_lightning.solvers.points import MaskedGrid, PointProblem, Samples, point_samples
+from pe_lightning.solvers.points import FittedSamples, MaskedGrid, PointProblem, point_samples
 
 START_FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Widths that the search may start from, relative to the given one. Far from the best width the error may have a local
@@ -90,7 +90,7 @@ class ValidationProblem:
 
     def __init__(
         self,
-        samples: Samples,
+        samples: FittedSamples,
         values: Tensor,
         fitted: Tensor,
         weight: Tensor,

@@ -22,11 +22,11 @@ from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.training.base import models
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.sampled import SampledModule
+from pe_lightning.training.sampled import NonparametricModule
 
 
 @models.register("Adaptive")
-class Adaptive(SampledModule):
+class Adaptive(NonparametricModule):
     r"""Exact local fits by a bank of rotated and stretched encoders, weighted by how well each predicts nearby samples.
 
     The members of the bank are the encoder itself, and rotated and stretched copies. Each member fits the samples around a

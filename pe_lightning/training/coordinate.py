@@ -112,7 +112,7 @@ class CoordinateModule(FunctionModule):
         self.choice_seconds = 0.0
         """Seconds that choosing widths took before the fit started, counted as a part of the fit."""
         self.shard: SignalShard | None = None
-        """The signals of this process, during a fit under the strategy ``signals``."""
+        """The signals of this process, during a fit under the strategy ``independent_signals``."""
         self.solution: FitReport | None = None
         """Results of an exact fit and of a choice."""
         self.last_train = BatchErrors(torch.zeros(0), 0)

@@ -12,7 +12,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
 
 from pe_lightning.registry import Described, Registry
-from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
@@ -65,7 +65,7 @@ class SignalDataModule(LightningDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
     ) -> None:
         super().__init__()
         self.source = sources.resolve(source)
@@ -201,7 +201,7 @@ class SignalDataModule(LightningDataModule):
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
     def shard(self) -> tuple[SignalDataset, Process]:
-        """Dataset and process of a fit: all signals and this rank, or this rank's signals (strategy ``signals``)."""
+        """Dataset and process of a fit: all signals and this rank, or this rank's (strategy ``independent_signals``)."""
         trainer = self.trainer
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.registry import Described
-from pe_lightning.signals.axes import Samples
+from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.options import Batching, Storage, ValidationShare
 from pe_lightning.signals.read import clear_kind, pixels_of
 from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
@@ -55,7 +55,7 @@ class ImageDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
         **source: Any,
     ) -> None:
         super().__init__(ImageSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
@@ -85,7 +85,7 @@ class RowDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
         **source: Any,
     ) -> None:
         super().__init__(RowSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
@@ -117,7 +117,7 @@ class VideoDataModule(SignalDataModule):
         storage: Storage = Storage(),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
         **source: Any,
     ) -> None:
         super().__init__(VideoSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
@@ -186,7 +186,7 @@ class LabelledDataModule(SignalDataModule):
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
         **source: Any,
     ) -> None:
         super().__init__(LabelledSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
@@ -217,7 +217,7 @@ class TensorDataModule(SignalDataModule):
         storage: Storage = Storage(in_memory=True),
         folds: FoldsLike | None = None,
         validation: ValidationShare | None = None,
-        samples: Samples = "points",
+        samples: SampleKind = "points",
     ) -> None:
         super().__init__(TensorSource(values, names), sampling, eval_mask, batching, storage, folds, validation, samples)
 

@@ -14,11 +14,11 @@ from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.sampled import SampledModule
+from pe_lightning.training.sampled import NonparametricModule
 
 
 @models.register("Local")
-class Local(SampledModule):
+class Local(NonparametricModule):
     """A coordinate network of every cell of the trained grid, whose weights a network predicts that saw other pictures.
 
     The value at a point is Keys' bicubic interpolation plus features of the place within its cell, by a registered encoder,

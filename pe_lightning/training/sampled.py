@@ -19,7 +19,7 @@ from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
 
 
-class SampledModule(CoordinateModule):
+class NonparametricModule(CoordinateModule):
     """Signals as functions of their trained samples, which are the parameters: fitted with ``max_steps: 0``.
 
     A subclass defines :meth:`make_network`, which returns a :class:`~pe_lightning.networks.samples.SampleNetwork`,

@@ -1,6 +1,6 @@
 """Signals that each process fits alone.
 
-    pe-lightning fit --config ... --trainer.devices 4 --trainer.strategy signals
+    pe-lightning fit --config ... --trainer.devices 4 --trainer.strategy independent_signals
 
 Independent signals need no communication while they are fitted. Their parameters are gathered for checkpoints and at the end
 of a fit.
@@ -94,10 +94,9 @@ class SignalsStrategy(DDPStrategy):
         return {key: {name: changed(value) for name, value in entry.items()} for key, entry in state.items()}
 
 
-if SignalsStrategy.strategy_name not in StrategyRegistry.available_strategies():
-    StrategyRegistry.register(
-        SignalsStrategy.strategy_name, SignalsStrategy, description="each process fits its own signals"
-    )
+for name in (SIGNALS_STRATEGY, "signals"):  # the name of version 0.2
+    if name not in StrategyRegistry.available_strategies():
+        StrategyRegistry.register(name, SignalsStrategy, description="each process fits its own signals")
 
 
 class SignalShard:
@@ -111,7 +110,7 @@ class SignalShard:
     def __init__(self, strategy: SignalsStrategy, num_signals: int) -> None:
         if num_signals < strategy.world_size:
             raise InputError(
-                f"strategy signals gives each process signals of its own, but there are {num_signals} for "
+                f"strategy independent_signals gives each process signals of its own, but there are {num_signals} for "
                 f"{strategy.world_size} processes; set --trainer.devices {num_signals} or less, or --trainer.strategy ddp, "
                 "which shares each signal"
             )
@@ -130,7 +129,9 @@ class SignalShard:
             return None
         shard = cls(trainer.strategy, networks.num_signals)
         if networks.features_are_trained and networks.features_are_shared:
-            raise InputError("strategy signals exchanges no gradients, but all signals train one encoder; set strategy ddp")
+            raise InputError(
+                "strategy independent_signals exchanges no gradients, but all signals train one encoder; set strategy ddp"
+            )
         networks.replace_signals(lambda tensor: tensor[shard.own].clone())
         return shard
 

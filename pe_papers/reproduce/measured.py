@@ -17,7 +17,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, LearnableFourier, registry, resolve
 from pe_lightning.encodings import Complex, Encoding, Simple
 from pe_lightning.evaluation import metrics
-from pe_lightning.signals import RawSignals, Scaling, Source, sample_coordinates
+from pe_lightning.signals import RawSignals, Source, ValueRange, sample_coordinates
 from pe_lightning.training import SignalDataModule, SimpleMLP
 from pe_lightning.training.callbacks import encoding_rank, layer_ranks
 from pe_papers import analysis
@@ -117,7 +117,7 @@ class NormalSignals(Source):
 
     def read(self) -> RawSignals:
         values = torch.randn(*self.shape, generator=torch.Generator().manual_seed(0)).numpy()
-        return RawSignals.in_memory(values, [f"normal{n}" for n in range(len(values))], Scaling("float32"))
+        return RawSignals.in_memory(values, [f"normal{n}" for n in range(len(values))], ValueRange("float32"))
 
 
 class _Ranks(Callback):

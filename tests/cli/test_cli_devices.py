@@ -8,7 +8,7 @@ import torch
 from stopping import checkpoint, fit, metrics, only_run, run_fit
 
 DDP = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
-SIGNALS = ["--trainer.devices", "2", "--trainer.strategy", "signals"]
+SIGNALS = ["--trainer.devices", "2", "--trainer.strategy", "independent_signals"]
 THREE = ["--data.paths", "[samples://astronaut, samples://coffee, samples://chelsea]", "--data.resize", "[32, 32]"]
 EPOCHS = ["--data.batching.steps_per_epoch", "10"]
 

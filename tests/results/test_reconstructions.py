@@ -17,11 +17,11 @@ from pe_lightning.results.pictures import to_levels
 from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.training.callbacks.loggers import log_scores
 from pe_lightning.training.output import OutputGrid
 
-BYTES = Scaling("uint8", (0.0,), (255.0,))
+BYTES = ValueRange("uint8", (0.0,), (255.0,))
 
 
 def random(*shape: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.results.signal_files import choose_format, write_signal
 from pe_lightning.signals import blocks, files
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 
 FULL = {
     "uint8": (0.0, 255.0),
@@ -36,7 +36,7 @@ def random(*shape: int) -> np.ndarray:
 
 def info_of(media: str, grid: tuple[int, ...], channels: int, dtype: str, rate: float | None = None) -> SignalInfo:
     low, high = FULL[dtype]
-    return SignalInfo(("a",), grid, channels, Scaling(dtype, (low,), (high,)), rate, media)
+    return SignalInfo(("a",), grid, channels, ValueRange(dtype, (low,), (high,)), rate, media)
 
 
 def film(count: int, height: int, width: int, channels: int = 3) -> np.ndarray:
@@ -204,7 +204,7 @@ def test_arrays_have_the_dtype_and_range_of_their_source(
 ) -> None:
     monkeypatch.setattr(blocks, "ROW_BLOCK_VALUES", 30)  # several blocks
     low, high = FULL[dtype]
-    scaling = Scaling(dtype, (low / 2, low), (high / 2, high))
+    scaling = ValueRange(dtype, (low / 2, low), (high / 2, high))
     values = random(*grid, 2) * 1.2 - 0.1
     path = write_signal(tmp_path / "a", values, SignalInfo(("a", "b"), grid, 2, scaling), 1, formats)
     if formats == "auto":

@@ -19,7 +19,7 @@ from pe_lightning.signals import Storage
 from pe_lightning.signals import cache as cache_module
 from pe_lightning.signals.cache import CacheNotice, SignalCache
 from pe_lightning.signals.cache_folder import CacheError, CacheFolder
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.training import SignalDataModule
 
@@ -55,7 +55,7 @@ class Counting(Source):
             "grid": self.values.shape[1:-1],
             "channels": self.values.shape[-1],
             "stored": self.values.dtype.name,
-            "scaling": Scaling.of_integers("uint8"),
+            "scaling": ValueRange.of_integers("uint8"),
             "unit": False,
             "blocks": self.blocks,
         }
@@ -102,7 +102,7 @@ def test_round_trip(cache, dtype, shape, monkeypatch):
 def test_the_description_is_kept_exactly(cache):
     told = {
         "names": ("été 1.png", "b\udcff", "c"),  # the second is a file name that is not UTF-8
-        "scaling": Scaling("int16", (-1.1, 0.0, 0.3), (2.0, 1 / 3, 1e300)),
+        "scaling": ValueRange("int16", (-1.1, 0.0, 0.3), (2.0, 1 / 3, 1e300)),
         "unit": True,
         "rate": 29.97002997002997,
         "media": "video",

@@ -17,7 +17,7 @@ import pe_lightning.signals
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
 from pe_lightning.signals.distributed import Process
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.sharding import SignalsStrategy
@@ -112,7 +112,7 @@ class Counting(Source):
 
     def read(self) -> RawSignals:
         self.reads += 1
-        return RawSignals.in_memory(tensor(2, self.size, 8, 1).numpy(), ("a", "b"), Scaling("float32"))
+        return RawSignals.in_memory(tensor(2, self.size, 8, 1).numpy(), ("a", "b"), ValueRange("float32"))
 
 
 def test_data_is_loaded_once_whatever_is_called_how_often():

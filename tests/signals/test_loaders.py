@@ -15,7 +15,7 @@ from pe_lightning.signals import loaders as loaders_module
 from pe_lightning.signals.dataset import SignalDataset
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FilePointLoader
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.values import FileValues
 from pe_lightning.training import TensorDataModule
 
@@ -45,7 +45,7 @@ def dataset(sampling: str, kind: str, chunks: tuple[int, int] = (4, 5)) -> Signa
     chosen = SAMPLINGS[sampling]
     if kind == "memory":
         return SignalDataset(values, chosen.split(GRID, 2), "rest")
-    raw = RawSignals.in_memory(values.numpy(), ("a", "b"), Scaling("float32"))
+    raw = RawSignals.in_memory(values.numpy(), ("a", "b"), ValueRange("float32"))
     opened = Chunked(values.numpy(), chunks)
     return SignalDataset(FileValues(replace(raw, array=lambda: opened)), chosen.stream(GRID, 2), "rest")
 

@@ -19,7 +19,7 @@ from PIL.PngImagePlugin import PngInfo
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill
 from pe_lightning.signals.files import replacing
-from pe_lightning.signals.originals import Original, read_original
+from pe_lightning.signals.originals import EditableFile, read_original
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import decode_image
@@ -27,11 +27,11 @@ from pe_lightning.signals.sources.pictures import decode_image
 RNG = np.random.default_rng(0)
 
 
-def read(path: Path, missing: str = "nan", axes: int | None = None) -> Original:
+def read(path: Path, missing: str = "nan", axes: int | None = None) -> EditableFile:
     return read_original(SourceFile(path, str(path)), Missing(missing), axes)
 
 
-def changed(original: Original, path: Path) -> np.ndarray:
+def changed(original: EditableFile, path: Path) -> np.ndarray:
     """Writes other numbers at missing places, and returns what was written."""
     values = np.where(original.missing, np.asarray(5, original.values.dtype), original.values)
     original.write(path, values)

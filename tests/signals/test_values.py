@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.values import FileValues, file_blocks, load
 
 
@@ -24,7 +24,7 @@ class Opened:
         return self.array
 
 
-def raw_of(array: np.ndarray, scaling: Scaling, unit: bool = False, opened=None) -> RawSignals:
+def raw_of(array: np.ndarray, scaling: ValueRange, unit: bool = False, opened=None) -> RawSignals:
     return RawSignals(
         tuple(f"s{i}" for i in range(len(array))), array.shape[1:-1], array.shape[-1], str(array.dtype), scaling, unit,
         blocks=lambda: (part for signal in array for part in np.array_split(signal, 3)), array=opened or Opened(array),
@@ -34,10 +34,10 @@ def raw_of(array: np.ndarray, scaling: Scaling, unit: bool = False, opened=None)
 @pytest.mark.parametrize(
     ("dtype", "scaling"),
     [
-        ("uint8", Scaling.of_integers("uint8")),
-        ("int16", Scaling.of_integers("int16")),
-        ("float64", Scaling("float64", (-3.0, 0.0), (5.0, 2.0))),
-        ("float32", Scaling("float32")),
+        ("uint8", ValueRange.of_integers("uint8")),
+        ("int16", ValueRange.of_integers("int16")),
+        ("float64", ValueRange("float64", (-3.0, 0.0), (5.0, 2.0))),
+        ("float32", ValueRange("float32")),
     ],
 )
 def test_blocks_of_a_file_are_those_of_what_is_loaded(dtype, scaling):
@@ -61,7 +61,7 @@ def test_blocks_of_a_file_are_those_of_what_is_loaded(dtype, scaling):
 def test_values_that_are_not_finite_are_found_where_they_are_read(bad):
     array = np.zeros((1, 6, 4, 1), np.float32)
     array[0, 5, 3, 0] = bad
-    values = FileValues(raw_of(array, Scaling("float32")))
+    values = FileValues(raw_of(array, ValueRange("float32")))
     values.read((slice(0, 5), slice(0, 4)))
     with pytest.raises(InputError, match=r"the block that starts at sample \[4, 2\] holds missing samples"):
         values.read((slice(4, 6), slice(2, 4)))
@@ -85,5 +85,5 @@ def test_the_chunks_of_a_file(tmp_path):
     array = np.zeros((1, 8, 6, 1), np.float32)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=array, chunks=(1, 2, 3, 1))
-        assert FileValues(raw_of(array, Scaling("float32"), opened=lambda: file["x"])).chunks == (2, 3)
-    assert FileValues(raw_of(array, Scaling("float32"))).chunks == (1, 6)
+        assert FileValues(raw_of(array, ValueRange("float32"), opened=lambda: file["x"])).chunks == (2, 3)
+    assert FileValues(raw_of(array, ValueRange("float32"))).chunks == (1, 6)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, Scaling
+from pe_lightning.signals.raw import AnyArray, ValueRange
 from pe_lightning.signals.validation import check_claim, check_memory, integers
 
 MAX_PIXELS = 178_956_970
@@ -107,8 +107,8 @@ def value_scaling(
     limits: tuple[float, float] | None = None,
     full_range: bool = True,
     unit: bool = True,
-) -> Scaling:
-    """Scaling of an array or a volume to [0, 1].
+) -> ValueRange:
+    """ValueRange of an array or a volume to [0, 1].
 
     Booleans and integers of 8 and 16 bits use the full range of their dtype; wider integers need ``limits``. Floating point
     within [0, 1] is unchanged; otherwise the minimum and the maximum become 0 and 1.
@@ -123,7 +123,7 @@ def value_scaling(
         unit: Whether values within [0, 1] are unchanged.
     """
     if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
-        return Scaling(dtype.name) if dtype.kind == "b" else Scaling.of_integers(dtype)
+        return ValueRange(dtype.name) if dtype.kind == "b" else ValueRange.of_integers(dtype)
     low, high = _extent(label, blocks())
     held = f"{label} holds values from {low} to {high}"
     if limits is not None and (low < limits[0] or high > limits[1]):
@@ -135,7 +135,7 @@ def value_scaling(
     if limits is None and low == high:
         raise InputError(f"{label} holds the single value {low}; set value_range: [low, high]")
     low, high = limits or (float(low), float(high))
-    return Scaling(dtype.name, (low,), (high,))
+    return ValueRange(dtype.name, (low,), (high,))
 
 
 def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
@@ -176,13 +176,13 @@ def with_nan(values: AnyArray, marked: NDArray[np.bool_]) -> AnyArray:
     return np.where(marked, np.nan, values).astype(float_for(values.dtype))
 
 
-def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scaling:
+def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> ValueRange:
     """One scaling for several signals, given with the labels of their files; ``notify``: prints ranges found in the data."""
     found = [
         f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
         for label, scaling in dict(scalings).items()
-        if scaling != Scaling(scaling.dtype)
-        and (np.dtype(scaling.dtype).kind not in "iu" or scaling != Scaling.of_integers(scaling.dtype))
+        if scaling != ValueRange(scaling.dtype)
+        and (np.dtype(scaling.dtype).kind not in "iu" or scaling != ValueRange.of_integers(scaling.dtype))
     ]
     if notify and found:
         others = f", and {len(found) - 1} more files exceed [0, 1]" if len(found) > 1 else ""
@@ -193,7 +193,7 @@ def join_scalings(scalings: Sequence[tuple[str, Scaling]], notify: bool) -> Scal
     ranges = [scaling for _, scaling in scalings]
     if len(set(ranges)) == 1:
         return ranges[0]
-    return Scaling(ranges[0].dtype, tuple(each.low[0] for each in ranges), tuple(each.high[0] for each in ranges))
+    return ValueRange(ranges[0].dtype, tuple(each.low[0] for each in ranges), tuple(each.high[0] for each in ranges))
 
 
 def _extent(label: str, blocks: Iterator[AnyArray]) -> tuple[Any, Any]:

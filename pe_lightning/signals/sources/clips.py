@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, Media, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, Media, RawSignals, ValueRange
 from pe_lightning.signals.sources.checks import join_scalings
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.sources.pictures import full_value, to_unit
@@ -61,7 +61,7 @@ class Clip:
     size: tuple[int, int]
     channels: int
     stored: str
-    scaling: Scaling
+    scaling: ValueRange
     media: Media
     read: Callable[[range], Iterator[AnyArray]]
     rate: float | None = None
@@ -171,7 +171,7 @@ class Clip:
             wide: AnyArray = block.astype(dtype) * np.uint16(257) if dtype == "uint16" else block / np.float32(peak)
             return wide
 
-        scaling = Scaling.of_integers(dtype) if dtype == "uint16" else self.scaling
+        scaling = ValueRange.of_integers(dtype) if dtype == "uint16" else self.scaling
         return replace(self, stored=dtype, scaling=scaling, unit=dtype == "float32", edits=(*self.edits, widen))
 
 
@@ -243,10 +243,10 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
     scalings = [clip.scaling for clip in clips]
     if first.media != "array":  # the widest range; floating-point pictures may have individual ranges
         widest = max({scaling.dtype for scaling in scalings}, key=DTYPES.index)
-        plain = Scaling(widest) if widest == "float32" else Scaling.of_integers(widest)
+        plain = ValueRange(widest) if widest == "float32" else ValueRange.of_integers(widest)
         scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
     scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
-    individual = scaling.dtype == "float32" and scaling != Scaling("float32")  # which PNG and MP4 cannot hold
+    individual = scaling.dtype == "float32" and scaling != ValueRange("float32")  # which PNG and MP4 cannot hold
     return RawSignals(
         names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
         grid=grid,

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.arrays import in_place, read_arrays
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, as_size, in_common, number_range, resized, value_scaling
@@ -120,14 +120,14 @@ def read_picture(
     """One picture as a clip of one frame in memory, cropped, then resized."""
     image, range_dtype = missing.in_picture(decode_image(file, max_pixels), file.given), header_of(file).dtype
     opacity = image.shape[-1] in (2, 4)
-    scaling, stored = Scaling(range_dtype), image.dtype.name
+    scaling, stored = ValueRange(range_dtype), image.dtype.name
     if range_dtype != "float32":
-        scaling = Scaling.of_integers(range_dtype)
+        scaling = ValueRange.of_integers(range_dtype)
         if limits is not None:
             raise range_of_integers(file)
     else:
         scaling = value_scaling(repr(file.given), image.dtype, lambda: iter([image]), limits)
-        if opacity and scaling != Scaling(range_dtype):
+        if opacity and scaling != ValueRange(range_dtype):
             raise InputError(
                 f"{file.given!r} is transparent and holds floating-point values outside [0, 1]; save it without opacity"
             )
@@ -147,7 +147,7 @@ def read_picture(
         scaling=scaling,
         media="image",
         read=partial(_one_frame, image),
-        unit=image.dtype.kind == "f" and (range_dtype != "float32" or scaling == Scaling(range_dtype)),
+        unit=image.dtype.kind == "f" and (range_dtype != "float32" or scaling == ValueRange(range_dtype)),
         opacity=opacity,
     )
     return edited(clip, crop, resize).decoded()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pe_lightning.errors import InputError, did_you_mean, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.checks import check_file
 from pe_lightning.signals.sources.paths import missing as no_such_file
@@ -70,7 +70,7 @@ class LabelledSource(Source):
             grid=values.shape[1:],
             channels=1,
             stored="float64",
-            scaling=Scaling("float64", (low,), (high,)),
+            scaling=ValueRange("float64", (low,), (high,)),
             unit=False,
             blocks=partial(iter, np.where(known, values, np.nan)[..., None]),
             axes=axes,

@@ -14,7 +14,7 @@ from pe_lightning.errors import InputError, did_you_mean, require
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.checks import is_one_of
@@ -230,13 +230,13 @@ def _without_duplicates(
     return places[:, first[again]], means[:, again]
 
 
-def _scaling(values: Sequence[str], rows: Floats, label: str) -> Scaling:
+def _scaling(values: Sequence[str], rows: Floats, label: str) -> ValueRange:
     """The minimum and maximum of each signal become 0 and 1."""
     low, high = rows.min(1), rows.max(1)
     for name, least, most in zip(values, low, high, strict=True):
         if least == most:
             raise InputError(f"{label}: value {name!r} is {least:g} in every row, so that there is nothing to fit")
-    return Scaling("float64", tuple(low.tolist()), tuple(high.tolist()))
+    return ValueRange("float64", tuple(low.tolist()), tuple(high.tolist()))
 
 
 def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:

@@ -13,7 +13,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.random_keys import chosen_positions
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources import checks
 from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
 from pe_lightning.signals.sources.base import Source, sources
@@ -160,12 +160,12 @@ class RowSource(Source):
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:
         by_default = all(getattr(self, name) is None for name in LINE_ARGUMENTS)
-        found: list[tuple[SourceFile, str, list[int], AnyArray, Scaling]] = []
+        found: list[tuple[SourceFile, str, list[int], AnyArray, ValueRange]] = []
         square = True
         for number, file in enumerate(files):
             picture = read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits, self._missing)
             (clip,) = alike([picture], self.color)
-            scaling = clip.scaling if clip.scaling.dtype == "float32" else Scaling("float32")
+            scaling = clip.scaling if clip.scaling.dtype == "float32" else ValueRange("float32")
             image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]
             for axis, name in enumerate(("rows", "columns")):
@@ -199,6 +199,6 @@ class RowSource(Source):
             channels=channels,
             stored="float32",
             scaling=scaling,
-            unit=scaling == Scaling("float32"),
+            unit=scaling == ValueRange("float32"),
             blocks=partial(iter, values),
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, RawSignals, Scaling
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.checks import in_common, one_length
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
 
@@ -132,9 +132,9 @@ def read_sound(
     dtype = sounds[0].dtype
     if dtype.startswith("float"):
         peaks = tuple(sound.peak() for sound in sounds)
-        scaling = Scaling(dtype, tuple(-peak for peak in peaks), peaks)
+        scaling = ValueRange(dtype, tuple(-peak for peak in peaks), peaks)
     else:
-        scaling = Scaling.of_integers(dtype)
+        scaling = ValueRange.of_integers(dtype)
     return RawSignals(
         names=distinct_names([(sound.file, sound.file.stem) for sound in sounds]),
         grid=(samples,),

@@ -14,7 +14,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError, require
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.raw import AnyArray, Scaling
+from pe_lightning.signals.raw import AnyArray, ValueRange
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
 from pe_lightning.signals.sources.checks import check_area, in_common, value_scaling
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
@@ -71,12 +71,12 @@ def read_frames(
         stored = "float32"
     channels = 1 if all(header.grey for header in headers) else 3
     read, every = partial(_decode, files, (*size, channels), stored, max_pixels, missing), range(len(files))
-    scaling = Scaling(stored) if range_dtype == "float32" else Scaling.of_integers(range_dtype)
+    scaling = ValueRange(stored) if range_dtype == "float32" else ValueRange.of_integers(range_dtype)
     if 32 in bits:
         scaling = value_scaling(repr(folder.given), np.dtype(stored), partial(read, every), limits)
     elif limits is not None:
         raise range_of_integers(folder)
-    unit = stored == "float32" and (range_dtype != "float32" or scaling == Scaling(stored))
+    unit = stored == "float32" and (range_dtype != "float32" or scaling == ValueRange(stored))
     return Clip(folder, every, size, channels, stored, scaling, "video", read, fps, unit)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import RawSignals, Scaling, unmasked
+from pe_lightning.signals.raw import RawSignals, ValueRange, unmasked
 from pe_lightning.signals.sources.arrays import MAX_CHANNELS
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.kinds import channels_first, describe_layouts, plausible_layouts
@@ -43,7 +43,7 @@ class TensorSource(Source):
         count = 0 if names is None or isinstance(names, str) else len(names)
         self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
         dtype = str(values.dtype).removeprefix("torch.")
-        self._scaling = Scaling.of_integers(dtype) if dtype in ("uint8", "uint16") else Scaling("float32")
+        self._scaling = ValueRange.of_integers(dtype) if dtype in ("uint8", "uint16") else ValueRange("float32")
         self.names = _checked_names(names, len(self.values))
         self.axes = tuple(axes)
 

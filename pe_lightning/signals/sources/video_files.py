@@ -20,7 +20,7 @@ from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, Scaling
+from pe_lightning.signals.raw import AnyArray, ValueRange
 from pe_lightning.signals.sources.checks import check_area
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
 from pe_lightning.signals.sources.paths import SourceFile, reading
@@ -156,7 +156,7 @@ def _described(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDAr
         size=(height, width),
         channels=1 if pixels.startswith("gray") else 3,
         stored=dtype,
-        scaling=Scaling.of_integers(dtype),
+        scaling=ValueRange.of_integers(dtype),
         media="video",
         read=partial(_decode, file, np.arange(len(times)), pixels, turn),
     )

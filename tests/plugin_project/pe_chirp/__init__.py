@@ -12,7 +12,7 @@ from pe_lightning.evaluation.metrics import SignalMetric
 from pe_lightning.networks import Activation
 from pe_lightning.registry import Description
 from pe_lightning.signals import PointSplit, Sampling
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources import Source
 from pe_lightning.training import SignalDataModule, SimpleMLP
 
@@ -96,7 +96,7 @@ class Ball(Source):
         axis = torch.arange(self.size) / self.size - 0.5
         distance = torch.linalg.vector_norm(torch.stack(torch.meshgrid(axis, axis, axis, indexing="ij")), dim=0)
         inside = (distance < self.radius).float().numpy()[None, ..., None]
-        return RawSignals.in_memory(inside, ["ball"], Scaling("uint8", (0.0,), (1.0,)))
+        return RawSignals.in_memory(inside, ["ball"], ValueRange("uint8", (0.0,), (1.0,)))
 
 
 class BallDataModule(SignalDataModule):

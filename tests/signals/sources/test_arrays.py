@@ -12,7 +12,7 @@ from source_checks import refused as refused_call
 from source_checks import stored, unit
 
 from pe_lightning.signals.files import ARRAYS
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources import arrays
 from pe_lightning.signals.sources import paths as source_paths
 
@@ -168,7 +168,7 @@ def test_values_that_are_not_finite_are_left_out_of_the_range(tmp_path, monkeypa
     array[4, 0, 0], array[2, 5, 7] = np.nan, np.inf
     raw = read_arrays(save(tmp_path / f"a.{suffix}", array), 3)
     known = np.isfinite(array)
-    assert raw.scaling == Scaling("float64", (array[known].min(),), (array[known].max(),))
+    assert raw.scaling == ValueRange("float64", (array[known].min(),), (array[known].max(),))
     np.testing.assert_array_equal(np.isfinite(unit(raw)[0, ..., 0]), known)
     array[:] = np.nan
     refused("all samples are missing", paths=save(tmp_path / f"b.{suffix}", array), num_axes=3)

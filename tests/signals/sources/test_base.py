@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import RawSignals, Scaling
+from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources import ImageSource, RowSource, Source, TensorSource, VideoSource, sources
 
 
@@ -61,7 +61,7 @@ def test_a_source_of_a_plugin():
 
         def read(self):
             return RawSignals.in_memory(
-                np.linspace(0, 1, self.size, dtype="f4")[None, :, None], ["ramp"], Scaling("float32")
+                np.linspace(0, 1, self.size, dtype="f4")[None, :, None], ["ramp"], ValueRange("float32")
             )
 
     assert (Ramp().read().shape, Ramp(size=5).describe(), list(Ramp().files())) == ((1, 9, 1), {"size": 5}, [])

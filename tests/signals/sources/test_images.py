@@ -8,7 +8,7 @@ import tifffile
 from PIL import Image
 from source_checks import refused, unit
 
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
 
 RNG = np.random.default_rng(0)
@@ -137,9 +137,9 @@ def test_different_sizes_are_named_with_what_to_set(tmp_path):
 
 def test_the_widest_dtype_of_all_images(tmp_path):
     save(tmp_path / "a.png", 9, 8, 1)
-    assert ImageSource(tmp_path).read().scaling == Scaling.of_integers("uint8")
+    assert ImageSource(tmp_path).read().scaling == ValueRange.of_integers("uint8")
     Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16)).save(tmp_path / "b.png")
-    assert ImageSource(tmp_path).read().scaling == Scaling.of_integers("uint16")
+    assert ImageSource(tmp_path).read().scaling == ValueRange.of_integers("uint16")
     assert ImageSource(tmp_path).files() == [tmp_path / "a.png", tmp_path / "b.png"]
 
 
@@ -172,7 +172,7 @@ def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog
         values = unit(raw)
         np.testing.assert_allclose(values[0], (wide + 1) / 5, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(values[1:], np.stack([inside, eight]))
-        assert raw.scaling == Scaling("float32", (-1, 0, 0), (4, 1, 1))
+        assert raw.scaling == ValueRange("float32", (-1, 0, 0), (4, 1, 1))
         assert raw.media == "array", "written as NPY, in the range of the source"
         np.testing.assert_allclose(raw.scaling.restore(values[0], 0), wide, atol=1e-5)
     assert ["a.tif' holds values from -1 to 4" in message for message in caplog.messages] == [True]
@@ -182,7 +182,7 @@ def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog
     np.testing.assert_allclose(unit(fixed.read())[0], (wide[1:5, 2:6] + 2) / 10, rtol=1e-5)
     rows = RowSource([tmp_path / "a.tif", tmp_path / "c.png"], rows=[2]).read()
     np.testing.assert_allclose(unit(rows), np.stack([(wide[2] + 1) / 5, eight[2]]), rtol=1e-5, atol=1e-6)
-    assert rows.scaling == Scaling("float32", (-1, 0), (4, 1))
+    assert rows.scaling == ValueRange("float32", (-1, 0), (4, 1))
     (tmp_path / "frames").mkdir()
     first, second = save_float(tmp_path / "frames/1.tif", 0, 2, 3), save_float(tmp_path / "frames/2.tif", 1, 5, 3)
     frames = VideoSource(tmp_path / "frames").read()

@@ -7,7 +7,7 @@ from clip_files import pictures, write_video
 from PIL import Image
 from source_checks import refused, stored
 
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources import VideoSource, clips
 
 RNG = np.random.default_rng(0)
@@ -190,13 +190,13 @@ def test_clips_of_different_bits_join_at_the_widest(tmp_path):
         save(tmp_path / "b", pictures(3, channels=1, dtype=np.uint16)),
     )
     raw = read([tmp_path / "a", tmp_path / "b"])
-    assert raw.scaling == Scaling.of_integers("uint16")
+    assert raw.scaling == ValueRange.of_integers("uint16")
     np.testing.assert_array_equal(stored(raw), np.stack([flat.astype(np.uint16) * 257, deep]))
     (tmp_path / "c").mkdir()
     for number in range(3):
         tifffile.imwrite(tmp_path / "c" / f"{number}.tif", RNG.random((24, 32), dtype=np.float32))
     raw = read([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
-    assert (raw.stored, raw.unit, raw.scaling) == ("float32", True, Scaling("float32"))
+    assert (raw.stored, raw.unit, raw.scaling) == ("float32", True, ValueRange("float32"))
     np.testing.assert_allclose(stored(raw)[:2], np.stack([flat / 255, deep / 65535]), rtol=1e-6)
 
 

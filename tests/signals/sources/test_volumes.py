@@ -10,7 +10,7 @@ import tifffile
 from PIL import Image
 from source_checks import refused, stored, unit
 
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources import VideoSource, clips
 
 RNG = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def test_integer_stacks(tmp_path, monkeypatch, dtype, channels):
     tifffile.imwrite(tmp_path / "a.tif", values, byteorder=">" if ">" in dtype else "<", **kind)
     raw = read(tmp_path / "a.tif")
     assert (raw.shape, raw.media, raw.unit, raw.rate) == ((1, 5, 6, 7, channels or 1), "array", False, None)
-    assert raw.scaling == Scaling.of_integers(np.dtype(dtype).newbyteorder("="))
+    assert raw.scaling == ValueRange.of_integers(np.dtype(dtype).newbyteorder("="))
     monkeypatch.setattr(clips, "BLOCK_BYTES", 2 * values[0].nbytes)
     assert [len(block) for block in raw.blocks()] == [2, 2, 1]
     np.testing.assert_array_equal(stored(raw)[0], values.reshape(5, 6, 7, -1))
@@ -59,7 +59,7 @@ def test_pages_written_one_by_one_and_booleans(tmp_path):
     first, *rest = (Image.fromarray(page) for page in truth)
     first.save(tmp_path / "b.tif", save_all=True, append_images=rest)  # one bit each
     raw = read(tmp_path / "b.tif")
-    assert raw.scaling == Scaling("uint8", (0,), (1,))
+    assert raw.scaling == ValueRange("uint8", (0,), (1,))
     np.testing.assert_array_equal(stored(raw)[0, ..., 0], truth)
 
 
@@ -68,12 +68,12 @@ def test_range_of_floating_point(tmp_path, caplog):
     tifffile.imwrite(tmp_path / "unit.tif", values)
     tifffile.imwrite(tmp_path / "wide.tif", values * 30 - 10)
     with caplog.at_level(logging.INFO):
-        assert read(tmp_path / "unit.tif").scaling == Scaling("float32")
+        assert read(tmp_path / "unit.tif").scaling == ValueRange("float32")
         assert not caplog.messages
         raw = read(tmp_path / "wide.tif")
         low, high = float((values * 30 - 10).min()), float((values * 30 - 10).max())
-        assert raw.scaling == Scaling("float32", (low,), (high,))
-        assert read(tmp_path / "wide.tif", value_range=[-10, 20]).scaling == Scaling("float32", (-10,), (20,))
+        assert raw.scaling == ValueRange("float32", (low,), (high,))
+        assert read(tmp_path / "wide.tif", value_range=[-10, 20]).scaling == ValueRange("float32", (-10,), (20,))
     assert ["become 0 and 1" in message for message in caplog.messages] == [True]
     tifffile.imwrite(tmp_path / "flat.tif", np.full((5, 6, 7), 3, dtype=np.float32))
     refused(VideoSource(tmp_path / "flat.tif").read, "the single value 3.0")
@@ -104,7 +104,7 @@ def test_nifti_axes_and_dtype(tmp_path, monkeypatch, caplog, suffix):
     with caplog.at_level(logging.INFO):
         raw = read(save_nifti(tmp_path / f"a{suffix}", values))
     assert (raw.names, raw.shape, raw.stored, raw.media) == (("a",), (1, 5, 6, 7, 1), "int16", "array")
-    assert raw.scaling == Scaling("int16", (float(values.min()),), (float(values.max()),))
+    assert raw.scaling == ValueRange("int16", (float(values.min()),), (float(values.max()),))
     assert len(caplog.messages) == 1
     monkeypatch.setattr(clips, "BLOCK_BYTES", 2 * 6 * 7 * 2)
     assert [len(block) for block in raw.blocks()] == [2, 2, 1]
@@ -122,7 +122,7 @@ def test_nifti_slope_intercept_and_fourth_axis(tmp_path):
     assert not np.array_equal(nibabel.load(tmp_path / "a.nii").dataobj.get_unscaled(), expected)
     values = RNG.random((7, 6, 5, 3)).astype(np.float32)
     raw = read(save_nifti(tmp_path / "b.nii", values))
-    assert raw.scaling == Scaling("float32")
+    assert raw.scaling == ValueRange("float32")
     np.testing.assert_array_equal(stored(raw)[0], values.transpose(2, 1, 0, 3))
     path = save_nifti(tmp_path / "c.nii", np.zeros((7, 6, 5, 9), np.float32))
     refused(VideoSource(path).read, "shape (7, 6, 5, 9)")
@@ -134,8 +134,8 @@ def test_volumes_have_a_range_each(tmp_path):
         save_nifti(tmp_path / f"{name}.nii.gz", values)
     raw = read(tmp_path)
     assert (raw.names, raw.shape, raw.media) == (("a", "b"), (2, 5, 6, 7, 1), "array")
-    assert raw.scaling == Scaling("int16", (0.0, 50.0), (209.0, 259.0))
-    assert read(tmp_path, value_range=[0, 300]).scaling == Scaling("int16", (0.0,), (300.0,))
+    assert raw.scaling == ValueRange("int16", (0.0, 50.0), (209.0, 259.0))
+    assert read(tmp_path, value_range=[0, 300]).scaling == ValueRange("int16", (0.0,), (300.0,))
     assert read(tmp_path, frames=[0, 4, 2], fps=10).rate == 5
     tifffile.imwrite(tmp_path / "c.tif", np.zeros((5, 6, 7), np.uint8))
     tifffile.imwrite(tmp_path / "d.tif", np.zeros((5, 6, 7), np.uint16))

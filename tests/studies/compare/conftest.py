@@ -14,7 +14,7 @@ import yaml
 from pe_lightning.results.reconstructions import write_comparison
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.raw import Scaling
+from pe_lightning.signals.raw import ValueRange
 
 MakeSignals = Callable[..., np.ndarray]
 
@@ -73,7 +73,7 @@ def make_run(tmp_path: Path, signals: MakeSignals) -> Callable[..., Path]:
         if noise is not None:
             (folder / "reconstructions").mkdir()
             stems = file_names(tuple(metrics["signals"]))
-            info = SignalInfo(tuple(stems), tuple(grid), channels, Scaling("uint8", (0.0,), (255.0,)), rate, media)
+            info = SignalInfo(tuple(stems), tuple(grid), channels, ValueRange("uint8", (0.0,), (255.0,)), rate, media)
             pairs = zip(signals(len(scores), grid, channels, noise), signals(len(scores), grid, channels), strict=True)
             for stem, (made, truth) in zip(stems, pairs, strict=True):
                 trained = np.arange(len(truth)) % 2 == 0
