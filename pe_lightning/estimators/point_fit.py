@@ -27,7 +27,7 @@ from pe_lightning.signals.sources.points import Duplicates, PointArrays, PointSo
 from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.validation import choice, integer, number
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES
-from pe_lightning.solvers.seasons import find_periods
+from pe_lightning.solvers.seasons import SeasonalMean, find_periods
 
 Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """Columns of rows: an array ``(P,)`` or ``(P, D)``, or arrays ``(P,)`` by name."""
@@ -52,8 +52,9 @@ class PointFit:
         data: Their points.
         make: Makes a model that is not fitted, for the score.
         single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
-        plain: The points without phases, if the models take phases.
+        plain: The points as they were given, if the models take phases and leave out a seasonal mean.
         seasons: Periods along axes of the plain points, by name, in the order of the phases.
+        means: Seasonal mean along each of these axes, by name.
 
     Attributes:
         models: The models.
@@ -70,9 +71,11 @@ class PointFit:
         single: bool = False,
         plain: Signals | None = None,
         seasons: Mapping[str, Sequence[float]] | None = None,
+        means: Mapping[str, SeasonalMean] | None = None,
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
         self.plain, self.seasons = plain or data, {name: tuple(periods) for name, periods in (seasons or {}).items()}
+        self.means = dict(means or {})
         self.info: SignalInfo = self.plain.info
         self.axes: tuple[Axis, ...] = self.info.axes
 
@@ -226,10 +229,14 @@ class PointFit:
 
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""
-        unit = self._inputs(unit)
+        inputs, scaling = self._inputs(unit), self.data.info.scaling
         with torch.no_grad():
-            found = [model.at(unit)[0, :, 0].double().cpu().numpy() for model in self.models]
-        return np.stack([self.info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
+            found = [model.at(inputs)[0, :, 0].double().cpu().numpy() for model in self.models]
+        values: Floats = np.stack([scaling.restore(column, place) for place, column in enumerate(found)], 1)
+        for axis, along in zip(self.axes, unit.numpy().T, strict=True):
+            if axis.name in self.means:
+                values = values + self.means[axis.name](axis.low + along * axis.length)
+        return values
 
     def _deviations(self, unit: Tensor, level: float | None = None) -> Floats:
         """Standard deviations, or half widths of intervals of a level, ``(P, V)`` in the user's units."""
@@ -324,14 +331,15 @@ def fit_source(
     data = plain = Signals.read(source, Splitting(GridSampling(1), "none"))
     if seasons is None:
         seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
+    means: dict[str, SeasonalMean] = {}
     if seasons:
-        data = _seasonal(plain, seasons)
+        data, means = _seasonal(plain, seasons)
 
     def make(part: Signals) -> Fits:
         return make_model(part, copy.deepcopy(model), encoder)
 
     parts = [data.one(place) for place in range(data.info.num_signals)]
-    return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons)
+    return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons, means)
 
 
 def _find_seasons(data: Signals) -> dict[str, list[float]]:
@@ -356,8 +364,8 @@ def _with_phases(axes: Sequence[Axis], unit: Floats, seasons: Mapping[str, Seque
     return {**columns, **phases}
 
 
-def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> Signals:
-    """The points with a periodic axis more for each period.
+def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[Signals, dict[str, SeasonalMean]]:
+    """The points with a periodic axis more for each period and without seasonal means; and these, by axis.
 
     Raises:
         InputError: If there is no such axis, or there are too many periods.
@@ -371,11 +379,18 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> Signals
     batch = plain.evaluation_batch()
     columns = _with_phases(info.axes, batch.coords[0].double().numpy(), seasons)  # type: ignore[union-attr]
     found = batch.values[..., 0].double().numpy()
-    values = {name: info.scaling.restore(found[place], place) for place, name in enumerate(info.names)}
+    values: Floats = np.stack([info.scaling.restore(found[place], place) for place in range(len(found))], 1)
+    means = {}
+    for name, periods in seasons.items():
+        means[name] = SeasonalMean(columns[name], values, periods)
+        values = values - means[name](columns[name])
+    ranges = [info.scaling.of(place) for place in range(len(found))]
     repeating = [f"{axis.name}={axis.high - axis.low!r}" for axis in info.axes if axis.periodic]
     phases = [f"{name}=1" for name in columns if name not in names]
-    source = PointArrays(dict(columns), dict(values), [*repeating, *phases], "keep", False)
-    return Signals.read(source, Splitting(GridSampling(1), "none"))
+    rest = dict(zip(info.names, values.T, strict=True))
+    extents = [high - low for low, high in ranges]
+    source = PointArrays(dict(columns), dict(rest), [*repeating, *phases], "keep", False, extents)
+    return Signals.read(source, Splitting(GridSampling(1), "none")), means
 
 
 def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:

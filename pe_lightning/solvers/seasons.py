@@ -1,7 +1,8 @@
 """Periods of series: proposed by the periodogram, accepted by blocks that are held out.
 
-With a period the series is a function of time and phase, whose values at the same phase of other periods are near. Time
-and phase each have a length that is learned (:mod:`~pe_lightning.solvers.matern`), so that a season may change slowly.
+With a period the series is the sum of harmonics, with amplitudes that are linear in time, and of a function of time and
+phase, whose values at the same phase of other periods are near. Time and phase each have a length that is learned
+(:mod:`~pe_lightning.solvers.matern`), so that a season may change slowly.
 
 Reference: Scargle, *Studies in astronomical time series analysis II*, Astrophysical Journal 263, 1982.
 """
@@ -30,6 +31,9 @@ OVERSAMPLING = 4
 """Frequencies of the periodogram per resolution of the series."""
 HARMONICS = 4
 """Multiples of the frequency of a period that are removed before the next one is searched."""
+MAX_FITTED = 20_000
+"""Most samples that harmonics are fitted to."""
+MAX_KNOTS = 200
 MAX_PERIODS = 2
 MIN_POWER = 4.0
 """Least share of the variance of a sinusoid with a period that is tried, in units of ``log(P) / P``; noise has half."""
@@ -44,6 +48,43 @@ MAX_BLOCK_SAMPLES = 1200
 def with_phases(times: Floats, periods: Sequence[float]) -> Floats:
     """Times ``(P,)`` and their phases in [0, 1) of each period: ``(P, 1 + periods)``."""
     return np.stack([times, *(times / period % 1.0 for period in periods)], 1)
+
+
+class SeasonalMean:
+    """Harmonics of periods whose amplitudes are linear in time: least squares, beside a trend that is linear between knots.
+
+    Args:
+        times: ``(P,)``.
+        values: ``(P, C)``.
+        periods: The periods. One with fewer than two different times, or too few samples, has no harmonics.
+    """
+
+    def __init__(self, times: Floats, values: Floats, periods: Sequence[float]) -> None:
+        self.centre, self.extent = float(times.mean()), float(np.ptp(times))
+        distinct = len(np.unique(times)) / self.extent
+        most = min(HARMONICS, len(times) // (10 * HARMONICS * len(periods)))
+        self.waves = [(period, min(most, int(distinct * period / 2))) for period in periods]
+        if len(times) > MAX_FITTED:
+            some = np.random.default_rng(0).permutation(len(times))[:MAX_FITTED]
+            times, values = times[some], values[some]
+        count = max(4, min(int(self.extent / min(periods)), len(times) // 8, MAX_KNOTS))
+        knots = np.linspace(times.min(), times.max(), count)
+        trend = np.clip(1 - np.abs(times[:, None] - knots) / (knots[1] - knots[0]), 0, None)
+        season = self._columns(times)
+        columns = np.concatenate([season, trend], 1)
+        small = 1e-6 * np.linalg.norm(columns) * np.eye(columns.shape[1])  # knots without samples near them
+        right = np.concatenate([values, np.zeros((len(small), values.shape[1]))])
+        self.coefficients = np.linalg.lstsq(np.concatenate([columns, small]), right, rcond=None)[0][: season.shape[1]]
+
+    def __call__(self, times: Floats) -> Floats:
+        """Values at times ``(Q,)``: ``(Q, C)``."""
+        found: Floats = self._columns(times) @ self.coefficients
+        return found
+
+    def _columns(self, times: Floats) -> Floats:
+        angles = [2 * np.pi * times[:, None] / period * np.arange(1, count + 1) for period, count in self.waves]
+        waves = np.concatenate([wave(angle) for angle in angles for wave in (np.cos, np.sin)], 1)
+        return np.concatenate([waves, waves * ((times - self.centre) / self.extent)[:, None]], 1)
 
 
 def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:

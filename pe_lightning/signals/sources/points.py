@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -98,6 +98,7 @@ class PointArrays(Source):
         coordinates: Coordinates ``(P,)`` per axis, by name.
         values: Values ``(P,)`` per signal, by name.
         periodic, duplicates, same_unit: As for :class:`PointSource`.
+        extents: What 1 in [0, 1] is for each signal; by default its range.
     """
 
     coordinates: dict[str, AnyArray] = field(repr=False)
@@ -105,6 +106,7 @@ class PointArrays(Source):
     periodic: str | list[str] | None = None
     duplicates: Duplicates = "average"
     same_unit: bool | None = None
+    extents: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         _check_distinct(self.coordinates, self.values)
@@ -115,7 +117,12 @@ class PointArrays(Source):
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
             note_repeated(f"value {name!r}", column)
-        return points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
+        raw = points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
+        if self.extents is not None:
+            low = raw.scaling.low
+            high = tuple(least + extent for least, extent in zip(low, self.extents, strict=True))
+            raw = replace(raw, scaling=Scaling("float64", low, high))
+        return raw
 
     def describe(self) -> dict[str, Any]:
         """Names and options."""
