@@ -4,7 +4,9 @@
 quarter of the samples of a picture. Every case is a new process. ``--busy 2`` runs two busy processes beside them. Then, in
 this process, exact fits of 16 pictures beside the authors' closed form: one pseudo-inverse per axis.
 
-Wall times depend on other programs: both sides take turns, and the table has the least of ``--repeats``.
+Wall times depend on other programs: both sides take turns, and the table has the least of ``--repeats``. The column
+``path`` does not: the CPU seconds of the main thread, plus those of the other threads divided by their number, over all CPU
+seconds. It is the ratio of the wall times on a machine without other programs, if all blocks took equally long.
 """
 
 from __future__ import annotations
@@ -30,6 +32,14 @@ from solvers_threads import busy_cores, measured
 from pe_lightning import encoders
 from pe_lightning.solvers import solve_grid
 
+PROGRAM = """
+import sys, time
+from pe_lightning.__main__ import main
+status = main(sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    print(time.thread_time(), time.process_time(), file=file)
+sys.exit(status)
+"""
 RANDOM = ["--data.sampling", "random", "--data.sampling.fraction", "0.25"]
 
 
@@ -51,32 +61,35 @@ def cases(folder: Path) -> dict[str, list[str]]:
     return {**found, "fit random": ["fit", "fit.png", *RANDOM]}
 
 
-def run(arguments: list[str], folder: Path, threads: int | None) -> tuple[float, float, int]:
-    """Wall seconds, CPU seconds and voluntary context switches of a command, with a number of threads or the default."""
+def run(arguments: list[str], folder: Path, threads: int | None) -> tuple[float, float, int, float]:
+    """Wall and CPU seconds, voluntary context switches and path of a command, with some number of threads or the default."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
     if threads:
         environment["OMP_NUM_THREADS"] = str(threads)
     began = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pe_lightning", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL
+        [sys.executable, "-c", PROGRAM, "seconds", *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, process.args)
-    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
+    wall = time.perf_counter() - began
+    first, every = map(float, (folder / "seconds").read_text().split())
+    path = (first + (every - first) / (threads or os.cpu_count() or 1)) / every
+    return wall, usage.ru_utime + usage.ru_stime, usage.ru_nvcsw, path
 
 
 def commands(names: list[str], repeats: int) -> None:
     """Prints the table of commands."""
-    print(f"\n{'':14}{'one thread: wall, CPU, switches':>34}{'default':>34}{'wall':>8}{'CPU':>6}")
+    print(f"\n{'':14}{'one thread: wall, CPU, switches':>34}{'default':>34}{'wall':>8}{'CPU':>6}{'path':>6}")
     with tempfile.TemporaryDirectory() as name:
         for case, arguments in ((c, a) for c, a in cases(Path(name)).items() if c in names):
             runs = [[run(arguments, Path(name), threads) for threads in (1, None)] for _ in range(repeats)]
             least = [tuple(min(column) for column in zip(*side, strict=True)) for side in zip(*runs, strict=True)]
-            columns = "".join(f"{wall:14.2f}{cpu:9.2f}{switches:11,}" for wall, cpu, switches in least)
-            (wall, cpu, _), (other, more, _) = least
-            print(f"{case:14}{columns}{other / wall:8.2f}{more / cpu:6.2f}", flush=True)
+            columns = "".join(f"{wall:14.2f}{cpu:9.2f}{switches:11,}" for wall, cpu, switches, _ in least)
+            (wall, cpu, *_), (other, more, _, path) = least
+            print(f"{case:14}{columns}{other / wall:8.2f}{more / cpu:6.2f}{path:6.2f}", flush=True)
 
 
 def closed_form(repeats: int, pictures: int = 16, size: int = 512, features: int = 256) -> None:
