@@ -165,7 +165,9 @@ def _mixed(
     """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
     values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
     for some in torch.split(torch.arange(len(index)), AT_ONCE):
-        weights, variances[some] = least_variance(_local(moments, index[some], len(predicted), settings), settings.ridge)
+        weights, variances[some.numpy()] = least_variance(
+            _local(moments, index[some], len(predicted), settings), settings.ridge
+        )
         values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
         total += weights.sum(0)
     return values, variances, total / max(len(index), 1)
