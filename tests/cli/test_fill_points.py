@@ -115,7 +115,10 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     assert "--missing=-9999" in printed
     caplog.clear()
     pe_lightning.fit_points(POINTS[:-3], marked[:-3], model="exact")
-    assert "-9999 in 3 of 77 rows is far outside the others" in "".join(capsys.readouterr()) + caplog.text
+    printed = "".join(capsys.readouterr()) + caplog.text
+    assert "-9999 in 3 of 77 rows is far outside the others" in printed
+    assert "put NaN in its place" in printed
+    assert "--missing" not in printed
 
 
 def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureFixture[str]) -> None:

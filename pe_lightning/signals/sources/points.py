@@ -116,7 +116,7 @@ class PointArrays(Source):
         """Checks the rows."""
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
-            note_repeated(f"value {name!r}", column)
+            note_repeated(f"value {name!r}", column, "put NaN in its place, or mask it (numpy.ma.masked_values)")
         raw = points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
         if self.extents is not None:
             low = raw.scaling.low

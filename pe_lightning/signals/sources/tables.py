@@ -204,12 +204,13 @@ class Table:
         return f".{max((len(cell.strip().partition('.')[2]) for cell in known), default=0)}f"
 
 
-def note_repeated(label: str, values: NDArray[np.float64]) -> None:
+def note_repeated(label: str, values: NDArray[np.float64], remedy: str = "set missing (--missing={})") -> None:
     """Prints a number that is in several cells of a column and far outside the others: it may mark missing values.
 
     Args:
         label: What messages call the column.
         values: Its values, NaN where one is missing.
+        remedy: What to do if it does; ``{}`` stands for the number.
     """
     numbers, counts = np.unique(values[np.isfinite(values)], return_counts=True)
     for count in range(1, min(MAX_MARKS, len(numbers) - MIN_OTHERS) + 1):
@@ -219,7 +220,7 @@ def note_repeated(label: str, values: NDArray[np.float64]) -> None:
                 shown = ",".join(f"{number:.10g}" for number in numbers[outside])
                 rank_zero_info(
                     f"{label}: {shown} in {counts[outside].sum()} of {len(values)} rows is far outside the others, "
-                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values, set missing (--missing={shown})"
+                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values, {remedy.format(shown)}"
                 )
                 return
 
