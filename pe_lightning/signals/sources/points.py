@@ -121,7 +121,7 @@ class PointArrays(Source):
         if self.extents is not None:
             low = raw.scaling.low
             high = tuple(least + extent for least, extent in zip(low, self.extents, strict=True))
-            raw = replace(raw, scaling=Scaling("float64", low, high))
+            raw = replace(raw, scaling=ValueRange("float64", low, high))
         return raw
 
     def describe(self) -> dict[str, Any]:
