@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
 import torch
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
@@ -180,7 +181,7 @@ def interpolated_gaps(
     squared: dict[str, list[Tensor]] = {"": []}
     left_out: dict[str, str] = {}
     for known, index, mixed, predictions in held_out:
-        at = torch.stack(torch.unravel_index(index, known.shape), 1).double()
+        at = torch.from_numpy(np.stack(np.unravel_index(index.numpy(), known.shape), 1)).double()
         centres = at[torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:CLUSTERS]]
         order = torch.cdist(at, centres).amin(1).argsort(stable=True)[:MAX_PLACES]
         truth, own = flat[index[order]], {"": mixed[order]}
