@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TypeAlias
 
 import torch
@@ -47,7 +48,7 @@ LINEAR_RATIO, LOCAL_RATIO, EXACT_RATIO = 1 / 16, 0.5, 1e-12
 """Errors of splines below which they interpolate an axis of a grid; see :func:`spline_predictable_axes`."""
 MIN_SAMPLES = 8
 """Samples along an axis that is interpolated by splines, at least."""
-MAX_LINES, MAX_WIDTH = 256, 48
+MAX_LINES, MAX_WIDTH = 96, 48
 """Lines along an axis that the choice is made with, and samples of the other axes that they are taken from."""
 TINY = 1e-30
 POSITION_TOLERANCE = 2.0**-12
@@ -141,9 +142,16 @@ def spline_basis(place: Tensor, degree: int) -> Tensor:
 
 def spline_symbol(theta: Tensor, degree: int) -> Tensor:
     r""":math:`b_d(\theta)`, the discrete Fourier transform of the centred B-spline of odd degree at the integers."""
-    half = 2 * spline_basis(theta.new_zeros(1), degree)[0, degree // 2 : degree]
-    half[0] /= 2
+    half = torch.tensor(_spline_samples(degree), dtype=theta.dtype, device=theta.device)
+    half[1:] *= 2
     return (theta[:, None] * torch.arange(len(half), device=theta.device)).cos() @ half
+
+
+@cache
+def _spline_samples(degree: int) -> list[float]:
+    """The centred B-spline at 0, 1, ..., up to the end of its support."""
+    samples: list[float] = spline_basis(torch.zeros(1, dtype=torch.float64), degree)[0, degree // 2 : degree].tolist()
+    return samples
 
 
 def member_errors(values: Tensor) -> Tensor:
