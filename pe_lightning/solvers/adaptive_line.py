@@ -44,12 +44,12 @@ MARGIN = 64
 """Samples that continue the signal at both ends; the outer half tends to the mean of the outermost ones."""
 ORDER, MEMORY = 32, 512
 """Coefficients of the linear prediction at most, and the samples that it is estimated from."""
-LINEAR_RATIO, LOCAL_RATIO, EXACT_RATIO = 1 / 16, 0.5, 1e-12
+LINEAR_RATIO, LOCAL_RATIO, EXACT_RATIO = 1 / 16, 0.6, 1e-12
 """Errors of splines below which they interpolate an axis of a grid; see :func:`spline_predictable_axes`."""
 MIN_SAMPLES = 8
 """Samples along an axis that is interpolated by splines, at least."""
-MAX_LINES, MAX_WIDTH = 96, 48
-"""Lines along an axis that the choice is made with, and samples of the other axes that they are taken from."""
+MAX_WIDTH = 32
+"""Lines along an axis that the choice is made with, along each of the other axes."""
 TINY = 1e-30
 POSITION_TOLERANCE = 2.0**-12
 """Rounding error of positions, in samples of the signal, of up to 4096 samples."""
@@ -188,7 +188,7 @@ def spline_predictable_axes(
 
     Splines interpolate an axis if their leave-one-out error along it is below :data:`LINEAR_RATIO` times that of linear
     interpolation, :data:`LOCAL_RATIO` times that of local fits, or :data:`EXACT_RATIO` times the variance of the samples.
-    The errors are those in the middle of the grid.
+    The errors are those of some lines along the axis; with ``local``, of the lines in the middle of the grid.
 
     Args:
         values: Trained samples ``(n_1, ..., n_D, C)``.
@@ -205,16 +205,17 @@ def spline_predictable_axes(
         count = values.shape[axis]
         if step[axis] == 1 or count < MIN_SAMPLES:
             continue
-        middle = values
+        some = values
         for other, n in enumerate(values.shape[:-1]):
             if other != axis and n > MAX_WIDTH:
-                middle = middle.narrow(other, (n - MAX_WIDTH) // 2, MAX_WIDTH)
-        lines = middle.movedim(axis, 0).flatten(1)
-        lines = lines[:, :: -(-lines.shape[1] // MAX_LINES)]
+                start = (n - MAX_WIDTH) // 2
+                chosen = slice(start, start + MAX_WIDTH) if local else slice(None, None, -(-n // MAX_WIDTH))
+                some = some[(slice(None),) * other + (chosen,)]
+        lines = some.movedim(axis, 0).flatten(1)
         errors = member_errors(lines)
         mixture, error = _choose(errors)
         bounds = [LINEAR_RATIO * float(errors[0].square().mean()), EXACT_RATIO * float(lines.double().var(correction=0))]
-        if error > max(bounds) and (local is None or error > LOCAL_RATIO * local(middle, step, axis)):
+        if error > max(bounds) and (local is None or error > LOCAL_RATIO * local(some, step, axis)):
             continue
         x = torch.arange(size, dtype=torch.float64, device=values.device) / size
         lines = values.movedim(axis, 0)
