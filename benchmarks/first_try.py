@@ -2,8 +2,8 @@
 
     python benchmarks/first_try.py --paths FOLDER_OF_PICTURES
     python benchmarks/first_try.py --only sound
-    python benchmarks/first_try.py --only tones clips series volume --samplings grid   # docs/samples.md, eight minutes
-    python benchmarks/first_try.py --choosers                                          # docs/samples.md, one minute
+    python benchmarks/first_try.py --only tones series table clips volume --samplings grid   # docs/samples.md
+    python benchmarks/first_try.py --choosers                                                # docs/samples.md
 
 The pictures of scikit-image at their own sizes, and 3 rows and 3 columns of one; those of a folder resized to 512 x 341,
 300 x 500 and 2000 x 1300; the sample clip cut to 24, 37 and 120 frames, a crop of it, and played there and back for 250;
