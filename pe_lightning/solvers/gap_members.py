@@ -23,8 +23,8 @@ from pe_lightning.solvers.local_fourier import DENSE, SETTINGS, local_fourier, s
 from pe_lightning.solvers.patch_mixture import SIDE, PatchSettings, fill_patches, shipped_patches
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
-DENSE_SHARE = 0.5
-"""Share of missing samples from which most blocks and patches of a picture have some: these are larger then, and fewer."""
+DENSE_SHARE = 0.35
+"""Share of missing samples from which most blocks of a picture have some: blocks are larger then, and patches fewer."""
 NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
 MAX_ADAPTIVE = 1 << 18
@@ -46,7 +46,7 @@ class Gaps:
         known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
         wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
         periodic: Which axes are periodic; none by default.
-        dense: Whether this is a picture most of which is missing.
+        dense: Whether this is a picture of which much is missing, see :func:`is_dense`.
     """
 
     values: Tensor
@@ -176,7 +176,7 @@ def default_members(known: Tensor) -> list[str]:
 
 
 def is_dense(known: Tensor) -> bool:
-    """Whether this is a picture most of which is missing."""
+    """Whether this is a picture of which so much is missing."""
     return known.ndim == 2 and float(known.float().mean()) < 1 - DENSE_SHARE
 
 

@@ -121,9 +121,11 @@ def fill_gaps(
     flat = values.flatten(0, -2)
     where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
     truths = [flat[index] for index in where]
-    masks = [(known, ~known), *((known & ~some.mask, some.scored) for some in hidden)]
-    gaps = [Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense) for seen, wanted in masks]
-    predictions, distances = _predict(members, gaps[1:], made)
+
+    def gaps(seen: Tensor, wanted: Tensor) -> Gaps:
+        return Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense)
+
+    predictions, distances = _predict(members, [gaps(known & ~some.mask, some.scored) for some in hidden], made)
     kept = list(range(len(members)))
     for _ in range(2):
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
@@ -141,7 +143,7 @@ def fill_gaps(
             break
         kept = worth
 
-    (found,), (distance,) = _predict([members[number] for number in kept], gaps[:1], made)
+    (found,), (distance,) = _predict([members[number] for number in kept], [gaps(known, ~known)], made)
     missing = (~known).flatten().nonzero()[:, 0]
     result, variance, shares = _mixed(found, moments, missing, made)
     flat = flat.index_copy(0, missing, result)

@@ -61,7 +61,7 @@ SETTINGS = {
 }
 """By number of axes."""
 DENSE = FourierSettings(8, 32, 0.75, 0.75, (40,))
-"""Of pictures most of which is missing."""
+"""Of pictures of which much is missing."""
 
 
 class _Tables(NamedTuple):
