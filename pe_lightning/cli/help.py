@@ -111,7 +111,7 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
         (CHECKPOINT, "Resume the fit of this checkpoint." if fit else "The checkpoint; RUN/config.yaml is read with it."),
         ("--seed_everything 0", "Seed of all random generators; true draws one."),
         ("--trainer.max_steps 2000", "Optimiser steps; 0 for an exact fit."),
-        ("--trainer.devices auto", "Number of devices, with --trainer.strategy ddp or signals."),
+        ("--trainer.devices auto", "Number of devices, with --trainer.strategy ddp or independent_signals."),
         ("--trainer.accelerator auto", "cpu or gpu."),
         ("--trainer.callbacks+ NAME", _choices("callbacks")),
         *((f"--wandb.{name} {value}", text) for name, value, text in wandb if name in ("enabled", "project", "group")),

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import psutil
@@ -179,3 +180,19 @@ def check_memory(label: str, shape: Sequence[int], itemsize: int, remedy: str) -
 
 def _shown(shape: Sequence[int], itemsize: int) -> str:
     return f"the shape {'x'.join(map(str, shape))}, {show_bytes(math.prod(shape) * itemsize)}"
+
+
+def check_dataset(dataset: Any, path: Path, given: str) -> None:
+    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
+
+    Args:
+        dataset: An ``h5py.Dataset``.
+        path: The file it was opened from.
+        given: What messages call the file.
+    """
+    label = f"{dataset.name!r} of {given!r}"
+    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
+        raise InputError(f"{label} is stored in other files, which are not read")
+    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
+    if dataset.chunks is not None:
+        check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")

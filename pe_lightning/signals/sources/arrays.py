@@ -16,7 +16,6 @@ from pe_lightning.signals.blocks import Block
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals
 from pe_lightning.signals.sources.checks import (
-    check_dataset,
     float_for,
     in_common,
     is_one_of,
@@ -27,7 +26,7 @@ from pe_lightning.signals.sources.checks import (
     with_nan,
 )
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
-from pe_lightning.signals.validation import check_claim, check_memory
+from pe_lightning.signals.validation import check_claim, check_dataset, check_memory
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""

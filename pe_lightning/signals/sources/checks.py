@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, ValueRange
-from pe_lightning.signals.validation import check_claim, check_memory, integers
+from pe_lightning.signals.validation import check_dataset, integers
 
 MAX_PIXELS = 178_956_970
 """Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
@@ -232,19 +232,3 @@ def check_file(path: Path, given: str) -> None:
     with h5py.File(path, locking=False) as file:
         check("/", file)
         file.visititems(check)
-
-
-def check_dataset(dataset: Any, path: Path, given: str) -> None:
-    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
-
-    Args:
-        dataset: An ``h5py.Dataset``.
-        path: The file it was opened from.
-        given: What messages call the file.
-    """
-    label = f"{dataset.name!r} of {given!r}"
-    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
-        raise InputError(f"{label} is stored in other files, which are not read")
-    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
-    if dataset.chunks is not None:
-        check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")
