@@ -23,6 +23,8 @@ OPERATIONS_PER_THREAD = 1e10
 """Floating-point operations that are worth a thread: about half a second of one core."""
 MAX_COUNTED_FEATURES = 1024
 """Features per axis that the estimate assumes at most: longer axes have fewer features than samples, or local ones."""
+HELD_AT_ONCE = 64
+"""Results of :func:`in_turns` that are held at once."""
 
 Parameters = ParamSpec("Parameters")
 Item = TypeVar("Item")
@@ -105,6 +107,15 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], devi
             return list(pool.map(call, items))
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def in_turns(
+    function: Callable[[Item], Result], items: Sequence[Item], device: torch.device
+) -> Iterator[tuple[Item, Result]]:
+    """Items and their results in order, of which :data:`HELD_AT_ONCE` at most are held, computed by :func:`side_by_side`."""
+    for start in range(0, len(items), HELD_AT_ONCE):
+        some = items[start : start + HELD_AT_ONCE]
+        yield from zip(some, side_by_side(function, some, device), strict=True)
 
 
 def solve_operations(shape: Sequence[int], passes: int) -> float:

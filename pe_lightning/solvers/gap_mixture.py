@@ -185,7 +185,9 @@ def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSett
         name, some = item
         return MEMBERS[name](some)[some.wanted]
 
-    every = side_by_side(predict, [(name, some) for name in members for some in gaps], gaps[0].values.device) if gaps else []
+    items = [(name, some) for name in members for some in gaps]
+    # members of one signal wait for each other: each divides its own blocks among the threads
+    every = [predict(item) for item in items] if len(gaps) < 2 else side_by_side(predict, items, gaps[0].values.device)
     predictions, distances = [], []
     for number, some in enumerate(gaps):
         found = torch.stack(every[number :: len(gaps)])

@@ -20,11 +20,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from pe_lightning.linalg.threads import in_turns
 
 STEP = 0.6
 """Part of a projection that is added at a time."""
@@ -113,12 +116,14 @@ def local_fourier(
     weight = known.to(values)
     step = max(1, NUMBERS_AT_ONCE // (values.shape[-1] * len(tables.frequencies)))
     inner = torch.arange(made.block, device=values.device)
+
+    def fit(values: Tensor, weight: Tensor, terms: int, some: Tensor) -> tuple[Tensor, Tensor]:
+        samples, weights = _windows(values, weight, some * made.block, tables, wraps)
+        return _fit(samples, weights, tables, terms), weights.sum(1) / (LEAST_SHARE * tables.weights.sum())
+
     for number, terms in enumerate(made.terms):
         found = filled.clone()
-        for some in torch.split(blocks, step):
-            samples, weights = _windows(filled, weight, some * made.block, tables, wraps)
-            block = _fit(samples, weights, tables, terms)
-            share = weights.sum(1) / (LEAST_SHARE * tables.weights.sum())
+        for some, (block, share) in in_turns(partial(fit, filled, weight, terms), torch.split(blocks, step), values.device):
             place = [some[:, a, None] * made.block + inner for a in range(axes)]
             index = _outer(place, sizes)
             inside = _outer_all([(p < n) for p, n in zip(place, sizes, strict=True)])

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.linalg.threads import in_turns
 
 SIDE = 8
 """Pixels per axis of a patch."""
@@ -186,10 +187,13 @@ def fill_patches(
     colour = torch.linalg.svd(sample - sample.mean(0), full_matrices=False).Vh[0]
     order = (~have[corners[:, None] + inner]).sum(1).argsort()
     total, weight = torch.zeros_like(result), torch.zeros_like(result[:, 0])
-    for some in torch.split(corners[order], made.at_once):
+
+    def predict(some: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         places = some[:, None] + inner
         filled, variance = _conditional(result[places], ~have[places], colour, tables)
-        weights = torch.where(have[places], 0, 1 / variance).flatten()
+        return places, filled, torch.where(have[places], 0, 1 / variance).flatten()
+
+    for _, (places, filled, weights) in in_turns(predict, torch.split(corners[order], made.at_once), start.device):
         total.index_add_(0, places.flatten(), filled.flatten(0, 1) * weights[:, None])
         weight.index_add_(0, places.flatten(), weights)
     result = torch.where((weight > 0)[:, None], total / weight.clamp_min(1e-30)[:, None], result)
