@@ -87,7 +87,8 @@ def current_settings(tree: Any) -> Any:
     for key in ("class_path", "_class_path"):
         if isinstance(path := tree.get(key), str):
             tree[key] = current(path)
-            renamed = RENAMED.get(tree[key].rpartition(".")[2], {})
+            package, _, name = tree[key].rpartition(".")
+            renamed = RENAMED.get(name, {}) if package.partition(".")[0] in ("", "pe_lightning") else {}
             if key == "_class_path":
                 tree = _renamed(tree, renamed)
             elif isinstance(tree.get("init_args"), dict):

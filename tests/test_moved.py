@@ -7,7 +7,7 @@ import pytest
 from golden.make import FOLDER
 
 from pe_lightning import ComplexLinear, linalg, networks, signals, training
-from pe_lightning._moved import MOVED, current
+from pe_lightning._moved import MOVED, current, current_settings
 from pe_lightning.cli import recipes
 from pe_lightning.cli.cli import parse
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
@@ -44,6 +44,12 @@ def test_a_checkpoint_with_old_names_of_arguments_is_loaded():
     """Configurations with old names are in ``golden``."""
     head, sparse = (ComplexLinear.load_from_checkpoint(FOLDER / f"{name}.ckpt") for name in ("trained-head", "sparse"))
     assert (head.hidden_size, head.solves, sparse.sparse.num_coefficients) == (6, True, 0.3)
+
+
+def test_arguments_of_other_packages_keep_their_names():
+    other = {"class_path": "mine.SimpleMLP", "init_args": {"width": 3}}
+    assert current_settings(other) == other
+    assert current_settings({**other, "class_path": "pe_lightning.SimpleMLP"})["init_args"] == {"hidden_size": 3}
 
 
 def test_classes_of_one_package_that_are_in_two_now():
