@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -17,6 +17,7 @@ from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.results.checkpoint_files import read_checkpoint
 from pe_lightning.signals.axes import SampleKind
+from pe_lightning.signals.files import shipped_bytes
 
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_lightning.networks.local.LocalPrior`."""
@@ -64,9 +65,8 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
         path = shipped_file(file)
         if not path.is_file():
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != card(file)["sha256"]:
-            raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
-        checkpoint: Mapping[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        content = io.BytesIO(shipped_bytes(path, card(file)["sha256"]))
+        checkpoint: Mapping[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
     elif not Path(name).expanduser().is_file():
         raise InputError(
             f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "

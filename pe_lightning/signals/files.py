@@ -6,6 +6,7 @@ Nothing here imports torch: commands check their inputs and outputs by it before
 from __future__ import annotations
 
 import errno
+import hashlib
 import io
 import os
 import shutil
@@ -212,3 +213,11 @@ def save_figure(path: Path, figure: Figure, dpi: int = 110) -> Path:
     """Writes a figure of matplotlib atomically, in the format of the path's suffix, and returns the path."""
     write_atomically(path, figure_bytes(figure, path.suffix[1:], dpi))
     return path
+
+
+def shipped_bytes(path: Path, sha256: str) -> bytes:
+    """Content of a file that is part of the package, which has the checksum of its card."""
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
+    return content

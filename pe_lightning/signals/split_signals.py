@@ -115,7 +115,7 @@ class Signals:
             split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
         else:
             split = (sampling.split if loaded else sampling.stream)(raw.grid, info.num_signals)
-        split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the eval_mask does not apply
+        split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
         if not loaded:
             _check_streamed(raw, source, splitting)
         values = load(raw) if loaded else FileValues(raw)

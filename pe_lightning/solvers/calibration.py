@@ -61,18 +61,17 @@ class Calibration(NamedTuple):
         place = min(level * last, last - 1.0)
         low = int(place)
         found = self.tail[low] + (place - low) * (self.tail[low + 1] - self.tail[low])
-        return found * _normal_quantile(level) / _normal_quantile(place / last) if level * last > place else found
+        return found * normal_quantile(level) / normal_quantile(place / last) if level * last > place else found
 
 
 TAIL_STEPS = 1000
 """Steps of the quantiles of the errors."""
 BLENDS = (1.0, 0.5, 0.0)
 """Shares of the first of two models of standard deviations that are tried."""
-NORMAL_90 = 1.6448536
-"""Nine tenths of the values of a normal distribution are within so many standard deviations."""
 
 
-def _normal_quantile(level: float) -> float:
+def normal_quantile(level: float) -> float:
+    """This share of the values of a normal distribution is within so many standard deviations."""
     return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
 
 
@@ -126,7 +125,7 @@ def calibrate(parts: Sequence[HeldOutErrors], settings: Settings) -> dict[int, C
 
 def _factor(ratios: Tensor) -> Tensor:
     """Factor of standard deviations with which nine tenths of errors, relative to them ``(H, C)``, are within 1.645."""
-    return torch.quantile(ratios, 0.9, dim=0) / NORMAL_90
+    return torch.quantile(ratios, 0.9, dim=0) / normal_quantile(0.9)
 
 
 def random_sets(level: PointLevel, count: int, everything: bool, settings: Settings) -> list[CalibrationSet]:

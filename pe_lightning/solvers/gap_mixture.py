@@ -22,6 +22,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinat
 from torch import Tensor
 
 from pe_lightning.linalg.threads import one_thread, side_by_side
+from pe_lightning.solvers.calibration import normal_quantile
 from pe_lightning.solvers.gap_members import MEMBERS, ORDERS, Gaps, continuation, is_dense
 from pe_lightning.solvers.gaps import Hidden
 
@@ -43,8 +44,7 @@ class MixtureSettings:
         least_share: Mean weight at hidden samples below which a member is left out.
         bins: Bins of the distance from known samples with deviations of their own.
         least_bin: Fewest hidden samples of such a bin.
-        coverage: Share of the errors within ``coverage_deviations`` standard deviations.
-        coverage_deviations: 1.645 of a normal distribution for 90 %.
+        coverage: Share of the errors that are within as many standard deviations as this share of a normal distribution.
         far: Distances from known samples between which members pass into a smooth continuation, by number of axes.
     """
 
@@ -56,7 +56,6 @@ class MixtureSettings:
     bins: int = 6
     least_bin: int = 40
     coverage: float = 0.9
-    coverage_deviations: float = 1.6448536
     far: Mapping[int, tuple[float, float]] = field(
         default_factory=lambda: {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
     )
@@ -302,7 +301,7 @@ class _Deviations:
         for number in np.unique(bins):
             here = bins == number
             self.centres = np.append(self.centres, distance[here].mean())
-            factors.append(np.quantile(ratio[here], settings.coverage, axis=0) / settings.coverage_deviations)
+            factors.append(np.quantile(ratio[here], settings.coverage, axis=0) / normal_quantile(settings.coverage))
         self.factors = np.stack(factors)
 
     def __call__(self, variance: Array, distance: Array) -> Array:

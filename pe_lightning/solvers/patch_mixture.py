@@ -16,7 +16,7 @@ distribution-free M-estimator of multivariate scatter*, Annals of Statistics 15,
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
 import math
 from functools import cache
@@ -26,8 +26,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import in_turns
+from pe_lightning.signals.files import shipped_bytes
 
 SIDE = 8
 """Pixels per axis of a patch."""
@@ -58,9 +58,7 @@ def shipped_patches() -> PatchMixture:
     """The mixture that is part of the package, learned by ``datasets/make_patches.py``."""
     path = Path(__file__).parents[1] / "estimators" / "weights" / "patches.pt"
     card = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
-    if hashlib.sha256(path.read_bytes()).hexdigest() != card["sha256"]:
-        raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    state = torch.load(io.BytesIO(shipped_bytes(path, card["sha256"])), map_location="cpu", weights_only=True)
     factors = state["factors"].double()
     return PatchMixture(state["shares"].double(), factors @ factors.mT)
 

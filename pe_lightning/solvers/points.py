@@ -146,7 +146,7 @@ class FittedSamples(ABC):
 class MaskedGrid(FittedSamples):
     """Samples of a separable grid in row-major order, evaluated by mode products of the whole grid.
 
-    ``axes`` are coordinates, axis a of shape ``(N_a,)``; the other arguments are those of :class:`Samples`.
+    ``axes`` are coordinates, axis a of shape ``(N_a,)``; the other arguments are those of :class:`FittedSamples`.
     """
 
     def __init__(self, encoders: Sequence[Encoder], axes: Sequence[Tensor], mask: Tensor | None = None) -> None:

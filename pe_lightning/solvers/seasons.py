@@ -82,9 +82,14 @@ class SeasonalMean:
         return found
 
     def _columns(self, times: Floats) -> Floats:
-        angles = [2 * np.pi * times[:, None] / period * np.arange(1, count + 1) for period, count in self.waves]
-        waves = np.concatenate([wave(angle) for angle in angles for wave in (np.cos, np.sin)], 1)
+        waves = np.concatenate([_harmonics(times, *wave) for wave in self.waves], 1)
         return np.concatenate([waves, waves * ((times - self.centre) / self.extent)[:, None]], 1)
+
+
+def _harmonics(times: Floats, period: float, count: int) -> Floats:
+    """Cosines and sines of the first multiples of a frequency, ``(P, 2 * count)``."""
+    angles = 2 * np.pi * times[:, None] / period * np.arange(1, count + 1)
+    return np.concatenate([np.cos(angles), np.sin(angles)], 1)
 
 
 def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
@@ -112,8 +117,7 @@ def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
         if found > (1 - MIN_GAIN) * error:
             break
         accepted, error = (*accepted, period), found
-        angles = 2 * np.pi * times[:, None] / period * np.arange(1, HARMONICS + 1)
-        waves = np.concatenate([np.cos(angles), np.sin(angles)], 1)
+        waves = _harmonics(times, period, HARMONICS)
         residual = residual - waves @ np.linalg.lstsq(waves, residual, rcond=None)[0]
     return accepted
 
@@ -125,11 +129,10 @@ def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
         times: Sorted, ``(P,)``.
         values: Without trend, ``(P, C)``.
     """
+    spacing = float(np.median(np.diff(times)))
     if len(times) > MAX_PERIODOGRAM_SAMPLES:
         some = np.sort(np.random.default_rng(0).permutation(len(times))[:MAX_PERIODOGRAM_SAMPLES])
-        spacing, times, values = float(np.median(np.diff(times))), times[some], values[some]
-    else:
-        spacing = float(np.median(np.diff(times)))
+        times, values = times[some], values[some]
     extent = float(np.ptp(times))
     resolution = 1 / extent / OVERSAMPLING
     count = min(MAX_FREQUENCIES, int(0.5 / spacing / resolution) - MIN_CYCLES * OVERSAMPLING)
@@ -159,14 +162,12 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     extent = float(np.ptp(times))
     width = float(np.clip(np.diff(times).max(), extent / BLOCKS[1], extent / BLOCKS[0]))
     block, squares = ((times - times[0]) / width).astype(int), []
+    # phases wrap: samples stand beside the interval of a period too
+    turns = torch.eye(len(unit[0]), dtype=unit.dtype)[1:] / covariance.lengths
+    seams = [torch.zeros_like(unit[0]), *(sign * turn for turn in turns for sign in (-1, 1))]
     for turn in range(4):
         held = torch.from_numpy(block % 4 == turn)
         known, wanted = unit[~held], unit[held]
-        seams = [torch.zeros_like(unit[0])] + [
-            torch.eye(len(unit[0]), dtype=unit.dtype)[axis] * sign / covariance.lengths[axis]
-            for axis in range(1, len(unit[0]))
-            for sign in (-1, 1)
-        ]
         around = torch.cat([known + seam for seam in seams])
         fit = MaternKriging(
             columns[~held].repeat(len(seams), 1), around, cKDTree(around.numpy()),
