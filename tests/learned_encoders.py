@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,7 +29,6 @@ class Table(Encoder):
     """Linear interpolation in a table of parameters, which starts close to zero."""
 
     normalizable = False
-    learned: ClassVar = {"table": ("seed",)}
 
     def __init__(self, num_features: int = 8, num_rows: int = 5, sharpness: float = 1.0, seed: int = 0) -> None:
         super().__init__(num_features)
@@ -47,8 +46,6 @@ class Table(Encoder):
 class Gained(Encoder):
     """A monomial basis times a buffer that training updates."""
 
-    learned: ClassVar = {"gain": ()}
-
     def __init__(self, num_features: int = 8, offset: float = 0.0) -> None:
         super().__init__(num_features)
         self.offset = offset
@@ -60,8 +57,6 @@ class Gained(Encoder):
 
 class LearnedFourier(RandomFourier):
     """Random Fourier features whose frequencies are trained."""
-
-    learned: ClassVar = {"frequencies": ("sigma", "seed")}
 
     def __init__(self, num_features: int = 8, sigma: float | None = None, seed: int = 0, num_axes: int = 1) -> None:
         super().__init__(num_features, sigma, seed, num_axes)

@@ -132,10 +132,6 @@ class Encoder(nn.Module, ABC):
     """Arguments whose default is ``"auto"``, and their values for the trained samples per unit length of each axis."""
     from_positions: ClassVar[Mapping[str, Callable[[Sequence[float]], Any]]] = {}
     """Values in place of those of :attr:`from_samples` for positions of tokens."""
-    learned: ClassVar[Mapping[str, Sequence[str]]] = {}
-    """Parameters and buffers that training changes, by name, and the arguments that set their initial values, but for those
-    that set their shapes: see :meth:`copy`."""
-
     cell_nodes: ClassVar[int] = 8
     """Nodes per axis of the Gauss-Legendre quadrature of :meth:`cell`, where a class has no closed form of the mean."""
 
@@ -398,31 +394,28 @@ class Encoder(nn.Module, ABC):
         return {key: value for key, value in self.arguments.items() if value != parameters[key].default}
 
     def copy(self, **changes: Any) -> Self:
-        """A copy with some constructor arguments changed, defaults resolved again and learned state kept.
+        """A copy with some constructor arguments changed and defaults resolved again.
 
-        Parameters, and buffers that :attr:`learned` names, are learned if they differ from their initial values. They are
-        carried over, except those whose initial value a changed argument sets: a learned width starts from a new ``sigma``.
-        A change that gives a learned tensor another shape is an :class:`InputError`.
+        Parameters and buffers keep their values, except those whose shape or initial value the changes set: a learned width
+        starts from a new ``sigma``.
         """
         changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made = self._rebuilt(changes)
-        if any(key in self.learned or isinstance(value, nn.Parameter) for key, value in _state(self).items()):
-            _carry_over(self, self._rebuilt({}), made, changes)
-        return made
-
-    def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
-        """The encoder as constructed, but for ``changes``; on the device, of the dtype and as trainable as this one."""
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            made = type(self)(**{**self.arguments, **changes})
-        state = _state(self)
+        made, state = self._rebuilt(changes), _state(self)
+        initial = _state(self._rebuilt({})) if state else {}
         for key, tensor in _state(made).items():
             if key in state:
-                tensor.data = tensor.data.to(state[key])
+                unchanged = key in initial and torch.equal(tensor, initial[key])
+                tensor.data = (state[key].detach().clone() if unchanged else tensor.data).to(state[key])
                 tensor.requires_grad_(state[key].requires_grad)
         made.cell_size = self.cell_size
         return made.train(self.training)
+
+    def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
+        """The encoder as constructed, but for ``changes``."""
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            return type(self)(**{**self.arguments, **changes})
 
     def extra_repr(self) -> str:
         """The values of the arguments, for ``print(encoder)``."""
@@ -541,37 +534,11 @@ def _state(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
-def _carry_over(encoder: Encoder, initial: Encoder, made: Encoder, changes: Mapping[str, Any]) -> None:
-    """Copies what an encoder has learned, compared with its initial state, to one that is made with changed arguments."""
-    before, target = _state(initial), _state(made)
-    words = ", ".join(f"{name}={value!r}" for name, value in changes.items())
-    for key, value in _state(encoder).items():
-        may_be_learned = key in encoder.learned or isinstance(value, nn.Parameter)
-        if not may_be_learned or (key in before and torch.equal(before[key], value)):
-            continue
-        if key not in encoder.learned and not set(changes) <= {"num_features", "num_axes"}:
-            raise InputError(
-                f"{encoder.name!r} does not declare which arguments set the initial value of the learned {key!r}, so that "
-                f"{words} cannot be changed: add learned = {{{key!r}: ()}} to {type(encoder).__name__}, with their names "
-                "between the parentheses"
-            )
-        if any(name in changes for name in encoder.learned.get(key, ())):
-            continue
-        if key not in target or target[key].shape != value.shape:
-            raise InputError(
-                f"{encoder.name!r}: the learned {key!r} of shape {tuple(value.shape)} cannot be carried over to {words}; "
-                "change the encoder before it is trained, or create a new one. (Initial values that are not drawn from "
-                "a seed argument count as learned.)"
-            )
-        target[key].data.copy_(value)
-
-
 class PositiveParameter:
     """Attribute named as a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
 
     def __set_name__(self, owner: type[Encoder], name: str) -> None:
         self.name = name
-        owner.learned = {**owner.learned, f"log_{name}": (name,)}
 
     def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
         logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -72,8 +71,6 @@ class _Octaves(Fourier):
         trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether a factor of each frequency is trained too; needs ``trainable``.
     """
-
-    learned: ClassVar = {"log_factors": ()}
 
     sigma = PositiveParameter()
 
@@ -194,7 +191,6 @@ class RandomFourier(Fourier):
     fallback_ridge = 1e-4
     joint = True
     drawn = True
-    learned: ClassVar = {"frequencies": ("seed",)}
     frequencies: Tensor
 
     sigma = PositiveParameter()

@@ -76,12 +76,6 @@ class Modulator(nn.Module):
             return self.dense(F.dropout(hidden, self.dropout, self.training), self.weight_2, self.bias_2)
 
 
-MODULATOR_LEARNED: dict[str, tuple[str, ...]] = {
-    f"modulator.{name}": ("seed",) for name in ("weight_1", "bias_1", "weight_2", "bias_2")
-}
-"""Parameters of a :class:`Modulator` in an encoder, and the argument that sets their initial values."""
-
-
 class Grouped(Encoder):
     """Base of features of groups of coordinates, with or without a :class:`Modulator` after them.
 
@@ -104,7 +98,6 @@ class Grouped(Encoder):
 
     joint = True
     multiple = 2
-    learned: ClassVar = MODULATOR_LEARNED
     modulator: Modulator | None
 
     def __init__(self, num_features: CountLike, num_axes: int, groups: int, mlp: bool, num_inputs: int) -> None:
@@ -202,7 +195,6 @@ class LearnableFourier(_GroupedWaves):
     """
 
     formula = "|F|^(-1/2) cos, sin(w·x), w trained; with or without an MLP"
-    learned: ClassVar = {**MODULATOR_LEARNED, "frequencies": ("gamma", "init", "seed"), "log_variance": ("gamma",)}
     from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
     from_positions: ClassVar = {"gamma": lambda samples: 1 / mean(samples)}
 

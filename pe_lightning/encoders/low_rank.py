@@ -31,7 +31,6 @@ class _LowRank(Encoder):
 
     joint = True
     normalizable = False
-    learned: ClassVar = {"table": ("seed",)}
     cell_nodes = 4
     cells: list[int]
     plane_cells: list[int]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, plain, points, registry
-from pe_lightning.encoders.learned_fourier import MODULATOR_LEARNED, Grouped, round_mean
+from pe_lightning.encoders.learned_fourier import Grouped, round_mean
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
@@ -99,7 +99,6 @@ class _Levels(Encoder):
 
     joint = True
     normalizable = False
-    learned: ClassVar = {"table": ("seed",)}
     from_samples: ClassVar = {"finest": share_of_samples(4)}
     cell_nodes = 4
     table_size: int | None = None
@@ -224,7 +223,6 @@ class Embedding(Grouped):
     formula = "row x P of a trained table, or between two"
     cell_nodes = 4
     from_samples: ClassVar = {"num_positions": round_mean}
-    learned: ClassVar = {**MODULATOR_LEARNED, "table": ("seed",)}
     normalizable = False
 
     def __init__(

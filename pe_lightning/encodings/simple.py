@@ -29,7 +29,7 @@ class Simple(Encoding):
 
     Args:
         encoder: The encoder; its ``num_features`` is the total width (``auto``: 256 per axis, as in the papers), and each
-            direction gets a copy of its own with its learned state. A sequence gives one encoder per direction, each with
+            direction gets a copy of its own (:meth:`Encoder.copy`). A sequence gives one encoder per direction, each with
             its own ``num_features``.
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
