@@ -308,7 +308,7 @@ def denoise() -> Values:
 
 def demo() -> Values:
     """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
-    from pe_lightning.studies.demo.command import write_demo
+    from pe_lightning.studies.demo.page import write_demo
 
     with tempfile.TemporaryDirectory() as name:
         seconds = _core_seconds([sys.executable, "-m", "pe_lightning", "demo", f"{name}/timed"])

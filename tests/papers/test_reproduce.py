@@ -16,7 +16,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.signals import SignalInfo
-from pe_lightning.studies.sweep.fits import Fits
+from pe_lightning.studies.sweep.running import Fits
 from pe_lightning.training import TensorDataModule
 from pe_papers.reproduce.command import reproduce
 from pe_papers.reproduce.definition import load, names

@@ -10,7 +10,7 @@ from lightning.pytorch import Trainer
 from pe_lightning import ComplexLinear, TensorDataModule, fit
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
-from pe_lightning.studies.sweep.fits import Fits
+from pe_lightning.studies.sweep.running import Fits
 
 VALUES = torch.rand(2, 24, 20, 3, generator=torch.Generator().manual_seed(0))
 

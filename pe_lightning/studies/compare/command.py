@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
+
 from pe_lightning.errors import InputError, printable, show_metric
 from pe_lightning.results.runs import flatten, slug
 from pe_lightning.signals.files import write_atomically
@@ -32,9 +34,9 @@ def compare_runs(
     by: str | None = None,
     baseline: str | None = None,
     out: Path | None = None,
-    pictures: int = 16,
-    frames: int = 16,
-    megapixels: float = 24.0,
+    pictures: NonNegativeInt = 16,
+    frames: PositiveInt = 16,
+    megapixels: PositiveFloat = 24.0,
 ) -> int:
     """Compares runs: mean scores, paired differences with their intervals, reconstructions side by side.
 
@@ -49,15 +51,7 @@ def compare_runs(
         pictures: Largest number of signals per run in index.html.
         frames: Largest number of frames of a video, or slices of a volume, in index.html.
         megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.
-
-    Returns:
-        The exit status, 0.
     """
-    if pictures < 0 or frames < 1 or not 0 < megapixels < math.inf:
-        raise InputError(
-            "--pictures is at least 0, --frames at least 1, --megapixels a positive number; "
-            f"got {pictures}, {frames} and {megapixels:g}"
-        )
     found = find_runs(runs)
     _warn(found.problems)
     if not found.runs:
@@ -119,7 +113,7 @@ def _write_report(
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The configuration keys in which runs differ, with one value per run that has a configuration."""
+    """The keys of configurations in which runs differ, with one value per run that has one."""
     configs = [_settings(run) for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}

@@ -43,24 +43,15 @@ Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
 
 
 class Curve(NamedTuple):
-    """Held-out score, averaged over signals, against steps (from 0) and seconds of a fit.
-
-    If the log has no seconds, the duration of the fit, without that of an initial exact solution, is divided evenly among
-    its steps, and ``measured`` is false. If the duration is unknown, ``seconds`` is empty.
-    """
+    """Held-out score, averaged over signals, against steps (from 0) and seconds of a fit, which are empty if not logged."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
     seconds: tuple[float, ...]
-    measured: bool = False
 
 
 def read_curve(run: Run) -> Curve | None:
-    """The curve of a run; ``None`` if no held-out score was logged.
-
-    Raises:
-        ValueError: If a log cannot be read.
-    """
+    """The curve of a run; ``None`` if no held-out score was logged; ValueError if a log cannot be read."""
     column = f"val/{run.metric.name}"
     points: dict[int, tuple[float, float | None]] = {}
     # a resumed fit logs to version_1 and so on, from the step of its checkpoint; later points of earlier logs are void
@@ -77,19 +68,12 @@ def read_curve(run: Run) -> Curve | None:
         return None
     steps = tuple(sorted(points))
     values, logged = zip(*(points[step] for step in steps), strict=True)
-    if None not in logged:
-        return Curve(steps, values, logged, measured=True)
-    total, start, end = (run.metrics.get(key) or 0.0 for key in ("fit_seconds", "solve_seconds", "steps"))
-    if not total or not end:
-        return Curve(steps, values, ())
-    start = min(start, total)
-    return Curve(steps, values, tuple(start + (total - start) * min(1.0, (step + 1) / end) for step in steps))
+    return Curve(steps, values, () if None in logged else logged)
 
 
 def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
     """The plots of a table that have data: quantity on the x axis -> PNG."""
     lines: dict[str, list[Line]] = {"step": [], "seconds": [], "parameters": []}
-    note = ""
     for place, row in enumerate(table.fitted):
         for run in row.runs:
             curve, end = curves.get(run), mean(run.test.values())
@@ -98,7 +82,6 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
             elif not run.metrics.get("steps"):
                 lines["step"].append((place, [0], [end], {}))
             if curve is not None and curve.seconds:
-                note = note if curve.measured else "curves: the duration of the fit divided evenly among its steps"
                 lines["seconds"].append((place, curve.seconds, curve.values, {}))
             if run.metrics.get("fit_seconds"):
                 lines["seconds"].append((place, [run.metrics["fit_seconds"]], [end], {}))
@@ -111,15 +94,14 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
     if len({x[0] for _, x, _, _ in lines["parameters"]}) < 2:
         del lines["parameters"]  # all points would lie on one vertical line
     shown = {against: drawn for against, drawn in lines.items() if any(np.isfinite(y).any() for _, _, y, _ in drawn)}
-    return {against: _draw(table, against, drawn, note) for against, drawn in shown.items()}
+    return {against: _draw(table, against, drawn) for against, drawn in shown.items()}
 
 
-def _draw(table: ScoreTable, against: str, lines: Sequence[Line], note: str) -> bytes:
+def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
     label = {"step": "step", "seconds": "seconds of the fit", "parameters": "parameters per signal"}[against]
     axes.set(xlabel=label, ylabel=f"held-out {table.metric.title}")
-    axes.set_title(note if against == "seconds" else "", fontsize="small", color="grey")
     axes.grid(alpha=0.3)
     named: dict[str, Any] = {}
     for place, x, y, errors in lines:
@@ -207,7 +189,7 @@ class Contents:
         return self._add(levels, encode)
 
     def array(self, values: npt.NDArray[Any]) -> str:
-        """Adds an array, float32 or uint8, and returns its key."""
+        """Adds an array, float32 or uint8."""
         return self._add(values, lambda: base64.b64encode(values.tobytes()).decode())
 
     def _add(self, values: npt.NDArray[Any], encode: Callable[[], str]) -> str:
@@ -339,8 +321,8 @@ def draw_page(
         sections: Each a ``table`` (title, fingerprint, metric, notes), its ``rows`` (row, cells, interval), ``plots`` by
             title as base64, the ``viewer`` of its reconstructions, and a ``text`` and ``commands`` shown above them.
         contents: Pictures and arrays that the viewers name.
-        heading: Heading of the first column of the tables.
-        by: The key by which runs are grouped, in place of the heading.
+        heading: Heading of the first column of the tables, unless runs are grouped ``by`` a key.
+        by: That key.
         why_several: Why there are several tables.
         configured: Labels of the runs that have a configuration.
         differences: Settings in which these differ, with one value per run.

@@ -90,17 +90,12 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Rows with the same signals, samples, protocol and metric, best mean first.
-
-    Args:
-        rows: The rows.
-        baseline: The row that differences are taken against.
-        missing_baseline: The requested baseline, if this table does not have it.
-    """
+    """Rows with the same signals, samples, protocol and metric, best mean first; differences are against the baseline."""
 
     rows: tuple[Row, ...]
     baseline: Row
     missing_baseline: str = ""
+    """The requested baseline, if this table does not have it."""
 
     @property
     def fitted(self) -> tuple[Row, ...]:
@@ -120,7 +115,6 @@ class ScoreTable:
 
     @property
     def title(self) -> str:
-        """Description of signals, protocol and sampling."""
         run = self.runs[0]
         names = ", ".join(run.signals[:3]) + (f" and {len(run.signals) - 3} more" if len(run.signals) > 3 else "")
         size = f" ({' x '.join(map(str, run.grid))})" if run.grid else ""
@@ -131,7 +125,6 @@ class ScoreTable:
 
     @property
     def notes(self) -> Iterator[str]:
-        """Explanations below the table."""
         count = len(self.baseline.test)
         over = f"with {CONFIDENCE:.0%} t intervals over {count} signals"
         interval = over if count > 1 else "without intervals, which need two signals or more"

@@ -38,63 +38,39 @@ SAMPLES_PER_STATION = 60
 MIN_STATIONS = 100
 NUM_NEIGHBOURS = 100
 """Known samples of a thin plate spline."""
-PRIOR = "the same with a prior *"
 
 
 @dataclass
 class Result:
-    """One answer to the task of an example.
-
-    Args:
-        label: What made it.
-        values: In the shape of the truth; NaN where a sample is missing.
-        score: Its score; ``None`` for the input.
-        seconds: Core seconds; ``None`` for the input.
-        ours: Whether this package made it.
-    """
+    """One answer to the task of an example, in the shape of the truth, and its core seconds; or the input, without score."""
 
     label: str
     values: Array
     score: float | None = None
     seconds: float | None = None
     ours: bool = True
+    """Whether this package made it."""
 
 
 @dataclass
 class Example:
-    """A task, its truth and its results.
-
-    Args:
-        name: Name of its picture.
-        title: What the task is.
-        text: Which signal it is, and what is scored.
-        commands: Commands that solve it, in the folder of the demo.
-        truth: ``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``).
-        metric: ``PSNR, dB`` or ``RMSE, m``.
-        results: The results, the input first.
-        is_row: Whether the signal has one axis.
-        shown: Further pictures ``(H, W)``, which are no answers, by caption.
-    """
+    """A task, its truth, the commands that solve it in the folder of the demo, and its results, the input first."""
 
     name: str
     title: str
     text: str
     commands: list[str]
     truth: Array
+    """``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``)."""
     metric: str = "PSNR, dB"
+    """This, or ``RMSE, m``."""
     results: list[Result] = field(default_factory=list)
     is_row: bool = False
     shown: dict[str, Array] = field(default_factory=dict)
+    """Further pictures ``(H, W)``, which are no answers, by caption."""
 
     def solve(self, label: str, function: Callable[[], Array], where: Array | None = None, ours: bool = True) -> None:
-        """Calls a function that returns a result, and adds it with its score and core seconds.
-
-        Args:
-            label: What the function is.
-            function: Returns values in the shape of the truth.
-            where: Samples that are scored, ``(H, W)`` or ``(N,)``; all without.
-            ours: Whether the function is of this package.
-        """
+        """Adds the result of a function, with core seconds and the score of the samples ``where``, or of all."""
         start = time.process_time()
         values = function()
         seconds = time.process_time() - start
@@ -123,16 +99,9 @@ def inpaint(folder: Path, size: int) -> Example:
     )
     example.results.append(Result("damaged", np.where(lost[..., None], np.nan, truth)))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(truth, lost, folds="none").values, lost)
-    example.solve("SciPy thin plate splines", lambda: _thin_plate(truth, lost), lost, ours=False)
-    example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
+    for label, method in SCATTERED.items():
+        example.solve(label, partial(_filled, truth, lost, method), lost, ours=False)
     return example
-
-
-def _between(size: int) -> NDArray[np.bool_]:
-    """The pixels of a square that are not every second one of every second row."""
-    mask = np.ones((size, size), bool)
-    mask[::2, ::2] = False
-    return mask
 
 
 def enlarge(folder: Path, size: int) -> Example:
@@ -150,13 +119,11 @@ def enlarge(folder: Path, size: int) -> Example:
         truth,
     )
 
-    def lanczos() -> Array:
-        return np.asarray(Image.fromarray(small).resize((size, size), Image.Resampling.LANCZOS))
-
     example.results.append(Result("pixels repeated", small.repeat(2, 0).repeat(2, 1)))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(small, upscale=2, pretrained="none", folds="none").values)
-    example.solve(PRIOR, lambda: pe_lightning.fill(small, upscale=2, folds="none").values)
-    example.solve("Pillow LANCZOS", lanczos, ours=False)
+    example.solve("the same with a prior *", lambda: pe_lightning.fill(small, upscale=2, folds="none").values)
+    picture, method = Image.fromarray(small), Image.Resampling.LANCZOS
+    example.solve("Pillow LANCZOS", lambda: np.asarray(picture.resize((size, size), method)), ours=False)
     return example
 
 
@@ -175,14 +142,13 @@ def denoise(folder: Path, size: int) -> Example:
         truth,
     )
 
-    def non_local_means() -> Array:
-        sigma = NOISE / 255
-        options: dict[str, Any] = {"patch_size": 5, "patch_distance": 6, "channel_axis": -1}
-        return 255 * np.asarray(denoise_nl_means(noisy / 255, h=0.8 * sigma, sigma=sigma, **options))
-
+    sigma = NOISE / 255
+    options: dict[str, Any] = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "channel_axis": -1}
     example.results.append(Result("noisy", noisy))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(noisy, smooth=True, folds="none").values)
-    example.solve("non-local means (skimage)", non_local_means, ours=False)
+    example.solve(
+        "non-local means (skimage)", lambda: 255 * np.asarray(denoise_nl_means(noisy / 255, **options)), ours=False
+    )
     return example
 
 
@@ -207,8 +173,8 @@ def raster(folder: Path, size: int) -> Example:
     )
     example.results.append(Result("with gaps", gappy))
     example.solve("pe_lightning.fill", lambda: pe_lightning.fill(gappy, folds="none").values, lost)
-    example.solve("SciPy thin plate splines", lambda: _thin_plate(truth, lost), lost, ours=False)
-    example.solve("SciPy griddata (linear)", lambda: _linear(truth, lost), lost, ours=False)
+    for label, method in SCATTERED.items():
+        example.solve(label, partial(_filled, truth, lost, method), lost, ours=False)
     return example
 
 
@@ -243,17 +209,11 @@ def stations(folder: Path, size: int) -> Example:
     example.solve("pe_lightning.fit_points", lambda: fit.predict(everywhere).reshape(size, size))
     example.results[-1].seconds = fitted + (example.results[-1].seconds or 0)
 
-    def linear() -> Array:
-        values = griddata(coords, measured, everywhere)
-        outside = np.isnan(values)
-        values[outside] = griddata(coords, measured, everywhere[outside], method="nearest")
-        return np.asarray(values.reshape(size, size))
+    def interpolated(method: Callable[..., Array], **options: Any) -> Array:
+        return method(coords, measured, everywhere, **options).reshape(size, size)
 
-    def thin_plate() -> Array:
-        return np.asarray(RBFInterpolator(coords, measured)(everywhere).reshape(size, size))
-
-    example.solve("SciPy thin plate splines", thin_plate, ours=False)
-    example.solve("SciPy griddata (linear)", linear, ours=False)
+    example.solve(THIN_PLATE, partial(interpolated, _thin_plate, neighbours=None), ours=False)
+    example.solve(LINEAR, partial(interpolated, _linear), ours=False)
     example.shown["standard deviation"] = fit.std(everywhere).reshape(size, size)
     return example
 
@@ -282,7 +242,8 @@ def sparse(folder: Path, size: int) -> Example:
 def encodings(folder: Path, size: int) -> Example:
     """Encodings compared: one linear layer on each, solved exactly."""
     truth = photograph("astronaut", 10, 130, size)
-    held_out = _between(size)
+    held_out = np.ones((size, size), bool)
+    held_out[::2, ::2] = False
     example = Example(
         "encodings",
         "Compare positional encodings",
@@ -332,6 +293,22 @@ def row(folder: Path, size: int) -> Example:
     return example
 
 
+def _thin_plate(points: Array, values: Array, wanted: Array, neighbours: int | None = NUM_NEIGHBOURS) -> Array:
+    """Thin plate splines through the known samples nearest to each place, or through all."""
+    return np.asarray(RBFInterpolator(points, values.astype(float), neighbours)(wanted))
+
+
+def _linear(points: Array, values: Array, wanted: Array) -> Array:
+    """Linear interpolation on a triangulation; the nearest sample outside of it."""
+    found = np.asarray(griddata(points, values, wanted))
+    outside = np.isnan(found).reshape(len(found), -1).any(1)
+    found[outside] = griddata(points, values, wanted[outside], method="nearest")
+    return found
+
+
+THIN_PLATE, LINEAR = "SciPy thin plate splines", "SciPy griddata (linear)"
+SCATTERED: dict[str, Callable[..., Array]] = {THIN_PLATE: _thin_plate, LINEAR: _linear}
+"""Methods that interpolate samples at points."""
 EXAMPLES = (inpaint, enlarge, denoise, raster, stations, sparse, encodings, row)
 """Functions that write the input of an example into a folder and return the example, for pictures of a size."""
 
@@ -357,20 +334,8 @@ def _fitted(truth: Array, encoder: str = "gau", **options: Any) -> Array:
     return np.asarray((255 * predicted).round().clip(0, 255).astype(np.uint8))
 
 
-def _thin_plate(truth: Array, lost: Array) -> Array:
-    """Lost samples by thin plate splines through the known samples nearest to each."""
+def _filled(truth: Array, lost: Array, method: Callable[..., Array]) -> Array:
     filled: Array = truth.copy()
-    values = RBFInterpolator(np.argwhere(~lost), truth[~lost].astype(float), NUM_NEIGHBOURS)(np.argwhere(lost))
+    values = method(np.argwhere(~lost), truth[~lost], np.argwhere(lost))
     filled[lost] = values.round().clip(0, 255) if truth.dtype == np.uint8 else values
-    return filled
-
-
-def _linear(truth: Array, lost: Array) -> Array:
-    """Lost samples by linear interpolation on a triangulation; the nearest sample outside of it."""
-    filled: Array = truth.copy()
-    known, places = np.argwhere(~lost), np.argwhere(lost)
-    values = griddata(known, truth[~lost], places)
-    outside = np.isnan(values).reshape(len(values), -1).any(1)
-    values[outside] = griddata(known, truth[~lost], places[outside], method="nearest")
-    filled[lost] = values.round() if truth.dtype == np.uint8 else values
     return filled

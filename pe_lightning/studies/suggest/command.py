@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,9 +123,8 @@ def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
     given = {option.key: option for option in read(options)[1]}
     for key, option in given.items():
         if key not in ("config", "data") and not key.startswith("data."):
-            known = ["--budget", "--out", "--force", "--encoders", "--num_features", "--all", "--networks", "--seconds"]
-            known += ["--data", "--config"]
-            raise InputError(f"suggest: {unknown_option(option.name, known)}")
+            known = [f"--{name}" for name in inspect.signature(suggest).parameters]
+            raise InputError(f"suggest: {unknown_option(option.name, [*known, '--data', '--config'])}")
     if not paths and not {"data.paths", "data", "config"} & given.keys():
         raise InputError("suggest needs signals: pe-lightning suggest my.jpg, or --data.paths my.jpg")
     model = ["--model=ComplexLinear", "--model.encoder=gau"]

@@ -2,54 +2,30 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-import yaml
-from lightning.pytorch import Trainer, seed_everything
+from lightning.pytorch import seed_everything
 
 from pe_lightning.cli import recipes
-from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import instantiate, parse
+from pe_lightning.results.config_files import read_config
 from pe_lightning.studies.suggest.search import Candidate, SearchResult, Trial, TrialScore, measure, reason
-from pe_lightning.training import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.quiet_fits import fit_quietly
 
 
-@dataclass(frozen=True)
-class Network:
-    """The model of a recipe.
-
-    Args:
-        label: Name in the table.
-        recipe: Name of the recipe, which also says whether the model is trained.
-        encoder: Encoder that replaces that of the recipe.
-    """
+class Network(NamedTuple):
+    """Name in the table; recipe, which also says whether the model is trained; encoder in place of that of the recipe."""
 
     label: str
     recipe: str
     encoder: dict[str, Any] | None = None
-
-    def model(self) -> dict[str, Any]:
-        section: dict[str, Any] = self._recipe()["model"]
-        if self.encoder is not None:
-            section["init_args"]["encoder"] = self.encoder
-        return section
-
-    @property
-    def solved(self) -> bool:
-        """Whether the model is fitted without training steps."""
-        return bool(self._recipe()["trainer"]["max_steps"] == 0)
-
-    def _recipe(self) -> dict[str, Any]:
-        return dict(yaml.safe_load(Path(recipes.find(self.recipe)).read_text()))
 
 
 NETWORKS: tuple[Network, ...] = (
@@ -74,15 +50,9 @@ def train_networks(
     seconds: float,
     progress: Callable[[str], None],
 ) -> None:
-    """Adds a trial of each network to the result; networks that fail, or for which no time is left, are listed as skipped.
+    """Adds a trial of each network to the result of a search on signals in memory; those that fail are listed as skipped.
 
-    Args:
-        networks: The networks.
-        result: The result of a search on signals in memory.
-        data: The signals.
-        seed: Seed of each fit.
-        seconds: Time limit for all networks. Time that one does not use is divided among the following ones.
-        progress: Called with the description of the next trial.
+    ``seconds`` limits all networks together: time that one does not use is divided among the following ones.
     """
     end = time.perf_counter() + seconds
     for place, network in enumerate(networks):
@@ -103,33 +73,19 @@ def train_networks(
 def _train(network: Network, result: SearchResult, data: SignalDataModule, seed: int, seconds: float) -> TrialScore:
     began, signals = time.perf_counter(), result.signals
     assert signals is not None
-    config = parse("fit", rewrite("fit", [f"--config={network.recipe}", *_options(network)]))
+    recipe = read_config(Path(recipes.find(network.recipe)))
+    if network.encoder is not None:
+        recipe["model"]["init_args"]["encoder"] = network.encoder
+    solved = recipe["trainer"]["max_steps"] == 0
+    config = parse("fit", recipe)
     seed_everything(seed, workers=True, verbose=False)
     module = instantiate("fit", config, ["model"]).model
-    assert isinstance(module, CoordinateModule)
-    logging.disable(logging.INFO)  # messages of Lightning about every fit
+    limit = timedelta(seconds=max(0.1, seconds - (time.perf_counter() - began)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = Trainer(
-            max_steps=0 if network.solved else -1,
-            max_time=timedelta(seconds=max(0.1, seconds - (time.perf_counter() - began))),
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            limit_val_batches=0,
-        )
-        trainer.fit(module, datamodule=data)
-    logging.disable(logging.NOTSET)
-    spent = time.perf_counter() - began
+        module = fit_quietly(module, data, 0 if solved else -1, max_time=limit)
+    spent, steps = time.perf_counter() - began, module.trainer.global_step
     with torch.no_grad():
-        prediction = module.eval().predict_grid([axis.to(module.device) for axis in signals.dataset.axes])
-    steps = trainer.global_step
-    notes = () if network.solved else (f"{steps} steps",)
-    found = TrialScore((), spent, module.num_params, notes=notes, model=network.model(), steps=steps)
-    return replace(found, per_signal=measure(prediction, signals))
-
-
-def _options(network: Network) -> list[str]:
-    return [] if network.encoder is None else [f"--model.encoder={yaml.safe_dump(network.encoder, default_flow_style=True)}"]
+        scores = measure(module.predict_grid(signals.dataset.axes), signals)
+    notes = () if solved else (f"{steps} steps",)
+    return TrialScore(scores, spent, module.num_params, notes=notes, model=recipe["model"], steps=steps)

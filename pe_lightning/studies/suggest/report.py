@@ -33,25 +33,12 @@ def _metric(result: SearchResult) -> Metric:
 
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
-    """Prints the ranked table, the candidates that were not tried, and the verdict.
-
-    Args:
-        result: The search.
-        everything: Whether to print all rows and columns instead of :data:`SHOWN_ROWS` rows and the best interpolation.
-    """
+    """Prints the ranked table, or all rows and columns of it, the candidates that were not tried, and the verdict."""
     console, metric = verbs.console(140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     unit = metric.unit or metric.name
-    titles = [
-        "encoder",
-        "chosen",
-        f"held out\n({unit})",
-        f"in windows\n({unit})",
-        "seconds",
-        "parameters",
-        "stable rank",
-        "note",
-    ]
+    scored = [f"held out\n({unit})", f"in windows\n({unit})"]
+    titles = ["encoder", "chosen", *scored, "seconds", "parameters", "stable rank", "note"]
     shown = [0, 1, 2, 4, 5, 7]
     if everything:
         shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]
@@ -77,13 +64,10 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
         table.add_row(*(Text(cells[n]) for n in shown), style=style)
     console.print(table)
-    if result.shown.info.num_signals > 1:
-        signals = result.shown.info.num_signals
+    if (signals := result.shown.info.num_signals) > 1:
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
     if any(trial.candidate.name == ADAPTIVE_PRIOR for trial in trials):
-        console.print(
-            Text("* A network that has seen other pictures, mixed in by the weight that held-out samples support.")
-        )
+        console.print("* A network that has seen other pictures, mixed in by the weight that held-out samples support.")
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
     if result.windows is not None:
@@ -128,7 +112,7 @@ def _score(metric: Metric, found: TrialScore | None) -> str:
 
 
 def _chosen(found: TrialScore) -> str:
-    """The chosen values, ``sigma 0.0045/0.003, ridge 0.047``: equal widths of several axes once."""
+    """Such as ``sigma 0.0045/0.003, ridge 0.047``: equal widths of several axes once."""
     widths: dict[str, list[str]] = {}
     for encoder in found.encoders:
         if encoder.width is not None:
@@ -139,14 +123,7 @@ def _chosen(found: TrialScore) -> str:
 
 
 def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
-    """The configuration of the best encoder: short, commented, ready for ``pe-lightning fit``.
-
-    Args:
-        result: The search.
-        data: The signals.
-        tree: The complete configuration of the signals.
-        out: The file that the text is written to.
-    """
+    """The text of ``out``, the configuration of the best encoder; ``tree`` is the complete one of the signals."""
     best = result.of(interpolation=False)[0]
     model, steps = best.best.model, f"{best.best.steps} # as many as the time limit allowed"
     if best.candidate.name in MODELS:

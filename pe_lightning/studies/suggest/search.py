@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.encodings import Complex, feature_rank, per_axis
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
 from pe_lightning.estimators.linear import size_encoders, solve_data
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
@@ -64,27 +64,18 @@ MIN_REDUCTION = 1.5
 
 @dataclass(frozen=True)
 class ScoredSignals:
-    """Signals, with the samples that are trained on and those that are scored.
-
-    Args:
-        dataset: The samples.
-        info: Shape and names.
-        text: Description for messages, such as ``all samples``.
-        sizes: Trained samples per axis; for scattered samples, those of a grid of the same density.
-        full_sizes: The same for the whole signals, if these are windows.
-    """
+    """Signals, with the samples that are trained on and those that are scored; ``text`` describes them in messages."""
 
     dataset: SignalDataset
     info: SignalInfo
     text: str
     sizes: tuple[int, ...]
+    """Trained samples per axis; for scattered samples, those of a grid of the same density."""
     full_sizes: tuple[int, ...]
+    """The same for the whole signals, if these are windows."""
 
     def auto_features(self) -> list[tuple[int, int]]:
-        """The value of ``num_features: auto`` per axis, for these signals and for the whole signals.
-
-        For scattered samples it is the size of the grid.
-        """
+        """``num_features: auto`` per axis, for these signals and the whole ones; of scattered samples the grid's size."""
         if isinstance(self.dataset.split, GridSplit):
             return list(zip(self.sizes, self.full_sizes, strict=True))
         per_axis = zip(self.info.grid, self.sizes, self.full_sizes, strict=True)
@@ -162,7 +153,6 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
 def _split_of_windows(
     split: Split, grid: tuple[int, ...], blocks: Sequence[Block], signals: Sequence[int], num_signals: int
 ) -> Split:
-    """The trained samples of windows of shape ``grid``, at ``blocks`` of some signals."""
     if isinstance(split, GridSplit):
         index = tuple(torch.arange(0, n, step) for n, step in zip(grid, split.stride, strict=True))
         return GridSplit(grid, index, split.stride)
@@ -177,23 +167,18 @@ def _split_of_windows(
 
 @dataclass(frozen=True)
 class Candidate:
-    """An encoder with a number of features, or an interpolation; width and ridge are chosen from the data.
-
-    Args:
-        name: The registered name.
-        interpolation: Whether it is a method of :mod:`pe_lightning.evaluation.baselines`.
-        share: Number of features relative to ``num_features: auto``.
-        count: Number of features per axis, instead of ``share``. Both are ``None`` for encoders without ``num_features``.
-        width: The argument that sets the width, if there is one.
-        local: Whether only a few neighbouring features are nonzero at a sample.
-    """
+    """An encoder with a number of features, or an interpolation; width and ridge are chosen from the data."""
 
     name: str
     interpolation: bool = False
     share: float | None = None
+    """Number of features relative to ``num_features: auto``."""
     count: int | None = None
+    """Number of features per axis, instead of ``share``. Both are ``None`` for encoders without ``num_features``."""
     width: str | None = None
+    """The argument that sets the width, if there is one."""
     local: bool = False
+    """Whether only a few neighbouring features are nonzero at a sample."""
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
         """Features per axis, for the whole signals if ``full``; ``None`` for encoders without ``num_features``."""
@@ -249,18 +234,17 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
     for name in [name for name in names if name != ADAPTIVE] if names else encoders.names():
         try:
             encoder = encoders.create(name)
-            if any(parameter.requires_grad for parameter in encoder.parameters()):
-                raise InputError("its features are trained, and the solvers fit only the linear layer; use pe-lightning fit")
-            if encoder.num_axes != 1:
-                raise InputError("it encodes several axes together; the solvers take encoders of one axis")
-            if not encoder.axiswise:
-                raise InputError("it encodes points of several axes for a network; on one axis it equals other encoders")
         except Exception as error:  # the constructor of a plug-in can raise any exception
             skipped[name] = reason(error)
             continue
-        arguments = encoders.registry.parameters(type(encoder))
+        if any(parameter.requires_grad for parameter in encoder.parameters()):
+            skipped[name] = "its features are trained, and the solvers fit only the linear layer; use pe-lightning fit"
+            continue
+        if encoder.num_axes != 1 or not encoder.axiswise:
+            skipped[name] = "it encodes several axes together; the solvers take encoders of one axis"
+            continue
         variants = [{"count": count} for count in counts] or FEATURE_SHARES
-        if "num_features" not in arguments:
+        if "num_features" not in encoders.registry.parameters(type(encoder)):
             variants = [{}]
         width = None if encoder.width is None else encoder.width.argument
         candidate = Candidate(name, width=width, local=_is_local(encoder))
@@ -278,34 +262,24 @@ def _is_local(encoder: encoders.Encoder) -> bool:
 
 def reason(error: Exception) -> str:
     """The message of an error, in one line."""
-    message = " ".join(str(error).split())[:500]
-    return message if isinstance(error, InputError) else f"failed: {type(error).__name__}: {message}"
+    return f"{'' if isinstance(error, InputError) else f'failed: {type(error).__name__}: '}{paragraph(str(error), 500)}"
 
 
 @dataclass(frozen=True)
 class TrialScore:
-    """The result of a trial on some signals.
-
-    Args:
-        per_signal: Held-out score per signal, by the metric of the data.
-        seconds: Duration of the fit, including the choice of width and ridge.
-        params: Parameters of one signal.
-        stable_rank: Stable rank of the features at the training samples.
-        encoders: One per axis, with the chosen values.
-        ridge: The relative ridge.
-        notes: Warnings of the solver, or the duration of the training.
-        model: The section ``model`` of the configuration, for networks.
-        steps: Number of optimiser steps, for networks.
-    """
+    """The result of a trial on some signals: held-out scores, by the metric of the data, and seconds with all choices."""
 
     per_signal: tuple[float, ...]
     seconds: float
     params: int | None = None
+    """Parameters of one signal."""
     stable_rank: float | None = None
     encoders: tuple[encoders.Encoder, ...] = ()
+    """One per axis, with the chosen values."""
     ridge: float | None = None
     notes: tuple[str, ...] = ()
     model: Mapping[str, Any] | None = None
+    """The section ``model`` of the configuration, for networks."""
     steps: int = 0
 
     @property
@@ -318,7 +292,7 @@ class TrialScore:
 
 @dataclass
 class Trial:
-    """A candidate with its score on windows, if there are windows, and on all samples, if there was time."""
+    """A candidate with its scores on windows and on all samples, as far as there are windows and there was time."""
 
     candidate: Candidate
     windows: TrialScore | None = None
@@ -333,15 +307,12 @@ class Trial:
 
 @dataclass
 class SearchResult:
-    """The trials, best first, and the candidates that were skipped, with the reasons.
-
-    Args:
-        signals: All signals; ``None`` if they are streamed from their file.
-        windows: Windows of them; ``None`` if all samples are few.
-    """
+    """The trials, best first, and the candidates that were skipped, with the reasons."""
 
     signals: ScoredSignals | None
+    """All signals; ``None`` if they are streamed from their file."""
     windows: ScoredSignals | None
+    """Windows of them; ``None`` if all samples are few."""
     trials: list[Trial] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -427,11 +398,7 @@ def search(
 
 
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
-    """Fits a candidate to the trained samples and scores the held-out ones; warnings of the solver become notes.
-
-    Raises:
-        Exception: Any error of an encoder or a solver.
-    """
+    """Fits a candidate to the trained samples and scores the held-out ones; warnings of the solver become notes."""
     candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
@@ -442,7 +409,7 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
 
 
 def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
-    """The held-out score of each signal, by the metric of the data."""
+    """The held-out score of each signal of a prediction ``(S, *grid, C)``."""
     truth = to_device(signals.dataset.evaluation_batch, prediction.device)
     metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
     metric.update(prediction, truth.values, truth.mask)
@@ -450,7 +417,7 @@ def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # raises for too many samples
+    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # an error for too many samples
     began = time.perf_counter()
     prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
     return TrialScore((), time.perf_counter() - began), prediction

@@ -32,19 +32,13 @@ TIE_DB = 0.005
 
 
 def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str, Any], out: Path) -> str:
-    """Tries every shifted encoder, and every transform with the best of them; prints a table.
+    """Tries shifted encoders, all or those named, and every transform with the best of them; prints a table.
 
-    Args:
-        data: The signals, on a grid in memory.
-        names: Encoders to try; none: all that are shifted and not trained.
-        tree: The complete configuration that they come from.
-        out: The file that the configuration is for.
-
-    Returns:
-        The configuration of the best.
+    Returns the configuration of the best, for the file ``out``; ``tree`` is the complete one of the signals.
     """
     made = {name: known.create(name) for name in names or known.names()}
-    shifted = {name: encoder for name, encoder in made.items() if _applies(encoder)}
+    trained = {name for name, encoder in made.items() if any(True for _ in encoder.parameters())}
+    shifted = {name: made[name] for name in made if name not in trained and made[name].resolution is not None}
     if not shifted:
         raise InputError(f"every sample is trained on, and {', '.join(names)} are no shifted encoders: try keys, tri, gau")
     values, seed = data.dataset.in_memory(), tree["seed_everything"]
@@ -61,7 +55,8 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     judge = SHARES.index(JUDGED)
 
     def score(report: dict[str, Any]) -> float:
-        return report["psnr"][judge] if math.isfinite(report["psnr"][judge]) else math.inf
+        psnr = float(report["psnr"][judge])
+        return psnr if math.isfinite(psnr) else math.inf
 
     def rank(report: dict[str, Any]) -> float:
         return score(report) + (TIE_DB if report["encoder"] == PREFERRED else 0.0)
@@ -89,7 +84,3 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
         *([f"seed_everything: {seed}"] if seed else []),
     ]
     return "\n".join(lines) + "\n"
-
-
-def _applies(encoder: Encoder) -> bool:
-    return encoder.resolution is not None and not any(True for _ in encoder.parameters())

@@ -54,17 +54,12 @@ class Cell:
 
     @property
     def data_options(self) -> str:
-        """The configuration of the data as JSON; cells with equal texts can share a DataModule."""
+        """The configuration of the data as JSON: cells with equal ones can share a DataModule."""
         return "" if self.tree is None else json.dumps(self.tree["data"], sort_keys=True)
 
 
 def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Reads the varied settings and their values from the texts after ``--vary``.
-
-    Args:
-        texts: ``KEY=V1,V2,...`` each.
-        fixed: Options of ``fit`` for all cells.
-    """
+    """The varied settings and their values, from texts ``KEY=V1,V2,...``; ``fixed`` are options of ``fit`` for all cells."""
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
         option = Option((f"--{text.strip().removeprefix('--')}",))
@@ -139,7 +134,7 @@ def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...
     """The options of ``fit`` for a cell, in an order in which no option resets another.
 
     Naming a class resets its arguments. Settings that name a class are therefore placed after the configuration files and
-    before the other fixed options, shorter keys first; all other settings come last.
+    before the other fixed options, shorter keys first.
     """
     classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
     values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
@@ -204,7 +199,6 @@ def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
 
 
 def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[str, Any]:
-    """The description of an encoder with ``repeat`` added to its seed, if it has one."""
     from pe_lightning.encoders import registry
 
     described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
@@ -231,7 +225,6 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of :data:`RESULT_KEYS` by their dotted keys."""
     trainer = dict(tree.get("trainer") or {})
     callbacks = trainer.get("callbacks") or []
     trainer["callbacks"] = [entry for entry in callbacks if entry["class_path"] != runs.RECORDER] or None

@@ -18,8 +18,8 @@ from ray.tune.schedulers import ASHAScheduler
 
 from pe_lightning.errors import InputError
 from pe_lightning.studies.sweep.cells import Cell
-from pe_lightning.studies.sweep.fits import Fits
 from pe_lightning.studies.sweep.record import Outcome, SweepProgress
+from pe_lightning.studies.sweep.running import Fits
 
 FOLDER = ".ray"
 """Folder for the state of Tune during a sweep, in the folder of the sweep."""
@@ -59,12 +59,7 @@ def cluster(cpus: int, gpus: float) -> Iterator[None]:
 def run_on_ray(progress: SweepProgress, cpus: int, gpus: float, scheduler: str | None, retries: int) -> None:
     """Runs the waiting cells, as many in parallel as the cluster allows, until a signal stops the sweep.
 
-    Args:
-        progress: Progress of the sweep, which is updated.
-        cpus: CPUs per cell, and threads.
-        gpus: GPUs per cell, or a fraction of one.
-        scheduler: ``asha`` or ``None``.
-        retries: Number of times a cell is resumed after its process died.
+    Arguments are those of :func:`~pe_lightning.studies.sweep.running.run_cells`.
     """
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
     folder = progress.record.folder.absolute()

@@ -33,22 +33,15 @@ Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a fit.
-
-    Args:
-        seconds: Duration, including reading the data.
-        metrics: The content of ``metrics.json``; empty if it failed.
-        error: The reason for a failure, else ``None``.
-        trace: The traceback of an unexpected error.
-        resumed: Whether it was resumed from a checkpoint.
-        warnings: The texts of its warnings.
-    """
+    """The outcome of a fit: its seconds, with those of reading the data; the content of ``metrics.json``, or its error."""
 
     seconds: float
     metrics: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     trace: str | None = None
+    """The traceback of an unexpected error."""
     resumed: bool = False
+    """Whether it was resumed from a checkpoint."""
     warnings: tuple[str, ...] = ()
 
 
@@ -141,7 +134,7 @@ class SweepProgress:
 
     Attributes:
         waiting: The cells to run.
-        signum: The number of the signal that stops the sweep; ``None`` if there was none.
+        signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
     """
 
     def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True, keep_stopped: bool = False) -> None:
@@ -171,11 +164,8 @@ class SweepProgress:
     def following(self, stop_fit: Callable[[int], None] = raise_interrupted) -> Iterator[None]:
         """Draws the bar and handles signals.
 
-        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP also end the
-        running cells, which become waiting cells.
-
-        Args:
-            stop_fit: Called at SIGTERM and SIGHUP, with the number of the signal.
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP, at which
+        ``stop_fit`` is called with the signal, also end the running cells, which become waiting cells.
         """
 
         def stop(signum: int) -> None:
@@ -198,7 +188,6 @@ class SweepProgress:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal has stopped the sweep: no more cells are started."""
         return self.signum is not None
 
     def say(self, text: str, style: str = "yellow") -> None:

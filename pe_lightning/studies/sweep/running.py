@@ -2,19 +2,132 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import logging
+import shutil
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from importlib.util import find_spec
-from typing import Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from pe_lightning.errors import InputError
-from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
-from pe_lightning.studies.sweep.fits import Fits
-from pe_lightning.studies.sweep.record import Outcome, SweepProgress, SweepRecord
+import wandb
+from jsonargparse import Namespace
+from lightning.pytorch import Callback, LightningDataModule
+
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
+from pe_lightning.errors import InputError, paragraph
+from pe_lightning.results import runs
+from pe_lightning.results.checkpoint_files import LAST
+from pe_lightning.studies.sweep.cells import Cell, checked, differences, reseeded
+from pe_lightning.studies.sweep.record import Outcome, SweepProgress, SweepRecord, read_config
+from pe_lightning.training.checkpoints import read_model
+from pe_lightning.training.interrupts import Interrupted
 
 __all__ = ["Cell", "Fits", "Launcher", "Outcome", "SweepRecord", "checked", "reseeded", "run_cells"]
 
 Launcher: TypeAlias = Literal["process", "ray"]
+
+
+class Fits:
+    """Runs fits, one after the other; consecutive ones with the same data options share one DataModule.
+
+    Args:
+        callbacks: Additional callbacks of every fit.
+        pictures: Whether to draw reconstructions beside the truth.
+    """
+
+    def __init__(self, callbacks: Sequence[Callback] = (), pictures: bool = True) -> None:
+        prepare()
+        self._pictures = pictures
+        self._callbacks = callbacks
+        self._data: tuple[str, LightningDataModule] | None = None
+        self._job: CommandLine | None = None
+
+    def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
+        """The complete configuration for options of ``fit``, as plain values."""
+        config = parse("fit", rewrite("fit", arguments))
+        instantiate("fit", config)
+        return plain_values("fit", config)
+
+    def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
+        """The DataModule of a complete configuration, with its data loaded. The following fits can share it."""
+        data = self._data_of(tree, parse("fit", tree))
+        data.prepare_data()
+        return data
+
+    def _data_of(self, tree: Mapping[str, Any], config: Namespace) -> LightningDataModule:
+        options = json.dumps(tree["data"], sort_keys=True)
+        if self._data is None or self._data[0] != options:
+            self._data = options, instantiate("fit", config, ["data"]).data
+        return self._data[1]
+
+    def stop_now(self, signum: int) -> None:
+        """Stops the running fit after its current step, so that it can be resumed; raises Interrupted if none is trained."""
+        if self._job is None or not self._job.stop.training:
+            raise Interrupted(signum)
+        self._job.stop.request(signum)
+
+    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
+        """Runs a complete configuration as ``pe-lightning fit`` does. Errors are part of the outcome.
+
+        Args:
+            tree: The result of :meth:`resolve`.
+            folder: The run directory. An interrupted fit of the same configuration is resumed there.
+
+        Raises:
+            KeyboardInterrupt: If a signal ends the fit.
+            SystemExit: If the fit exits with status 0, as a fit stopped by a scheduler does.
+        """
+        began, metrics, error, trace = time.perf_counter(), {}, None, None
+        checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
+        if checkpoint is None and folder.exists():
+            shutil.rmtree(folder)
+        logging.disable(logging.INFO)  # messages of Lightning about every fit
+        with warnings.catch_warnings(record=True) as caught:
+            try:
+                metrics = self._fit(tree, folder, checkpoint)
+            except InputError as refused:
+                error = str(refused)
+            except SystemExit as ended:
+                if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
+                    raise ended.__context__ from None
+                if not ended.code:
+                    raise
+                error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
+            except Exception as failed:  # the other cells still run
+                error, trace = f"{type(failed).__name__}: {paragraph(str(failed), 500)}", traceback.format_exc()
+            finally:
+                logging.disable(logging.NOTSET)
+        texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+        return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
+
+    def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
+        config = parse("fit", {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)})
+        data = self._data_of(tree, config)
+        recorder = {"folder": folder, "table": False, "pictures": self._pictures}
+        job = self._job = CommandLine("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
+        try:
+            job.execute()
+        except BaseException:
+            if wandb.run is not None:
+                wandb.finish(exit_code=1)
+            raise
+        return dict(job.recorder.metrics)
+
+
+def _checkpoint(folder: Path) -> Path | None:
+    """The last checkpoint of an interrupted run, if it can be read."""
+    path = folder / runs.CHECKPOINTS / LAST
+    try:
+        read_model(path)
+    except InputError:
+        return None  # killed before the first checkpoint: the cell starts again
+    return path
 
 
 def run_cells(

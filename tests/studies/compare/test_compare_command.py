@@ -108,9 +108,7 @@ def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, c
         ([], "compare: give RUNS"),
         (["empty"], "there is no run to compare"),
         (["runs", "--by", "encoder.nam"], "did you mean 'encoder.name'"),
-        (["runs", "--pictures", "-1"], "--pictures is at least 0"),
-        (["runs", "--frames", "0"], "--frames at least 1"),
-        (["runs", "--megapixels", "-1"], "--megapixels a positive number"),
+        (["runs", "--pictures", "-1"], "-1 does not conform to restriction v>=0"),
         (["runs", "--out", "runs/a/1/metrics.json"], "cannot write"),
     ],
 )

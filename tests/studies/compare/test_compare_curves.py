@@ -16,14 +16,9 @@ def curve_of(folder, *logs):
 
 def test_seconds_of_the_log_are_taken_and_of_the_scores_those_that_are_finite(make_run):
     curve = curve_of(make_run("a/1"), "step,val/psnr,seconds\n9,,0.1\n49,10.0,0.25\n99,20.0,0.75\n100,nan,1\n")
-    assert curve == ((49, 99), (10.0, 20.0), (0.25, 0.75), True)
+    assert curve == ((49, 99), (10.0, 20.0), (0.25, 0.75))
     assert curve_of(make_run("b/1")) is None
-
-
-def test_logs_without_seconds_spread_the_fit_evenly_after_the_exact_solution(make_run):
-    curve = curve_of(make_run("a/1", solve_seconds=1.0), "step,val/psnr\n49,10.0\n99,20.0\n")
-    assert (curve.seconds, curve.measured) == ((1.5, 2.0), False)
-    assert curve_of(make_run("b/1", fit_seconds=None), "step,val/psnr\n1,2.0\n").seconds == ()
+    assert curve_of(make_run("c/1"), "step,val/psnr\n1,2.0\n") == ((1,), (2.0,), ())
 
 
 def test_a_resumed_fit_replaces_what_came_after_its_checkpoint(make_run):

@@ -79,6 +79,6 @@ def test_what_is_refused(folder, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["demo", str(tmp_path / "file")]) == 2
     assert main(["demo", str(tmp_path / "file" / "below")]) == 2
-    assert "cannot make the folder" in capsys.readouterr().err
+    assert "Not a directory" in capsys.readouterr().err
     assert main(["demo", str(tmp_path / "new"), "--size", "4000"]) == 2
     assert not (tmp_path / "new").exists()
