@@ -29,12 +29,43 @@ DEVIATION_OFFSET = 0.01
 """Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
 MAX_PATCHES = 1 << 14
 """Patches that the perceptron takes at once."""
+UP, LEFT, TRANSPOSED = 4, 2, 1
+"""Flags of an orientation: the upper half is brighter, the left half is, their difference is the larger one."""
+
+
+def moments(inner: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of every patch, ``(B, n, n)`` -> ``(B,)`` each; several times faster than torch.std."""
+    mean = inner.mean((1, 2))
+    return mean, (inner - mean[:, None, None]).square().mean((1, 2)).clamp_min(1e-20).sqrt()
 
 
 def cell_contrast(inner: Tensor) -> Tensor:
     """Scale of a patch, of its inner cells: ``(B, 5, 5)`` -> ``(B,)``."""
-    deviation = (inner - inner.mean((1, 2), keepdim=True)).square().mean((1, 2)).clamp_min(1e-20).sqrt()
-    return deviation + DEVIATION_OFFSET
+    return moments(inner)[1] + DEVIATION_OFFSET
+
+
+def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]:
+    """Orientation of patches, and whether they are dark, by all but their outermost numbers.
+
+    The flags of an orientation are :data:`UP`, :data:`LEFT` and :data:`TRANSPOSED`. A patch is dark if its middle is darker
+    than its mean; its orientation is then that of its negative.
+
+    Args:
+        patches: ``(B, n, n)``.
+        negated: Whether there are dark patches; otherwise all signs are 1.
+
+    Returns:
+        Orientations from 0 to 7, and signs, -1 of dark patches, ``(B,)`` each.
+    """
+    place = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
+    inner, middle = ((place.abs() < place[-1] - margin).float() for margin in (0, 1))
+    from_mean = torch.outer(middle, middle) / middle.sum() ** 2 - torch.outer(inner, inner) / inner.sum() ** 2
+    side = place.sign() * inner
+    differences = torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean])
+    down, right, brighter = (patches.flatten(1) @ differences.flatten(1).T.to(patches)).unbind(1)
+    sign = torch.where(brighter < 0, -1.0, 1.0).to(patches) if negated else torch.ones_like(brighter)
+    down, right = sign * down, sign * right
+    return UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs()), sign
 
 
 class CellPrior(nn.Module):
@@ -130,19 +161,15 @@ class CellPrior(nn.Module):
 
     def forward(self, patches: Tensor, factor: int) -> Tensor:
         """Means over the parts of the middle cells: ``(B, 7, 7)`` -> ``(B, f, f)``."""
-        scale = cell_contrast(patches[:, CELL_INNER, CELL_INNER])
-        flat = patches.flatten(1)
-        down, right, middle = (flat @ _differences(patches)).unbind(1)
-        sign = torch.where(middle < 0, -1.0, 1.0).to(patches)
-        down, right, scale = sign * down, sign * right, sign * scale
-        orientation = 4 * (down < 0) + 2 * (right < 0) + 1 * (right.abs() > down.abs())
-        index = _orientations(CELL_PATCH, patches.device)[orientation]
+        orientation, sign = orientations(patches)
+        flat, scale = patches.flatten(1), sign * cell_contrast(patches[:, CELL_INNER, CELL_INNER])
+        index = _turns(CELL_PATCH, patches.device)[orientation]
         centre = flat[:, CELL_PATCH**2 // 2, None]
         x = ((flat - centre) / scale[:, None]).gather(1, index)
         level = scale.abs()[:, None].log()
         found: Tensor = self.trunks[str(factor)](torch.cat([x, level], 1)) + self.filters[str(factor)](x)
         found = centre + scale[:, None] * (found - found.mean(1, keepdim=True))
-        back = _orientations(factor, patches.device).argsort(1)[orientation]
+        back = _turns(factor, patches.device).argsort(1)[orientation]
         return found.gather(1, back).reshape(-1, factor, factor)
 
 
@@ -152,19 +179,11 @@ def _mirrored(size: int, margin: int, device: torch.device) -> Tensor:
     return torch.minimum(place, 2 * size - 1 - place)
 
 
-def _differences(like: Tensor) -> Tensor:
-    """Lower minus upper half, right minus left, middle minus mean of the inner cells: ``(49, 3)``."""
-    side = torch.tensor([0.0, -1, -1, 0, 1, 1, 0])
-    inner, middle = (torch.tensor([0.0, *row, 0.0]) for row in ([1.0] * 5, [0.0, 1, 1, 1, 0]))
-    from_mean = torch.outer(middle, middle) / 9 - torch.outer(inner, inner) / 25
-    return torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean]).flatten(1).T.to(like)
-
-
-def _orientations(size: int, device: torch.device) -> Tensor:
+def _turns(size: int, device: torch.device) -> Tensor:
     """For every orientation, which number of a patch comes to which place: ``(8, size^2)``."""
     places = torch.arange(size * size, device=device).reshape(size, size)
     found = []
     for orientation in range(8):
-        turned = places.flip([axis for axis, flag in ((0, 4), (1, 2)) if orientation & flag])
-        found.append((turned.T if orientation & 1 else turned).flatten())
+        turned = places.flip([axis for axis, flag in ((0, UP), (1, LEFT)) if orientation & flag])
+        found.append((turned.T if orientation & TRANSPOSED else turned).flatten())
     return torch.stack(found)

@@ -24,8 +24,10 @@ from torch import Tensor, nn
 
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encoders.base import check_count
+from pe_lightning.encoders.kernels import KERNELS
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.errors import InputError
+from pe_lightning.networks.cells import LEFT, MAX_PATCHES, TRANSPOSED, UP, moments, orientations
 from pe_lightning.networks.mlp import MLP
 
 PATCH = 6
@@ -40,27 +42,19 @@ DEVIATION_OFFSET = 0.02
 """Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
 MIN_DEVIATION = 0.01
 """Standard deviation of the inner samples below which a cell is interpolated bicubically."""
-TINY = 1e-20
-"""Least variance, so that the derivative of its root is finite."""
-UP, LEFT, TRANSPOSED = 4, 2, 1
-"""Flags of an orientation: the upper half is brighter, the left half is, their difference is the larger one."""
 REFLECTION_TOLERANCE = 1e-3
 """Largest error of reflected features, relative to the largest feature."""
 MIN_FRAME_WEIGHT = 1e-6
 """Frames of a smaller weight are left out of a sum over frames."""
 SNAP = 2.0**-12
 """Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
-MAX_PATCHES = 1 << 14
-"""Patches that the perceptron takes at once."""
 MAX_NUMBERS = 1 << 23
 """Intermediate numbers that are held at once."""
 
 
-def keys_kernel(distance: Tensor) -> Tensor:
-    """Keys' cubic convolution kernel, a = -1/2, at absolute distances in samples; differentiable."""
-    near = 1 + distance.square() * (1.5 * distance - 2.5)
-    far = 2 + distance * (-4 + distance * (2.5 - 0.5 * distance))
-    return torch.where(distance <= 1, near, torch.where(distance < 2, far, torch.zeros_like(distance)))
+def keys_kernel(offsets: Tensor) -> Tensor:
+    """Keys' cubic convolution kernel, a = -1/2, at offsets in samples; differentiable."""
+    return KERNELS["keys"].value(offsets, 1.0)
 
 
 def blend_weight(place: Tensor) -> Tensor:
@@ -70,7 +64,7 @@ def blend_weight(place: Tensor) -> Tensor:
 
 def contrast(inner: Tensor) -> tuple[Tensor, Tensor]:
     """Scale of a patch, and whether its cell is bicubic, of its inner samples: ``(B, 4, 4)`` -> ``(B,)``, ``(B,)``."""
-    deviation = _moments(inner)[1]
+    deviation = moments(inner)[1]
     return deviation + DEVIATION_OFFSET, deviation <= MIN_DEVIATION
 
 
@@ -179,11 +173,9 @@ class LocalPrior(Encoding):
 
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
-        mean, deviation = _moments(patches[:, INNER, INNER])
-        down, right, middle = (patches.flatten(1) @ _differences(patches)).unbind(1)
-        sign = torch.where(middle < 0, -1.0, 1.0).to(patches) if self.negated else torch.ones_like(middle)
-        down, right, scale = sign * down, sign * right, sign * (deviation + DEVIATION_OFFSET)
-        orientation = UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs())
+        mean, deviation = moments(patches[:, INNER, INNER])
+        orientation, sign = orientations(patches, self.negated)
+        scale = sign * (deviation + DEVIATION_OFFSET)
         order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
         x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
         found: Tensor = self.trunk(torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))]))
@@ -195,7 +187,7 @@ class LocalPrior(Encoding):
     def coefficients_of_cells(self, patches: Tensor) -> Tensor:
         """:meth:`coefficients` of many cells, zero for flat ones: ``(B, 6, 6)`` -> ``(B, K, K)``."""
         result = patches.new_zeros(len(patches), self.num_features, self.num_features)
-        index = (_moments(patches[:, INNER, INNER])[1] > MIN_DEVIATION).nonzero()[:, 0]
+        index = (moments(patches[:, INNER, INNER])[1] > MIN_DEVIATION).nonzero()[:, 0]
         for some in torch.split(index, MAX_PATCHES) if len(index) else ():
             result[some] = self.coefficients(patches[some].to(self.reflection)).to(result)
         return result
@@ -203,16 +195,9 @@ class LocalPrior(Encoding):
     def forward(self, patches: Tensor, place: Tensor) -> Tensor:
         """Values of cells at the places of a grid: ``(B, 6, 6)``, ``(n,)`` in [-1/2, 3/2] -> ``(B, n, n)``."""
         taps = torch.arange(-2, PATCH - 2, dtype=place.dtype, device=place.device)
-        keys, features, cosine = keys_kernel((place[:, None] - taps).abs()), self.features(place), _cosine(place)
+        keys, features, cosine = keys_kernel(place[:, None] - taps), self.features(place), _cosine(place)
         envelope = 1 - cosine[:, None] * cosine
         return keys @ patches @ keys.mT + envelope * (features @ self.coefficients(patches) @ features.mT)
-
-
-def _differences(like: Tensor) -> Tensor:
-    """Differences of the inner samples, ``(36, 3)``: lower minus upper half, right minus left, middle minus mean."""
-    side, inner, middle = torch.tensor([[0.0, -1, -1, 1, 1, 0], [0.0, 1, 1, 1, 1, 0], [0.0, 0, 1, 1, 0, 0]])
-    from_mean = torch.outer(middle, middle) / 4 - torch.outer(inner, inner) / 16
-    return torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean]).flatten(1).T.to(like)
 
 
 def _turned(patches: Tensor, orientation: int) -> Tensor:
@@ -220,12 +205,6 @@ def _turned(patches: Tensor, orientation: int) -> Tensor:
     flips = [axis for axis, flag in ((1, UP), (2, LEFT)) if orientation & flag]
     flipped = patches.flip(flips) if flips else patches
     return flipped.mT if orientation & TRANSPOSED else flipped
-
-
-def _moments(inner: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of every patch, ``(B,)``; several times faster than :func:`torch.std`."""
-    mean = inner.mean((1, 2))
-    return mean, (inner - mean[:, None, None]).square().mean((1, 2)).clamp_min(TINY).sqrt()
 
 
 def _cosine(place: Tensor) -> Tensor:
@@ -282,7 +261,7 @@ class LocalGrid:
         index = cell.long()
         return _Axis(
             (index[:, None] + around).clamp(0, self.sizes[axis] - 1),
-            keys_kernel((place[:, None] - around).abs()),
+            keys_kernel(place[:, None] - around),
             torch.stack([index, index + step.long()], 1),
             features * blend_weight(places)[..., None],
             _cosine(place),
@@ -392,7 +371,7 @@ class LocalFrames:
         frame = (position.detach() + SNAP).floor()
         around = torch.arange(-1, 3, device=x.device)
         taps = (frame.long()[:, None] + around).clamp(0, self.count - 1)
-        return taps, keys_kernel(((position - frame)[:, None] - around).abs())
+        return taps, keys_kernel((position - frame)[:, None] - around)
 
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:

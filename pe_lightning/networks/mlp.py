@@ -70,13 +70,7 @@ class SimpleNetwork(Network):
 
     Args:
         encoding: The simple encoding of the coordinates.
-        channels: Number of channels ``C``.
-        depth: Number of hidden layers; 0 is a single linear layer.
-        hidden_size: Units per hidden layer.
-        activation: Name of the activation.
-        sigmoid: Whether the output passes through a sigmoid.
-        omega: Angular frequency of the activation; ``None`` for its default.
-        scale: Second parameter of the activation; ``None`` for its default.
+        mlp: The perceptron, of as many inputs as the encoding has features.
 
     Shape:
         ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
@@ -86,20 +80,9 @@ class SimpleNetwork(Network):
 
     encoding: Simple
 
-    def __init__(
-        self,
-        encoding: Simple,
-        channels: int,
-        depth: int,
-        hidden_size: int,
-        activation: str = "relu",
-        sigmoid: bool = False,
-        omega: float | None = None,
-        scale: float | None = None,
-    ) -> None:
+    def __init__(self, encoding: Simple, mlp: MLP) -> None:
         super().__init__()
-        self.encoding = encoding
-        self.mlp = MLP(encoding.num_features, channels, depth, hidden_size, activation, sigmoid, omega, scale)
+        self.encoding, self.mlp = encoding, mlp
 
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""

@@ -18,7 +18,7 @@ from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import samples_of
 from pe_lightning.estimators.report import FitReport, SpectrumReport
-from pe_lightning.networks import SimpleNetwork, find_activation
+from pe_lightning.networks import MLP, SimpleNetwork, find_activation
 from pe_lightning.networks.activations import check_options
 from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 from pe_lightning.signals import validation
@@ -132,7 +132,8 @@ class SimpleMLP(CoordinateModule):
     def _network(self, info: SignalInfo, encoder: Encoder | list[Encoder], omega: float | None) -> SimpleNetwork:
         encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
         scale, channels = self.activation_scale, info.channels
-        return SimpleNetwork(encoding, channels, self.depth, self.hidden_size, self.activation, self.sigmoid, omega, scale)
+        shape = encoding.num_features, channels, self.depth, self.hidden_size
+        return SimpleNetwork(encoding, MLP(*shape, self.activation, self.sigmoid, omega, scale))
 
     def describe(self) -> dict[str, Any]:
         """As in the base class, with the activation, the values of its options, and the hidden layers."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import UserList
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from typing import Any, ClassVar, Literal
@@ -62,10 +63,6 @@ PHOTOGRAPHS = {
     "matplotlib": ("mpl-data/sample_data/grace_hopper.jpg",),
 }
 """Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
-STRIDES = (2, 2, 2, 3, 2, 2, 2, 4)
-"""Distance of the known samples, in samples of the picture, of one batch after another."""
-CELL_FACTORS = (2, 3)
-"""Parts of a cell along each axis, of one batch after another."""
 CANDIDATES = 4
 """Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
 MIN_PROBABILITY = 1e-12
@@ -79,6 +76,48 @@ LR_WARM_UP_STEPS = 50
 """Steps in which the learning rate rises linearly."""
 
 Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """The known samples of a patch, and those of the picture that are predicted from them."""
+
+    spacings: tuple[int, ...]
+    """Distance of known samples, in samples of the picture, of one batch after another."""
+    size: int
+    """Known samples along each axis of a patch."""
+    inner: slice
+    """Those whose contrast scales a patch."""
+    means: bool
+    """Whether they are means over cells as long as their distance."""
+
+    def scale(self, known: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The scale of patches ``(B, n, n)`` and, of points, whether they need no training: ``(B,)`` each."""
+        inner = known[:, self.inner, self.inner]
+        return (cell_contrast(inner), None) if self.means else contrast(inner)
+
+    def offsets(self, spacing: int) -> tuple[Tensor, Tensor]:
+        """Positions of the known and of the predicted samples, from the first sample of the middle cell."""
+        known = (torch.arange(self.size) - (self.size - 1) // 2) * spacing
+        # of points, the samples within half a cell around the cell, where the blend of cells is not zero
+        around = (k for k in range(-spacing, 2 * spacing) if abs(k / spacing - 0.5) < 1)
+        return known, torch.tensor([*(range(spacing) if self.means else around)])
+
+    def batch(self, spacing: int) -> dict[str, Any]:
+        """What the network takes beside patches; weights of the targets in the loss, and which are scored, ``(n, n)``."""
+        wanted = self.offsets(spacing)[1]
+        if self.means:
+            ones = torch.ones(spacing, spacing)
+            return {"at": spacing, "weight": ones, "scored": ones > 0}
+        weight, known = blend_weight(wanted / spacing), wanted % spacing == 0
+        return {"at": wanted / spacing, "weight": weight[:, None] * weight, "scored": ~(known[:, None] & known)}
+
+
+SAMPLES = {
+    "points": _Samples((2, 2, 2, 3, 2, 2, 2, 4), PATCH, INNER, means=False),
+    "cells": _Samples((2, 3), CELL_PATCH, CELL_INNER, means=True),
+}
+"""By the name in the arguments of :class:`PatchDataModule`."""
 
 
 def shipped_photographs() -> list[Picture]:
@@ -147,43 +186,29 @@ class _Planes:
             self.means[factor] = found
         return self.means[factor]
 
-    def draw_cells(self, count: int, factor: int, generator: torch.Generator, by_contrast: bool) -> tuple[Tensor, Tensor]:
-        """Random patches ``(count, 7, 7)`` of means over ``factor x factor`` samples, and these of their middle cells.
+    def draw(
+        self, count: int, samples: _Samples, spacing: int, generator: torch.Generator, by_contrast: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Random patches ``(count, n, n)`` of known samples, and the samples that are predicted, ``(count, m, m)``.
 
         Args:
             count: How many.
-            factor: Samples of a cell along each axis.
+            samples: What the known samples are.
+            spacing: Distance of the known samples.
             generator: Determines them.
-            by_contrast: Whether patches are drawn with a probability in proportion to their squared scale.
+            by_contrast: Whether patches are drawn with a probability in proportion to their squared scale, so that few are
+                flat.
         """
-        half, means = CELL_PATCH // 2, self.means_of(factor)
-        cells = self.origins(count * (CANDIDATES if by_contrast else 1), half * factor, (half + 1) * factor - 1, generator)
-        around = torch.arange(-half, half + 1) * factor
+        (known, wanted), means = samples.offsets(spacing), self.means_of(spacing) if samples.means else None
+        reach = int(known[-1]) + (spacing - 1 if samples.means else 0)
+        cells = self.origins(count * (CANDIDATES if by_contrast else 1), -int(known[0]), reach, generator)
         if by_contrast:
-            scale = cell_contrast(self.around(cells, around[CELL_INNER], means))
-            chosen = torch.multinomial(scale.double().square(), count, replacement=True, generator=generator)
+            scale, flat = samples.scale(self.around(cells, known, means))
+            chances = scale.double().square()
+            chances = chances if flat is None else chances.masked_fill(flat, MIN_PROBABILITY)
+            chosen = torch.multinomial(chances, count, replacement=True, generator=generator)
             cells = (cells[0][chosen], cells[1][chosen])
-        return self.around(cells, around, means), self.around(cells, torch.arange(factor))
-
-    def draw(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Random patches ``(count, 6, 6)`` of samples ``stride`` apart, and the truth at all places of their cells."""
-        cells = self.origins(count, 2 * stride, 3 * stride, generator)
-        return self.around(cells, torch.arange(-2, PATCH - 2) * stride), self.around(cells, places_of(stride))
-
-    def draw_by_contrast(self, count: int, stride: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """As :meth:`draw`, with a probability in proportion to the squared scale of a patch, so that few are flat."""
-        cells = self.origins(CANDIDATES * count, 2 * stride, 3 * stride, generator)
-        scale, flat = contrast(self.around(cells, torch.arange(-2, PATCH - 2)[INNER] * stride))
-        chosen = torch.multinomial(
-            scale.double().square().masked_fill(flat, MIN_PROBABILITY), count, replacement=True, generator=generator
-        )
-        kept = (cells[0][chosen], cells[1][chosen])
-        return self.around(kept, torch.arange(-2, PATCH - 2) * stride), self.around(kept, places_of(stride))
-
-
-def places_of(stride: int) -> Tensor:
-    """Positions of the samples within half a cell around a cell, from its first sample, where the blend is not zero."""
-    return torch.tensor([k for k in range(-stride, 2 * stride + 1) if abs(k / stride - 0.5) < 1])
+        return self.around(cells, known, means), self.around(cells, wanted)
 
 
 class _PatchLoader(TrainLoader):
@@ -194,31 +219,21 @@ class _PatchLoader(TrainLoader):
         self.planes, self.data = planes, data
 
     def one_pass(self, number: int, first: int) -> Iterator[Any]:
+        data, samples = self.data, SAMPLES[self.data.samples]
         generator = torch.Generator().manual_seed((self.seed << 32) + number)
-        own = self.process.share(self.data.batch_size)
-        size, kinds = self.data.batch_size, len(self.planes)
-        counts = [size] if kinds == 1 else [size // 2, size - size // 2]
-        each = zip(counts, self.planes.values(), strict=True)
-        if self.data.samples == "cells":
-            factor = CELL_FACTORS[number % len(CELL_FACTORS)]
-            drawn = [planes.draw_cells(n, factor, generator, by_contrast=True) for n, planes in each]
-            patches, targets = (torch.cat(some) for some in zip(*drawn, strict=True))
-            yield {**self._batch(patches, targets, CELL_INNER, generator, own), "factor": factor}
-            return
-        stride = STRIDES[number % len(STRIDES)]
-        parts = [planes.draw_by_contrast(n, stride, generator) for n, planes in each]
-        patches, targets = (torch.cat(some) for some in zip(*parts, strict=True))
-        yield {**self._batch(patches, targets, INNER, generator, own), "place": places_of(stride) / stride}
-
-    def _batch(
-        self, patches: Tensor, targets: Tensor, inner: slice, generator: torch.Generator, own: slice
-    ) -> dict[str, Any]:
-        """This process's share of a batch, with noise added."""
-        scale = cell_contrast(patches[:, inner, inner]) if inner == CELL_INNER else contrast(patches[:, inner, inner])[0]
-        if self.data.noise:
-            patches = patches + self.data.noise * torch.randn(patches.shape, generator=generator)
-        found = {"patches": patches[own], "targets": targets[own], "scale": scale[own]}
-        return {**found, "total": self.data.batch_size}
+        size, spacing = data.batch_size, samples.spacings[number % len(samples.spacings)]
+        counts = [size] if len(self.planes) == 1 else [size // 2, size - size // 2]
+        drawn = [
+            planes.draw(n, samples, spacing, generator, by_contrast=True)
+            for n, planes in zip(counts, self.planes.values(), strict=True)
+        ]
+        patches, targets = (torch.cat(some) for some in zip(*drawn, strict=True))
+        scale, _ = samples.scale(patches)
+        if data.noise:
+            patches = patches + data.noise * torch.randn(patches.shape, generator=generator)
+        own = self.process.share(size)
+        batch = {"patches": patches[own], "targets": targets[own], "scale": scale[own], "total": size}
+        yield {**batch, **samples.batch(spacing)}
 
 
 class _Batches(UserList[dict[str, Any]]):
@@ -286,7 +301,7 @@ class PatchDataModule(LightningDataModule):
     @property
     def _smallest(self) -> int:
         """Samples of the largest patch along each axis."""
-        return CELL_PATCH * max(CELL_FACTORS) if self.samples == "cells" else PATCH * max(STRIDES)
+        return SAMPLES[self.samples].size * max(SAMPLES[self.samples].spacings)
 
     @property
     def sets(self) -> list[str]:
@@ -322,18 +337,13 @@ class PatchDataModule(LightningDataModule):
         return _PatchLoader(self, planes, self.process)
 
     def _evaluation(self) -> _Batches:
-        batches = _Batches()
+        batches, samples = _Batches(), SAMPLES[self.samples]
         for number, kind in enumerate(self.sets):
             planes = _Planes([p[len(p) - rows :] for p in self.pictures[kind] if (rows := self._held_out_rows(p))])
             generator = torch.Generator().manual_seed(self.seed)
             for _ in range(4):
-                if self.samples == "cells":
-                    patches, targets = planes.draw_cells(2048, 2, generator, by_contrast=False)
-                    batch: dict[str, Any] = {"factor": 2}
-                else:
-                    patches, targets = planes.draw(2048, 2, generator)
-                    batch = {"place": places_of(2) / 2}
-                batches.append({**batch, "patches": patches, "targets": targets, "subset": number})
+                patches, targets = planes.draw(2048, samples, 2, generator, by_contrast=False)
+                batches.append({**samples.batch(2), "patches": patches, "targets": targets, "subset": number})
         return _Batches(batches[self.process.rank :: self.process.world_size])
 
     def val_dataloader(self) -> _Batches:
@@ -415,8 +425,8 @@ class PatchRegression(TrainedModule):
         return optimizer, schedule, "cosine"
 
     def training_step(self, batch: dict[str, Any], batch_idx: int) -> Tensor:
-        weight = self._weight(batch)
-        errors = (self._predicted(batch) - batch["targets"]) / batch["scale"][:, None, None]
+        weight = batch["weight"]
+        errors = (self.prior(batch["patches"], batch["at"]) - batch["targets"]) / batch["scale"][:, None, None]
         errors = errors.square() * (weight / weight.sum())
         # processes average their gradients, and each has its share of the sum
         loss: Tensor = errors.sum() * (self.trainer.world_size / batch["total"])
@@ -424,28 +434,12 @@ class PatchRegression(TrainedModule):
             self.log_step({"train/loss": self.trainer.strategy.reduce(loss.detach().clone(), reduce_op="mean")})
         return loss
 
-    def _weight(self, batch: dict[str, Any]) -> Tensor:
-        """Weights of the targets in the loss, ``(n, n)``."""
-        weight: Tensor = blend_weight(batch["place"])
-        return weight[:, None] * weight
-
-    def _predicted(self, batch: dict[str, Any]) -> Tensor:
-        """Predictions of the targets of a batch, ``(B, n, n)``."""
-        found: Tensor = self.prior(batch["patches"], batch["place"])
-        return found
-
-    def _scored(self, batch: dict[str, Any]) -> Tensor:
-        """Which of the targets were not known, ``(n, n)``."""
-        known: Tensor = batch["place"] % 1 == 0
-        return ~(known[:, None] & known)
-
     def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
-        found, count = self._predicted(batch), len(metric.count)
-        between = self._scored(batch)
+        found, count = self.prior(batch["patches"], batch["at"]), len(metric.count)
         sets = torch.arange(count, device=self.device) == (batch["subset"] if count > 1 else 0)
         shape = (count, *found.shape, 1)
         prediction, truth = (each[None, ..., None].expand(shape) for each in (found, batch["targets"]))
-        metric.update(prediction, truth, sets[:, None, None, None] & between.expand(shape[:-1]))
+        metric.update(prediction, truth, sets[:, None, None, None] & batch["scored"].expand(shape[:-1]))
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:
         self._add(self.scorer.held_out, batch)
@@ -489,7 +483,7 @@ class CellRegression(PatchRegression):
         super().__init__(None, width, depth, activation, lr)
 
     def _make_prior(self, encoder: object, width: int, depth: int, activation: str) -> CellPrior:  # type: ignore[override]
-        return CellPrior(CELL_FACTORS, width, depth, activation)
+        return CellPrior(SAMPLES["cells"].spacings, width, depth, activation)
 
     def _encoder_arguments(self) -> dict[str, Any]:
         return {}
@@ -497,16 +491,6 @@ class CellRegression(PatchRegression):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Loads a network of the same shape."""
         TrainedModule.on_load_checkpoint(self, checkpoint)
-
-    def _weight(self, batch: dict[str, Any]) -> Tensor:
-        return torch.ones_like(batch["targets"][0])
-
-    def _predicted(self, batch: dict[str, Any]) -> Tensor:
-        found: Tensor = self.prior(batch["patches"], batch["factor"])
-        return found
-
-    def _scored(self, batch: dict[str, Any]) -> Tensor:
-        return torch.ones_like(batch["targets"][0], dtype=torch.bool)
 
     def _encoder(self) -> dict[str, Any]:
         return {"name": "cells"}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import ComplexNetwork, Network, SimpleNetwork, VmapEnsemble, activations, gradient
+from pe_lightning.networks import MLP, ComplexNetwork, Network, SimpleNetwork, VmapEnsemble, activations, gradient
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 ENCODERS: list[Any] = [
@@ -20,10 +20,17 @@ ENCODERS: list[Any] = [
     {"name": "lff", "num_features": 8, "mlp": True},
     {"name": "hash", "num_levels": 3, "finest": 6},
 ]
+
+
+def simple(encoder: Any, depth: int, width: int, activation: str, sigmoid: bool = False) -> SimpleNetwork:
+    encoding = Simple(encoder, 2, "axes" if encoder == GAU else "auto")
+    return SimpleNetwork(encoding, MLP(encoding.num_features, 3, depth, width, activation, sigmoid))
+
+
 NETWORKS: dict[str, Callable[[], Network]] = {
-    **{name: lambda name=name: SimpleNetwork(Simple("identity", 2), 3, 2, 12, name) for name in activations},
-    **{f"tanh of {e['name']}": lambda e=e: SimpleNetwork(Simple(e, 2, "auto"), 3, 1, 8, "tanh") for e in ENCODERS},
-    "relu of gau": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, 2, 12, sigmoid=True),
+    **{name: lambda name=name: simple("identity", 2, 12, name) for name in activations},
+    **{f"tanh of {e['name']}": lambda e=e: simple(e, 1, 8, "tanh") for e in ENCODERS},
+    "relu of gau": lambda: simple(GAU, 2, 12, "relu", True),
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
     "complex with a head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=1, hidden_size=9),
 }

@@ -9,18 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import ComplexNetwork, SimpleNetwork, VmapEnsemble
+from pe_lightning.networks import MLP, ComplexNetwork, SimpleNetwork, VmapEnsemble
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
+
+
+def simple(mlp: MLP) -> SimpleNetwork:
+    return SimpleNetwork(Simple(GAU, 2, "axes"), mlp)
+
+
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "complex": lambda: ComplexNetwork(Complex(GAU, 2), 3),
     "complex-head": lambda: ComplexNetwork(Complex(GAU, 2), 3, depth=2, hidden_size=7, activation="tanh"),
-    "simple": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="sine", omega=1),
-    "simple-gabor": lambda: SimpleNetwork(
-        Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="gabor", omega=2, scale=1
-    ),
-    "simple-staf": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=2, hidden_size=7, activation="staf"),
-    "simple-linear": lambda: SimpleNetwork(Simple(GAU, 2, "axes"), 3, depth=0, hidden_size=7, sigmoid=True),
+    "simple": lambda: simple(MLP(8, 3, 2, 7, "sine", omega=1)),
+    "simple-gabor": lambda: simple(MLP(8, 3, 2, 7, "gabor", omega=2, scale=1)),
+    "simple-staf": lambda: simple(MLP(8, 3, 2, 7, "staf")),
+    "simple-linear": lambda: simple(MLP(8, 3, 0, 7, sigmoid=True)),
 }
 every_network = pytest.mark.parametrize("kind", NETWORKS)
 
