@@ -182,18 +182,6 @@ def test_a_plugin_is_found_by_its_entry_point(shapes: Registry[Shape], install: 
     assert shapes.broken() == {}
 
 
-def test_a_plugin_may_register_by_decorator_and_ask_for_names(install: Install) -> None:
-    install(
-        "pe_deco",
-        f"import {__name__} as t\nassert not t.SHARED.names()\n@t.SHARED.register('deco')\nclass Deco(t.Shape): ...\n",
-        "deco = pe_deco",
-    )
-    assert SHARED.names() == ["deco"]
-
-
-SHARED = Registry("shape", Shape, GROUP)
-
-
 def test_a_broken_plugin_stops_only_those_who_ask_for_it(shapes: Registry[Shape], install: Install) -> None:
     install("pe_broken", "raise RuntimeError('needs a licence')", "aaa = pe_broken:Aaa")
     install("pe_star", PLUGIN, "star = pe_star:Star")
@@ -259,9 +247,3 @@ def test_the_documented_groups_are_the_registries() -> None:
     assert set(third_column) == set(REGISTRIES)
     assert "`pe_lightning.recipes`" in text
     assert "`pe_lightning.verbs`" in text
-
-
-def test_the_example_plugin_extends_every_registry() -> None:
-    """``tests/test_plugin.py`` installs it and uses each of its classes by name."""
-    text = (ROOT / "tests/plugin_project/pyproject.toml").read_text()
-    assert set(re.findall(r'entry-points."pe_lightning\.(\w+)"', text)) == {*REGISTRIES, "recipes", "verbs"}

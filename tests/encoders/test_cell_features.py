@@ -83,13 +83,3 @@ def test_cells_are_differentiable(name: str) -> None:
     x = torch.tensor([0.11, 0.4621, 0.7301 if name in JUMPS else 0.73], dtype=torch.float64, requires_grad=True)
     size = torch.tensor([0.09, 0.17, 0.21], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(encoder.cell, (x, size))
-
-
-@pytest.mark.parametrize("name", names())
-def test_cells_keep_the_device_and_the_dtype(name: str) -> None:
-    encoder = create(name, **{key: value for key, value in SMALL.items() if takes(name, key)})
-    half = torch.rand(2, 5, dtype=torch.bfloat16)
-    assert torch.equal(encoder.cell(half, 0.1), encoder.cell(half.float(), 0.1).bfloat16())
-    # the meta device stands for an accelerator: a tensor left on the CPU meets it with an error
-    cells = encoder.to("meta").cell(torch.rand(2, 5, device="meta"), torch.full((5,), 0.1, device="meta"))
-    assert (cells.device.type, cells.shape) == ("meta", (2, 5, encoder.num_features))

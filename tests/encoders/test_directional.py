@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Directional, Samples, create
-from pe_lightning.encodings import Simple, stable_rank
+from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 
 POINTS = torch.rand(40, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -70,14 +70,6 @@ def test_distance_is_the_integral_over_the_shifts(product: bool) -> None:
     assert encoder.distance(deltas.reshape(5, 1, 2)).shape == (5, 1)
     with pytest.raises(NotImplementedError, match="Keys has no closed form"):
         Directional(8, "keys", num_axes=2).distance(deltas)
-
-
-def test_one_pair_is_complex_encoding_and_has_its_stable_rank() -> None:
-    x = torch.arange(24, dtype=torch.float64) / 24
-    axis = create("gau", num_features=8)(x)
-    pair = Directional(64, "gau", 2, product=True, num_axes=2)(torch.cartesian_prod(x, x))
-    torch.testing.assert_close(pair, torch.kron(axis, axis), rtol=1e-12, atol=1e-14)
-    assert stable_rank(pair).item() == pytest.approx(stable_rank(axis).item() ** 2)
 
 
 @pytest.mark.parametrize(

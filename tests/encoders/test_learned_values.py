@@ -96,12 +96,6 @@ def test_the_regulariser_is_a_divergence_with_a_trained_variance() -> None:
     assert create("lff").penalty() == 0
 
 
-def test_dropout_is_of_training_only() -> None:
-    encoder, (x, _) = create("lff", num_features=8, mlp=True, dropout=0.5), points(1)
-    assert not torch.equal(encoder(x), encoder(x))
-    assert torch.equal(encoder.eval()(x), encoder(x))
-
-
 def decay(count: int, base: float = 10000.0) -> Array:
     return base ** -(2 * np.arange(count) / (2 * count))
 
@@ -206,24 +200,6 @@ def test_a_list_of_one_number_per_axis_says_how_many_axes_there_are(arguments: d
     assert encoder.copy().num_axes == encoder.for_data(Samples((32, 32))).num_axes == 2
     with pytest.raises(InputError, match="a list of 3, one per axis"):
         resolve({**arguments, "num_axes": 3})
-
-
-@pytest.mark.parametrize("name", ["hash", "grid"])
-def test_a_single_level_is_the_finest(name: str) -> None:
-    assert create(name, num_levels=1, finest=16).cells == [[16]]
-    assert create(name, num_levels=2, finest=16, span=4.0).cells == [[4], [16]]
-
-
-@pytest.mark.parametrize("name", ["hash", "grid", "planes", "lines", "lff"])
-def test_second_derivatives_with_respect_to_points_and_parameters(name: str) -> None:
-    encoder = (
-        train(create(name, num_axes=2).double()) if name != "lff" else create(name, num_features=8, num_axes=2).double()
-    )
-    x = torch.tensor([[0.313, 0.677]], dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradgradcheck(encoder, x)
-    (slope,) = torch.autograd.grad(encoder(x).square().sum(), x, create_graph=True)
-    gradients = torch.autograd.grad(slope.square().sum(), list(encoder.parameters()))
-    assert all(gradient.isfinite().all() and gradient.abs().sum() > 0 for gradient in gradients)
 
 
 @pytest.mark.parametrize("num_axes", [1, 2])

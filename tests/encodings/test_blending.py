@@ -65,14 +65,6 @@ def test_at_the_nodes_it_is_exact(spec: dict[str, Any], num_axes: int) -> None:
     )
 
 
-@pytest.mark.parametrize("spec", BLENDABLE[:3], ids=lambda spec: spec["name"])
-def test_more_nodes_approximate_better(spec: dict[str, Any]) -> None:
-    coords, weight = numbers(200, 2) * 0.99, numbers(1, 1, 16, 16)
-    exact = Complex(spec, 2, normalize=False).double().points(weight, coords)
-    errors = [(blended(spec, nodes=n)(weight, coords) - exact).abs().mean().item() for n in (16, 64, 256)]
-    assert errors[0] > 2 * errors[1] > 4 * errors[2]
-
-
 @pytest.mark.parametrize("sets", [1, 2])
 def test_gradients_are_exact_and_each_signal_may_have_its_own_points(sets: int) -> None:
     operator = Blended(Complex({"name": "gau", "num_features": 4}, 2, normalize=False).double())
@@ -88,12 +80,6 @@ def test_a_learned_width_is_trained_through_blending() -> None:
     assert torch.autograd.gradcheck(lambda value: functional_call(operator, {key: value}, (weight, coords)), (width,))
     fixed = Blended(Complex({"name": "gau", "num_features": 6, "sigma": 0.2}, 2, normalize=False).double())
     torch.testing.assert_close(operator(weight, coords), fixed(weight, coords), rtol=1e-6, atol=1e-6)
-
-
-def test_coordinates_past_the_last_node_are_clamped() -> None:
-    operator, weight = blended(BLENDABLE[0], 1), numbers(1, 1, 16)
-    values = operator(weight, torch.tensor([[0.999], [1.0], [1.7]], dtype=torch.float64))
-    assert values[0, 0, 0] == values[0, 0, 1] == values[0, 0, 2]
 
 
 @pytest.mark.parametrize("name", ["impulse", "keys", "noise"])

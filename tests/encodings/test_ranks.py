@@ -57,24 +57,6 @@ def test_at_scattered_points_it_is_that_of_the_sample(encoding, shared, points):
     assert found.tolist() == pytest.approx([dense(encoding(own)) for own in coords], rel=1e-5)
 
 
-def test_the_paper_s_prediction_for_gaussians():
-    """Rethinking Positional Encoding, Proposition 2, at enough features and samples."""
-    batch = TensorDataModule(torch.rand(1, 1024, 1)).train_batch()
-    encoding = Simple({"name": "gau", "num_features": 512, "sigma": 0.01}, 1)
-    found = feature_rank(encoding, sample_coordinates(batch, 2048)).item()
-    assert found == pytest.approx(1 / (2 * math.sqrt(math.pi) * 0.01), rel=0.05)
-
-
-def test_the_sample_is_of_training_points_and_always_the_same():
-    batch = TensorDataModule(torch.rand(1, 16, 12, 1)).train_batch()
-    every = {tuple(point) for point in sample_coordinates(batch, 1000)[0].tolist()}
-    assert every == {(x, y) for x in batch.axes[0].tolist() for y in batch.axes[1].tolist()}
-    some = sample_coordinates(batch, 20)
-    assert {tuple(point) for point in some[0].tolist()} < every
-    assert len({tuple(point) for point in some[0].tolist()}) == 20
-    assert torch.equal(some, sample_coordinates(batch, 20))
-
-
 def test_a_long_axis_has_the_rank_of_its_dense_features(monkeypatch):
     encoder, x = encoders.create("gau", num_features=300), torch.arange(600, dtype=torch.float64) / 600
     batch = GridBatch((x,), torch.zeros(1, 600, 1))

@@ -75,14 +75,6 @@ def test_banded_matrices_store_less_and_have_a_gram_matrix():
     )
 
 
-def test_dense_features_stay_dense():
-    gau = encoders.create("gau", num_features=FEATURES)
-    assert isinstance(encode_axis(gau, coordinates(200), compact=False), Dense)
-    assert isinstance(encode_axis(encoders.create("gau", num_features=64), coordinates(20)), Dense)
-    wide = encoders.create("gau", num_features=FEATURES, sigma=0.2)
-    assert isinstance(encode_axis(wide, coordinates(200)), Dense)
-
-
 # -- products ---------------------------------------------------------------------------------------------------------
 
 SIZES = [

@@ -15,10 +15,8 @@ from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
-from pe_lightning.solvers import gap_mixture, grid, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers import grid, solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_lightning.solvers.gap_members import MEMBERS, Gaps
-from pe_lightning.solvers.gaps import imitated_gaps
 from pe_lightning.solvers.point_level import Settings
 
 CPU = torch.device("cpu")
@@ -132,30 +130,6 @@ def test_layers_of_a_grid_that_are_fitted_side_by_side_have_the_weights_of_one_t
     torch.testing.assert_close(found[1].weight, together.weight, rtol=0, atol=1e-12)
     torch.testing.assert_close(found[1].squared_error, together.squared_error)
     torch.testing.assert_close(found[1].mean, values.double().mean((1, 2)))
-
-
-def test_gaps_are_imitated_side_by_side_with_the_values_of_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, known = torch.rand(20, 18, 1, generator=torch.Generator().manual_seed(0)), torch.ones(20, 18, dtype=torch.bool)
-    known[8:10] = False
-    meeting, threads = threading.Barrier(2, timeout=30), set[int]()
-
-    def together(gaps: Gaps) -> Tensor:
-        threads.add(torch.get_num_threads())
-        if not torch.equal(gaps.wanted, ~known):  # of held-out fits; another one has begun
-            meeting.wait()
-        return gaps.values
-
-    found = []
-    for number in (1, 3):
-        torch.set_num_threads(number)
-        found.append(gap_mixture.fill_gaps(values, known, ["fourier", "kriging"], imitated_gaps(known)))
-    assert torch.equal(found[0].values, found[1].values)
-    assert torch.equal(found[0].std, found[1].std)
-    monkeypatch.setitem(MEMBERS, "a", together)
-    monkeypatch.setitem(MEMBERS, "b", together)
-    hidden = imitated_gaps(known)
-    gap_mixture.fill_gaps(values, known, ["a", "b"], [*hidden, *hidden][:2])
-    assert threads == {1}
 
 
 def test_small_systems_of_numpy_and_scipy_have_one_thread() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.networks import MLP, ComplexNetwork, Network, SimpleNetwork, VmapEnsemble, activations, gradient
+from pe_lightning.networks import MLP, ComplexNetwork, Network, SimpleNetwork, VmapEnsemble, activations
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 ENCODERS: list[Any] = [
@@ -72,10 +72,6 @@ def test_derivatives_are_differences(kind: str) -> None:
     assert network.laplacian(coords).abs().amax() > 1 or kind in ("relu", "tanh of hash", "gelu", "silu", "tanh")
 
 
-def test_relu_of_coordinates_has_no_curvature() -> None:
-    assert torch.equal(made("relu").laplacian(torch.rand(9, 2, dtype=torch.float64)), torch.zeros(9, 3, dtype=torch.float64))
-
-
 @pytest.mark.parametrize("kind", ["sine", "finer", "gabor", "relu of gau", "complex with a head"])
 @pytest.mark.parametrize("name", ["gradient", "laplacian"])
 def test_a_loss_of_derivatives_trains(kind: str, name: str) -> None:
@@ -118,10 +114,3 @@ def test_derivatives_of_a_stack_are_those_of_its_networks(chunk: int | None) -> 
             getattr(one, name)(coords).square().sum().backward()
             weight = "mlp.layers.1.weight"
             torch.testing.assert_close(stack.network.get_parameter(weight).grad[place], one.get_parameter(weight).grad)
-
-
-def test_gradient_of_any_function() -> None:
-    coords = torch.rand(4, 2, dtype=torch.float64)
-    with torch.no_grad():
-        found = gradient(lambda x: x[..., 0] ** 2 * x[..., 1], coords)
-    torch.testing.assert_close(found, torch.stack([2 * coords[:, 0] * coords[:, 1], coords[:, 0] ** 2], -1))

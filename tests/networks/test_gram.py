@@ -17,8 +17,8 @@ from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import Banded
 from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import gram as gram_module
-from pe_lightning.networks.gram import MAX_STEPS_BETWEEN_EVALUATIONS, GramErrors
-from pe_lightning.signals import Batching, GridBatch, PointBatch
+from pe_lightning.networks.gram import GramErrors
+from pe_lightning.signals import Batching, GridBatch
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FullLoader
 from pe_lightning.training import ComplexLinear, TensorDataModule
@@ -28,17 +28,6 @@ class BySamples(ComplexLinear):
     """The same model, evaluated at the samples instead of through Gram matrices."""
 
     loss_is_quadratic = False
-
-
-def test_the_loss_of_a_subclass_with_errors_of_its_own_is_not_quadratic_unless_it_says_so() -> None:
-    class Absolute(ComplexLinear):
-        def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-            return super().errors(batch).abs().sqrt()
-
-    class Same(Absolute):
-        loss_is_quadratic = True
-
-    assert [kind("gau").loss_is_quadratic for kind in (ComplexLinear, Absolute, Same)] == [True, False, True]
 
 
 @pytest.fixture
@@ -102,14 +91,6 @@ def test_value_and_gradient(name: str, axes: tuple[int, ...], dtype: torch.dtype
         torch.testing.assert_close(got, expected, rtol=tolerance, atol=0)
         assert (at.grad - wanted).abs().max() <= tolerance * wanted.abs().max()
         assert at.grad.dtype == dtype
-
-
-def test_a_graph_that_is_kept_gives_the_gradient_again() -> None:
-    rows, target, weight, _ = problem((8, 8), (8, 8), 1, torch.float64)
-    loss = GramErrors(rows, target, (0, 1))(weight).sum()
-    (first,) = torch.autograd.grad(loss, weight, retain_graph=True)
-    (second,) = torch.autograd.grad(loss, weight)
-    assert torch.equal(first, second)
 
 
 # -- bands ---------------------------------------------------------------------------------------------------------------
@@ -218,18 +199,6 @@ def test_accumulated_and_clipped_gradients_are_those_of_samples(more: dict[str, 
     assert first == pytest.approx(second, rel=1e-9)
 
 
-def test_mixed_precision_changes_nothing(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
-    fits = []
-    for precision in ("bf16-mixed", "32-true"):
-        module = ComplexLinear("rff", optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.5))
-        torch.manual_seed(0)
-        fit(module, TensorDataModule(signals(1, 512, 512)), make_trainer, 3, precision=precision, limit_val_batches=0)
-        fits.append(module.weight)
-    assert len(made) == 2
-    assert fits[0].abs().max() > 0
-    assert torch.equal(*fits)
-
-
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize("rows", [14, 4])  # 7 trained rows, which no two share evenly; two, fewer than three processes
 def test_the_gradients_of_processes_add_up(processes: int, rows: int, made: list[tuple[int, ...]]) -> None:
@@ -273,20 +242,6 @@ class Exact(Callback):
         self.values.append(float((values - batch.values.double()).square().sum()) / batch.values[0].numel())
 
 
-@pytest.mark.slow  # the full interval between two exact values of the loss
-def test_the_loss_near_convergence(make_trainer: MakeTrainer) -> None:
-    generator = torch.Generator().manual_seed(0)
-    data = TensorDataModule(torch.rand(1, 64, 64, 3, generator=generator))
-    encoder = {"name": "gau", "num_features": 32, "sigma": 0.01}
-    adam = {"optimizer": lambda parameters: torch.optim.Adam(parameters, lr=1e-5)}
-    module, losses, exact = ComplexLinear(encoder, solver="exact", ridge=1e-6, **adam), Losses(), Exact()
-    steps = MAX_STEPS_BETWEEN_EVALUATIONS + 10
-    fit(module, data, make_trainer, steps, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=7)
-    variance = float(data.values.var()) * len(data.values)
-    assert min(exact.values) < 1e-5 * variance  # what is left is less than float32 resolves of a sum of squares
-    assert losses.values == pytest.approx(exact.values, rel=1e-3)
-
-
 @pytest.mark.slow  # 300 steps, with the exact loss of each
 @pytest.mark.parametrize(
     ("optimizer", "share"),
@@ -302,19 +257,6 @@ def test_the_loss_from_zero_to_convergence(optimizer: Any, share: float, make_tr
     assert exact.values[-1] < 1e-4 * exact.values[0]
     assert losses.values == pytest.approx(exact.values, rel=5e-3, abs=share * exact.values[0])
     assert min(losses.values) > 0
-
-
-def test_logged_values_do_not_depend_on_earlier_ones(make_trainer: MakeTrainer, made: list[tuple[int, ...]]) -> None:
-    data, exact, module = TensorDataModule(signals(2, 24, 20)), Exact(), ComplexLinear(GAU)
-    trainer = fit(module, data, make_trainer, 9, callbacks=[exact], limit_val_batches=0, log_every_n_steps=9)
-    assert len(made) == 1
-    assert float(trainer.callback_metrics["train/loss"]) == pytest.approx(exact.values[-1], rel=2e-6)
-    assert module.last_train.psnr() == trainer.callback_metrics["train/psnr"]
-    batch = data.train_batch()
-    errors = GramErrors(module.encoding.axis_features(batch.axes), module.stack.target(batch.values), (0, 1))
-    fresh = errors(module.weight, exact=True)
-    errors(module.weight + 1)
-    assert torch.equal(errors(module.weight, exact=True), fresh)
 
 
 def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import prior_from
-from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, blend_weight, spaced_axes
+from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, spaced_axes
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)
 
@@ -122,12 +122,6 @@ def test_the_negative_of_samples_has_negative_values(prior, values):
     torch.testing.assert_close(negative.at(points), 1 - field.at(points), rtol=0, atol=1e-5)
 
 
-def test_a_prior_for_three_axes_leaves_that_for_two_as_it_is(prior):
-    frames = prior.for_axes(3)
-    assert (frames.num_axes, prior.num_axes) == (3, 2)
-    assert all(a is b for a, b in zip(frames.parameters(), prior.parameters(), strict=True))
-
-
 def test_flat_cells_are_bicubic_and_cells_without_training_too(values):
     untrained = LocalPrior("linf", width=4)
     bicubic = LocalGrid(untrained, values, GRID, FIRST, STEP)
@@ -139,11 +133,6 @@ def test_flat_cells_are_bicubic_and_cells_without_training_too(values):
     flat = 0.5 + 1e-3 * values
     difference = LocalGrid(trained, flat, GRID, FIRST, STEP).at(torch.rand(30, 2)) - 0.5
     assert difference.abs().max() < 2e-3
-
-
-def test_weights_of_neighbouring_cells_add_up_to_one():
-    place = torch.linspace(0, 0.5, 7)
-    torch.testing.assert_close(blend_weight(place) + blend_weight(place + 1), torch.ones(7))
 
 
 @pytest.mark.parametrize(

@@ -97,17 +97,6 @@ def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> 
                 torch.testing.assert_close(gradient[place], parameter.grad)
 
 
-def test_products_with_a_leading_axis_are_the_networks_one_by_one() -> None:
-    """What :class:`ComplexLinear` takes in place of :meth:`VmapEnsemble.call` where signals share their features."""
-    stack = made("complex", 3)
-    assert isinstance(stack, VmapEnsemble)
-    network = stack.network
-    assert isinstance(network, ComplexNetwork)
-    axes = [torch.rand(4, dtype=torch.float64), torch.rand(6, dtype=torch.float64)]
-    together = network.linear(network.encoding.axis_features(axes)).movedim(1, -1) + network.mean[:, None, None]
-    torch.testing.assert_close(together, stack.call("grid", axes))
-
-
 def test_signals_start_alike_and_are_counted_once() -> None:
     torch.manual_seed(0)
     stack = VmapEnsemble(NETWORKS["simple"](), 3, ["encoding.scale", "encoding.directions"])

@@ -62,14 +62,6 @@ def test_a_direction_map_is_the_sum_or_product_of_the_directions_similarities():
     assert maps["axes"][2, 2] < 0.02
 
 
-@pytest.mark.slow  # convex hulls of many boxes
-def test_boxes_with_new_coordinates_are_within_the_hull_of_the_trained_ones_or_not():
-    found = {name: measured.layout_hull(name, num_test=16, shown=9) for name in ("seen", "unseen-inside", "unseen-outside")}
-    assert [each["inside"] for each in found.values()] == [1.0, 1.0, 0.0]
-    assert {np.shape(each["points"]) for each in found.values()} == {(2, 9)}
-    assert all(each["hull"] == found["seen"]["hull"] for each in found.values())
-
-
 def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
     encoder = {"name": "lff", "groups": 2, "num_axes": 4, "num_features": 64, "num_inputs": 64, "gamma": 0.3, "mlp": True}
     start, learned = (
@@ -80,15 +72,6 @@ def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
     top, left = np.unravel_index(start[20:, :8].argmax(), (8, 8))  # of the corner (left, top) = (4/64, 57/64)
     assert (top, left) in ((7, 0), (7, 1))
     assert np.nanmax(np.abs(learned - start)) > 1e-3
-
-
-def test_weights_before_training_are_those_of_the_encoder_and_change_with_it():
-    encoder = {"name": "lff", "num_features": 64, "num_inputs": 64, "gamma": 0.3, "seed": 2, "num_axes": 4, "mlp": True}
-    start, learned = (measured.layout_weights(encoder, steps, num_train=64) for steps in (0, 5))
-    weights = encoders.resolve(encoder).frequencies.detach().numpy() * 0.3
-    assert (start["mean"], start["std"]) == pytest.approx((weights.mean(), weights.std()), rel=1e-5)
-    assert start["density"] == pytest.approx(np.histogram(weights, 20, (-4, 4), density=True)[0], rel=1e-4)
-    assert abs(learned["std"] - start["std"]) > 1e-6
 
 
 def test_scattered_positions_take_rank_from_shifted_features():

@@ -60,20 +60,6 @@ def test_random_frequencies_have_their_rank_and_distance_on_average():
     assert 0.8 < np.mean(ranks) / (math.sqrt(2 * math.pi) * 4.0) < 1
 
 
-def test_the_papers_order_of_the_embedders():
-    """Fig. 3: impulses have the rank of the samples and preserve no distance; square waves the other way round."""
-    found = {"impulse": report("impulse"), "gau": report("gau", sigma=0.02), "sine": report("sine", frequency=0.5)}
-    found["square"] = report("square", frequency=0.5)
-    ranks = [found[name]["stable_rank"]["measured"] for name in ("impulse", "gau", "square", "sine")]
-    correlations = [found[name]["correlation"]["measured"] for name in ("impulse", "gau", "sine", "square")]
-    assert ranks == sorted(ranks, reverse=True)
-    assert correlations == sorted(correlations)
-    assert ranks[0] == pytest.approx(SIZE)
-    assert correlations[-1] == pytest.approx(1)
-    assert found["sine"]["numerical_rank"] == 2
-    assert found["sine"]["condition"] is None
-
-
 def test_sigma_from_the_interval_that_is_to_be_preserved():
     """Appendix A, after Eq. 14: sigma = l / (2 sqrt(k ln 10)) keeps D >= 10^-k over l."""
     length, k = 0.1, 1.6
@@ -115,12 +101,6 @@ def test_every_registered_encoder_has_a_report_of_plain_numbers():
         assert 0 < found["stable_rank"]["measured"] <= found["numerical_rank"] + 1e-9 <= 32.1
 
 
-def test_a_name_is_sized_for_the_samples_and_an_encoder_is_measured_as_it_is():
-    assert analysis.analyze("gau", 96)["num_features"] == 96
-    assert analysis.analyze(encoders.create("gau", num_features=50), 96)["num_features"] == 50
-    assert analysis.analyze({"name": "gau", "sigma": 0.1}, 96)["label"] == "gau(sigma=0.1)"
-
-
 def test_several_axes_are_measured_along_the_first():
     joint = encoders.create("rff", num_features=64, sigma=3.0, num_axes=2)
     found = analysis.analyze(joint, 64)
@@ -140,13 +120,6 @@ def test_large_features_have_the_rank_of_the_exact_routine(name, monkeypatch):
     assert analysis.encoder_rank(encoder, x[:20]) == pytest.approx(analysis.stable_rank(encoder(x[:20])).item())
 
 
-def test_dropout_is_off_while_measuring_and_on_again_after():
-    encoder = encoders.create("lff", num_features=16, mlp=True, dropout=0.5).train()
-    x = analysis.positions(8)
-    assert torch.equal(analysis.features(encoder, x), analysis.features(encoder, x))
-    assert encoder.training
-
-
 @pytest.mark.parametrize(
     ("encoder", "samples", "told"),
     [
@@ -159,10 +132,3 @@ def test_dropout_is_off_while_measuring_and_on_again_after():
 def test_errors_say_what_to_change(encoder, samples, told):
     with pytest.raises(InputError, match=told):
         analysis.analyze(encoder, samples)
-
-
-def test_an_encoder_without_features_in_the_middle_has_no_spread(recwarn):
-    report = analysis.analyze("identity", samples=64)
-    assert report["spread"] is None
-    analysis.figure(report)
-    assert not [warning for warning in recwarn if "xlim" in str(warning.message)]

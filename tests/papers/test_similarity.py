@@ -15,7 +15,6 @@ from pe_lightning.encodings import Complex, Simple
 from pe_lightning.signals.options import Batching
 from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule
 from pe_papers import analysis
-from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 AXES = [torch.arange(n, dtype=torch.float64) / n for n in (9, 7)]
 HERE = (4 / 9, 3 / 7)
@@ -36,13 +35,6 @@ def test_a_map_holds_the_inner_products_of_the_features(encoding):
     rows = encoding(grid).detach().numpy()
     assert found.shape == (9, 7)
     assert found.numpy() == pytest.approx(rows @ rows[4, 3], rel=1e-5)
-
-
-def test_the_similarity_of_a_complex_encoding_is_the_product_of_its_axes():
-    axis = encoders.create("laplace", num_features=12)
-    one, two = (analysis.similarity(axis, [x], [y]) for x, y in zip(HERE, AXES, strict=True))
-    found = analysis.similarity(Complex([axis, axis], 2, normalize=False), HERE, AXES)
-    torch.testing.assert_close(found, one[:, None] * two, check_dtype=False)
 
 
 def test_fourier_features_below_the_mlp_fall_with_the_distance_as_a_gaussian():
@@ -81,16 +73,6 @@ def test_a_checkpoint_has_what_was_learned_and_where_it_started(fitted):
     assert torch.equal(first.frequencies, encoders.resolve(first.spec()).frequencies)
     assert not torch.allclose(first.frequencies, expected, atol=0.1)
     assert torch.equal(learned.encoders[0].frequencies, expected), "the original is left alone"
-
-
-def test_the_ranks_of_its_layers_are_those_of_the_activations(fitted):
-    module, path = fitted
-    found = analysis.checkpoint_ranks(pe_lightning.load(path))
-    coords = torch.stack(torch.meshgrid(*[torch.arange(n) / n for n in (12, 10)], indexing="ij"), -1).reshape(1, -1, 2)
-    assert list(found) == ["features", "layer0", "layer1"]
-    for name, layer in zip(["layer0", "layer1"], module.networks.hidden(coords), strict=True):
-        values = [np.linalg.svd(one.numpy(), compute_uv=False) for one in layer]
-        assert found[name] == pytest.approx(np.mean([(v**2).sum() / v[0] ** 2 for v in values]), rel=1e-4)
 
 
 @pytest.mark.slow  # a trained fit and all figures
@@ -153,20 +135,6 @@ def test_errors_by_command_say_what_to_type(options, told, capsys, tmp_path):
     assert main(["analyze", *options, "--out", str(tmp_path / "new")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
-
-
-def test_an_attention_task_has_an_encoding_too():
-    module = LayoutRelations({"name": "lff", "mlp": True, "groups": 2, "num_axes": 4, "num_inputs": 8})
-    module.build(LayoutDataModule(num_train=8, num_test=4).info)
-    encoding = analysis.encoding_of(module)
-    assert torch.equal(encoding.encoders[0].frequencies, module.positions.encoding.encoders[0].frequencies)
-    with torch.no_grad():
-        encoding.encoders[0].frequencies.mul_(2)
-    axes = [*AXES, *(torch.tensor([0.5], dtype=torch.float64) for _ in range(2))]
-    start = analysis.similarity(analysis.as_initialised(encoding), (*HERE, 0.5, 0.5), axes)
-    assert start.shape == (9, 7, 1, 1)
-    assert torch.equal(start, analysis.similarity(module.positions.encoding, (*HERE, 0.5, 0.5), axes))
-    assert not torch.allclose(start, analysis.similarity(encoding, (*HERE, 0.5, 0.5), axes))
 
 
 def test_the_adaptive_fit_has_no_features_to_measure(tmp_path, capsys, make_trainer):

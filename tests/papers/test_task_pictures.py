@@ -67,17 +67,6 @@ def test_without_positions_a_picture_is_a_bag_of_pixels():
         PixelGeneration("none").build(data.info)
 
 
-def test_a_checkpoint_for_other_data_says_which_is_which():
-    trained, other = (PixelDataModule(permuted=permuted).info for permuted in (False, True))
-    saved, loading = (PixelClassification("none", width=16, depth=1) for _ in range(2))
-    saved.build(trained)
-    checkpoint = {"hyper_parameters": dict(saved.hparams)}
-    saved.on_save_checkpoint(checkpoint)
-    loading.build(other)
-    with pytest.raises(InputError, match=r"made for \{'subsets': \['digits', 'digits-large'\]\}; the data has .*permuted"):
-        loading.on_load_checkpoint(checkpoint)
-
-
 def test_bits_and_samples_are_those_of_the_model(tmp_path):
     """A model whose output is constant: its bits by hand, and samples that follow its chances; no pixel sees itself."""
     data = PixelDataModule(goal="pixel")
