@@ -47,6 +47,18 @@ def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] |
     return f"; did you mean {' or '.join(repr(name) for name in near)}?" if near else ""
 
 
+def check_known(label: str, word: str, allowed: Iterable[str], listed: str) -> None:
+    """Raises :class:`InputError` unless a word is allowed; the message has the nearest of those allowed, and all.
+
+    >>> check_known("unknown colour", "read", ["red", "blue"], "Colours")
+    Traceback (most recent call last):
+    pe_lightning.errors.InputError: unknown colour 'read'; did you mean 'red'? Colours: red, blue
+    """
+    known = list(allowed)
+    if word not in known:
+        raise InputError(f"{label} {word!r}{did_you_mean(str(word), known) or '.'} {listed}: {', '.join(known)}")
+
+
 def printable(text: object) -> str:
     """``text`` with a replacement character for control characters, line breaks and what is not UTF-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))

@@ -11,7 +11,7 @@ import yaml
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from pe_lightning.cli import console, read
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, check_known
 from pe_lightning.signals.files import save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -136,8 +136,7 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
     described: dict[str, Any] = {}
     for option in given:
         if option.key.split(".")[:2] != ["model", "encoder"]:
-            near = did_you_mean(option.name, OPTIONS) or "."
-            raise InputError(f"unknown option {option.name!r}{near} analyze takes {', '.join(OPTIONS)}")
+            check_known("unknown option", option.name, OPTIONS, "analyze takes")
         described[option.key.removeprefix("model.encoder").removeprefix(".")] = _value(option.value)
     if described and "" not in described:
         raise InputError(f"{given[0].name} belongs to an encoder that is not named: --encoder gau {given[0].name} ...")

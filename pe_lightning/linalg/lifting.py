@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import scipy.sparse
 import torch
 from torch import Tensor
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import check_known
 from pe_lightning.linalg.factor import eigh
 
 COARSEST = 4
@@ -239,9 +239,7 @@ LIFTINGS = {
 
 def lifting(name: str) -> Lifting:
     """The transform of a name."""
-    if name not in LIFTINGS:
-        names = list(get_args(LiftingName))
-        raise InputError(f"unknown transform {name!r}{did_you_mean(str(name), names) or ';'} there are: {', '.join(names)}")
+    check_known("unknown transform", name, LIFTINGS, "Transforms")
     return LIFTINGS[name]
 
 

@@ -36,7 +36,7 @@ from typing import Any
 import yaml
 
 from pe_lightning.cli import read
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, check_known
 from pe_lightning.results.runs import flatten
 
 OPTIONS = ("--paths", "--blocks", "--quick", "--out", "--launcher", "--gpus_per_cell")
@@ -107,9 +107,7 @@ class Definition:
     def check_blocks(self, blocks: Iterable[str]) -> None:
         """Raises InputError for an unknown block."""
         for block in blocks:
-            if block not in self.blocks:
-                near = did_you_mean(block, self.blocks) or "."
-                raise InputError(f"{self.name} has no block {block!r}{near} Blocks: {', '.join(self.blocks)}")
+            check_known(f"{self.name} has no block", block, self.blocks, "Blocks")
 
     def check_options(self, options: Sequence[str], quick: bool = False, blocks: Sequence[str] = ()) -> None:
         """Raises InputError for options of ``fit`` that no cell takes, or that would override a varied setting."""
@@ -118,8 +116,7 @@ class Definition:
         if not any("model" in entry.settings for entry in entries):
             takes_data = any("data" in entry.settings for entry in entries)
             if wrong := [key for key in given if not (takes_data and key.startswith("data."))]:
-                near = did_you_mean(f"--{wrong[0]}", OPTIONS) or "."
-                raise InputError(f"{self.name} has no fits that --{wrong[0]} could change{near} Leave it out")
+                check_known(f"{self.name} has no fits to change by the option", f"--{wrong[0]}", OPTIONS, "It takes")
         for key in given:
             if key == "data.paths":
                 raise InputError("--data.paths: give signals by --paths")
@@ -189,67 +186,50 @@ def load(name: str) -> Definition:
     """A definition by name, or from a YAML file."""
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
-        near = did_you_mean(name, names()) or "."
-        raise InputError(f"unknown table or figure {name!r}{near} Known: {', '.join(names())}; or a YAML file")
+        check_known("unknown table or figure", name, names(), "Or give a YAML file. Known")
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{str(path)!r} cannot be read as YAML: {' '.join(str(error).split())}") from error
-    missing = {"title", "source", "blocks", "layout"} - (content.keys() if isinstance(content, dict) else set())
-    if missing:
-        raise InputError(f"{str(path)!r} is not a definition of a table or figure: it has no {', '.join(sorted(missing))}")
-    definition = Definition(path.stem, **_checked(str(path), content))
-    _check_names(definition)
+    if not isinstance(content, dict) or (missing := sorted({"title", "source", "blocks", "layout"} - content.keys())):
+        words = f": it has no {', '.join(missing)}" if isinstance(content, dict) else ""
+        raise InputError(f"{str(path)!r} is not a definition of a table or figure{words}")
+    _check_form(str(path), content)
+    definition = Definition(path.stem, **content)
+    definition.check_blocks(definition.quick.get("blocks", {}))
+    cells: dict[str, list[str]] = {}
+    for entry in definition.entries():
+        block, *labels = (str(value) for label, value in entry.labels.items() if label != "seed")
+        cells.setdefault(block, []).append("/".join(labels))
+    for name, part in definition.blocks.items():
+        seeds = part.get("seeds", 1)
+        for cell in (*(seeds if isinstance(seeds, dict) else ()), *(part.get("paper") or ())):
+            check_known(f"{definition.name}: block {name} has no cell", str(cell), dict.fromkeys(cells[name]), "Cells")
     return definition
 
 
-def _checked(path: str, content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a file, after checking the form of its parts."""
-    blocks, vary = content["blocks"], content.get("vary")
-    parts = [("definition", content), *(("block", block) for block in _mapping(path, "blocks", blocks).values())]
-    for kind, part in [*parts, ("quick", content.get("quick", {}))]:
-        if unknown := sorted(_mapping(path, f"a {kind}", part).keys() - KEYS[kind]):
-            near = did_you_mean(unknown[0], KEYS[kind]) or "."
-            raise InputError(f"{path!r}: a {kind} has no {unknown[0]!r}{near} It takes {', '.join(sorted(KEYS[kind]))}")
-    for axes in (vary or {}, *(block.get("vary", {}) for block in blocks.values())):
-        for axis, values in _mapping(path, "vary", axes).items():
-            _mapping(path, f"vary: {axis}", values)
-    if (
-        not blocks
-        or not isinstance(content["layout"], list)
-        or not all(isinstance(kind, dict) for kind in content["layout"])
-    ):
+def _check_form(path: str, content: dict[str, Any]) -> None:
+    """Raises InputError if a part of a file has another type, or names that nothing reads."""
+    blocks, quick, layout = content["blocks"], content.get("quick", {}), content["layout"]
+    mappings = [("blocks", blocks), ("quick", quick)]
+    if isinstance(blocks, dict):
+        mappings += [(f"block {name}", block) for name, block in blocks.items()]
+    varied = [part.get("vary", {}) for part in (content, *dict(mappings).values()) if isinstance(part, dict)]
+    mappings += [(f"vary: {axis}", values) for axes in varied for axis, values in axes.items()]
+    for name, part in mappings:
+        if not isinstance(part, dict):
+            raise InputError(f"{path!r}: {name} must be names with values, {{NAME: ...}}, got {part!r}")
+    if not blocks or not isinstance(layout, list) or not all(isinstance(kind, dict) for kind in layout):
         raise InputError(f"{path!r}: it needs at least one block, and layout is a list such as [{{kind: table}}]")
-    return content
-
-
-def _mapping(path: str, name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{path!r}: {name} must be names with values, {{NAME: ...}}, got {value!r}")
-    return value
-
-
-def _check_names(definition: Definition) -> None:
-    """Raises InputError if values of the paper or parts of the quick version refer to unknown cells."""
-    entries = definition.entries()
-    for name, block in definition.blocks.items():
-        cells = ["/".join(str(v) for k, v in e.labels.items() if k not in ("block", "seed")) for e in entries]
-        cells = [cell for cell, entry in zip(cells, entries, strict=True) if entry.labels["block"] == name]
-        seeds = block.get("seeds", 1)
-        if isinstance(seeds, dict) and (wrong := [str(cell) for cell in seeds if str(cell) not in cells]):
-            near = did_you_mean(wrong[0], cells) or "."
-            raise InputError(
-                f"{definition.name}: seeds of block {name} names {wrong[0]!r}{near} Cells: {', '.join(dict.fromkeys(cells))}"
-            )
+    for kind, parts in (("definition", [content]), ("block", blocks.values()), ("quick", [quick])):
+        for key in (key for part in parts for key in part):
+            check_known(f"{path!r}: a {kind} has no", key, sorted(KEYS[kind]), "It takes")
+    axes = [axis for axes in varied for axis in axes]
+    for axis in quick.get("only", {}):
+        check_known(f"{path!r}: quick has only:", axis, axes, "Varied are")
+    for block in blocks.values():
         for cell, values in (block.get("paper") or {}).items():
-            if str(cell) not in cells or not isinstance(values, list):
-                near = did_you_mean(str(cell), cells) or "."
+            if not isinstance(values, list):
                 raise InputError(
-                    f"{definition.name}: paper of block {name} is {{CELL: [mean, standard deviation, seconds]}}, "
-                    f"got {cell!r}: {values!r}{near} Cells: {', '.join(cells)}"
+                    f"{path!r}: paper is {{CELL: [mean, standard deviation, seconds]}}, got {cell!r}: {values!r}"
                 )
-    definition.check_blocks(definition.quick.get("blocks", {}))
-    axes = {axis for entry in entries for axis in entry.labels}
-    if wrong := sorted(definition.quick.get("only", {}).keys() - axes):
-        near = did_you_mean(wrong[0], axes) or "."
-        raise InputError(f"{definition.name}: quick has only: {wrong[0]}, which is not varied{near}")

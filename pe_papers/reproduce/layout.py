@@ -27,7 +27,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullLocator
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError, check_known
 from pe_lightning.results import runs
 from pe_lightning.signals.files import save_figure
 from pe_lightning.studies.statistics import t_interval
@@ -46,15 +46,12 @@ def check_layouts(definition: Definition) -> None:
     labels = {"signal", *(label for entry in definition.entries() for label in entry.labels)}
     for layout in definition.layout:
         kind = layout.get("kind", "")
-        if kind not in KINDS:
-            near = did_you_mean(kind, KINDS) or "."
-            raise InputError(f"{definition.name}: unknown layout {kind!r}{near} Kinds: {', '.join(KINDS)}")
+        check_known(f"{definition.name}: unknown layout", kind, KINDS, "Kinds")
         definition.check_blocks(_blocks(definition, layout))
         if kind == "curves" and not all({"x", "y"} <= panel.keys() for panel in layout.get("panels") or [{}]):
             raise InputError(f"{definition.name}: a layout of curves has panels, each with x and y")
-        if kind == "gallery" and not {layout.get("rows"), layout.get("columns")} <= labels:
-            near = f"Labels: {', '.join(sorted(labels))}"
-            raise InputError(f"{definition.name}: rows and columns of a gallery are labels of its cells. {near}")
+        for key in ("rows", "columns") if kind == "gallery" else ():
+            check_known(f"{definition.name}: {key} of a gallery are no label", layout.get(key, ""), sorted(labels), "Labels")
 
 
 def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str) -> list[Path]:

@@ -24,7 +24,6 @@ from pe_papers.reproduce.layout import draw
 from pe_papers.reproduce.papers import BlendedAxis, plain_least_squares
 from pe_papers.reproduce.tables import as_markdown, with_interpolation
 
-ENCODERS = ("linf", "logf", "rff", "tri", "gau")
 """What the papers' tables were made with."""
 
 
@@ -286,8 +285,11 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
         (["small.yaml", "--encoder", "tri"], "--model.encoder: small varies model.encoder.name; leave it out"),
         (["small.yaml", "--encoder.name=tri"], "--model.encoder.name: small varies model.encoder.name"),
         (["small.yaml", "--data.paths", "a.png"], "give signals by --paths"),
-        (["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"], "no fits that --trainer.max_steps could change"),
-        (["r-fig3", "--quik"], "r-fig3 has no fits that --quik could change; did you mean '--quick'?"),
+        (
+            ["small.yaml", "--blocks", "plain", "--trainer.max_steps", "1"],
+            "no fits to change by the option '--trainer.max_steps'",
+        ),
+        (["r-fig3", "--quik"], "r-fig3 has no fits to change by the option '--quik'; did you mean '--quick'?"),
         (["empty.yaml"], "is not a definition of a table or figure: it has no blocks, layout, source, title"),
     ],
 )
@@ -309,17 +311,17 @@ def test_what_is_wrong_is_said_before_anything_is_run(small, capsys, arguments, 
         ({"layout": [{"kind": "curves"}]}, "a layout of curves has panels, each with x and y"),
         (
             {"layout": [{"kind": "gallery", "rows": "encoders", "columns": "block"}]},
-            "rows and columns of a gallery are labels",
+            "rows of a gallery are no label 'encoders'; did you mean 'encoder'?",
         ),
         ({"blocks": ["exact"]}, "blocks must be names with values"),
-        ({"blocks": {"exact": None}}, "a block must be names with values"),
+        ({"blocks": {"exact": None}}, "block exact must be names with values"),
         ({"blocks": {}}, "at least one block"),
         ({"vary": {"encoder": ["gau", "tri"]}}, "vary: encoder must be names with values"),
-        ({"quick": {"only": {"encodr": ["gau"]}}}, "quick has only: encodr, which is not varied; did you mean 'encoder'?"),
+        ({"quick": {"only": {"encodr": ["gau"]}}}, "quick has only: 'encodr'; did you mean 'encoder'?"),
         ({"quick": {"blocks": {"exat": {}}}}, "has no block 'exat'"),
         (
             {"blocks": {"exact": {**SMALL["blocks"]["exact"], "paper": {"gua": [20.0]}}}},
-            "got 'gua': [20.0]; did you mean 'gau'?",
+            "block exact has no cell 'gua'; did you mean 'gau'?",
         ),
         (
             {"blocks": {"exact": {**SMALL["blocks"]["exact"], "paper": {"gau": 20.0}}}},
