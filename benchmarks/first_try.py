@@ -46,7 +46,7 @@ from scipy.signal import chirp, lfilter
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.results.signal_files import write_signal
 from pe_lightning.signals import GridBatch
-from pe_lightning.signals.sources.samples import image_samples, sample_path
+from pe_lightning.signals.sources.paths import image_samples, sample_path
 from pe_lightning.solvers.adaptive_line import DEGREES, MARGIN, AdaptiveLine, continued, member_errors, spectra
 from pe_lightning.training import VideoDataModule
 

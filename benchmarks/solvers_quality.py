@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.evaluation.metrics import SignalPSNR
-from pe_lightning.signals.sources.samples import sample_path
+from pe_lightning.signals.sources.paths import sample_path
 from pe_lightning.solvers import solve_grid
 
 PAPER: dict[str, dict[str, Any]] = {

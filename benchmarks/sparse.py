@@ -54,7 +54,7 @@ from torch import Tensor
 from pe_lightning.linalg import LIFTINGS, lifting
 from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.signals.sources.samples import video_samples
+from pe_lightning.signals.sources.paths import video_samples
 from pe_lightning.solvers import solve_grid
 from pe_lightning.solvers.solution import encode
 from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule

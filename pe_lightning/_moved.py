@@ -47,6 +47,9 @@ MOVED = {
     "pe_lightning.networks.complex_stack.ComplexStack": "pe_lightning.networks.complex_ensemble.ComplexEnsemble",
     "pe_lightning.networks.stack": "pe_lightning.networks.ensemble",
     "pe_lightning.networks.stack.Stack": "pe_lightning.networks.ensemble.VmapEnsemble",
+    "pe_lightning.signals.options": "pe_lightning.signals.loaders",
+    "pe_lightning.signals.options.Storage": "pe_lightning.signals.cache.Storage",
+    "pe_lightning.signals.sources.samples": "pe_lightning.signals.sources.paths",
     "pe_lightning.solvers.spread": "pe_lightning.solvers.uncertainty",
     "pe_lightning.tasks": "pe_papers.tasks",
 }
@@ -58,7 +61,7 @@ def current(path: str) -> str:
     parts = path.split(".")
     for end in range(len(parts), 1, -1):
         if (new := MOVED.get(".".join(parts[:end]))) is not None:
-            return ".".join([new, *parts[end:]])
+            return current(".".join([new, *parts[end:]]))
     return path
 
 

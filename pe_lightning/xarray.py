@@ -7,7 +7,7 @@ from typing import Any
 
 from pe_lightning.errors import InputError, require
 from pe_lightning.estimators.filling import fill as fill_signals
-from pe_lightning.signals.labelled_files import original_of, refilled
+from pe_lightning.signals.sources.labelled import original_of, refilled
 
 
 def fill(array: Any, dims: Sequence[str] | None = None, **options: Any) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.values import load
+from pe_lightning.signals.blocks import load
 
 
 def unit(raw):

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.options import Batching, Storage
+from pe_lightning.signals.cache import Storage
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.video import VideoSource
 from pe_lightning.training import VideoDataModule

@@ -14,7 +14,7 @@ from rich.text import Text
 from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
-from pe_lightning.signals.cache_folder import CacheFolder, Entry
+from pe_lightning.signals.cache import CacheFolder, Entry
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder

@@ -18,7 +18,7 @@ from pe_lightning.signals.validation import check_fill_options
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.filling import Filled
-    from pe_lightning.signals.originals import EditableFile
+    from pe_lightning.signals.raw import EditableFile
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
@@ -216,7 +216,7 @@ def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., F
 
 def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> EditableFile:
     """A NetCDF or Zarr file as signals to fill."""
-    from pe_lightning.signals.labelled_files import read_labelled
+    from pe_lightning.signals.sources.labelled import edit_labelled
     from pe_lightning.signals.sources.points import names_of
 
     if mark != "nan" or upscale > 1:
@@ -224,7 +224,7 @@ def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upsc
             f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read it as "
             "plain arrays with --axes"
         )
-    return read_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
+    return edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
 
 
 def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) -> None:

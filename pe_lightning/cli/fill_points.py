@@ -76,13 +76,13 @@ def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str |
     """The coordinates of the pixels of a GeoTIFF per axis, and its coordinate reference system."""
     from pe_lightning.errors import require
     from pe_lightning.results.maps import east_and_north
+    from pe_lightning.signals.files import check_readable
     from pe_lightning.signals.sources.labelled import pixel_centres
-    from pe_lightning.signals.sources.paths import missing, reading
+    from pe_lightning.signals.sources.paths import reading
 
     if len(names) != 2:
         raise InputError(f"--like is for maps of two coordinates; there are {', '.join(names)}")
-    if not Path(path).is_file():
-        raise missing(Path(path))
+    check_readable(path)
     rasterio = require("rasterio", f"reading {path!r}")
     with reading(path), rasterio.open(path, driver="GTiff") as tiff:
         axes = dict(zip(east_and_north(names), pixel_centres(tiff, path), strict=True))

@@ -12,9 +12,8 @@ from lightning.pytorch.utilities import rank_zero_info
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.files import ARRAYS
 from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
-from pe_lightning.signals.sources.paths import SourceFile, format_of
+from pe_lightning.signals.sources.paths import SCHEME, SourceFile, format_of, video_samples
 from pe_lightning.signals.sources.points import place_columns, points_options
-from pe_lightning.signals.sources.samples import SCHEME, video_samples
 from pe_lightning.signals.sources.tables import header_of
 from pe_lightning.training.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
 

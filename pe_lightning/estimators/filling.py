@@ -38,23 +38,20 @@ from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
-from pe_lightning.signals.axes import SampleKind
+from pe_lightning.signals.axes import SampleKind, channels_first, signals_of
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
+from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 from pe_lightning.signals.files import check_readable, replacing
-from pe_lightning.signals.options import Storage
-from pe_lightning.signals.originals import EditableFile, check_fit_memory, grown_mask, read_original, signals_of
-from pe_lightning.signals.raw import AnyArray, ValueRange
+from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange, is_one_of
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
-from pe_lightning.signals.sources.checks import is_one_of
-from pe_lightning.signals.sources.kinds import channels_first
-from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import SourceFile
-from pe_lightning.signals.sources.samples import SCHEME, image_samples, sample_path, video_samples
+from pe_lightning.signals.sources.kinds import read_original
+from pe_lightning.signals.sources.missing import Missing, MissingLike, grown_mask
+from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
 from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.validation import check_fill_options
+from pe_lightning.signals.validation import check_fill_options, check_fit_memory
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_lightning.solvers.gap_members import MEMBERS, default_members
 from pe_lightning.solvers.gap_mixture import GapMixture, fill_gaps

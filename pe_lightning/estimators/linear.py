@@ -20,11 +20,11 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, FittedField, default_device
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
-from pe_lightning.signals.values import FileValues
 from pe_lightning.solvers import (
     Choice,
     Learned,

@@ -22,11 +22,11 @@ from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, 
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch
+from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
-from pe_lightning.signals.values import FileValues
 from pe_lightning.solvers import Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk

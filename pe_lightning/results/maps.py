@@ -16,11 +16,11 @@ from pe_lightning.results.points import write_table
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.files import replacing, save_figure, write_atomically
-from pe_lightning.signals.labelled_files import netcdf_bytes
 from pe_lightning.signals.raw import AnyArray
+from pe_lightning.signals.sources.labelled import netcdf_bytes
 
 if TYPE_CHECKING:
-    from pe_lightning.signals.output import Output
+    from pe_lightning.results.reconstructions import Output
 
 Array = npt.NDArray[np.float32]
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
-from pe_lightning.signals.originals import EditableFile
-from pe_lightning.signals.raw import AnyArray
+from pe_lightning.signals.raw import AnyArray, EditableFile
 
 Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pe_lightning.signals.axes import Axis
     from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
     from pe_lightning.signals.blocks import grid_axes, point_coordinates
+    from pe_lightning.signals.cache import Storage
     from pe_lightning.signals.distributed import Process
-    from pe_lightning.signals.loaders import TrainLoader, permutation
-    from pe_lightning.signals.options import Batching, Storage
+    from pe_lightning.signals.loaders import Batching, TrainLoader, permutation
     from pe_lightning.signals.raw import RawSignals, ValueRange
     from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
@@ -63,8 +63,8 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "batches": ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"],
         "blocks": ["grid_axes", "point_coordinates"],
         "distributed": ["Process"],
-        "loaders": ["TrainLoader", "permutation"],
-        "options": ["Batching", "Storage"],
+        "cache": ["Storage"],
+        "loaders": ["Batching", "TrainLoader", "permutation"],
         "raw": ["RawSignals", "ValueRange"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],

@@ -1,4 +1,4 @@
-"""Axes in the user's units, and their affine maps to [0, 1)."""
+"""Axes in the user's units with their affine maps to [0, 1), and how the axes of an array are read as signals."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ Floats = npt.NDArray[np.float64]
 Periods = dict[str, float]
 """Period of each periodic axis, by name."""
 
+Kind: TypeAlias = Literal["images", "rows", "video"]
+"""Names of the registered sources of signals of two, one and three axes."""
 SampleKind: TypeAlias = Literal["points", "cells"]
 """What samples are: values at points, or means over the cells of a grid, as the pixels of a camera."""
 
@@ -27,6 +29,14 @@ MAX_EXTENT_RATIO = 10.0
 EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
 NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
 """Usual names of coordinates to the east and to the north, in lower case."""
+
+MAX_CHANNELS = 4
+"""Largest last axis that is taken for channels."""
+PICTURE_CHANNELS = (1, 3, 4)
+"""Numbers of channels of a picture: grey, RGB, RGB and opacity."""
+MAX_ASPECT_RATIO = 8
+"""Arrays of two axes whose ratio is larger may be pictures or sets of rows."""
+NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
 
 
 @dataclass(frozen=True)
@@ -246,3 +256,115 @@ def axes_of_points(
     sizes = [max(2, math.ceil(share * unit - 1e-9)) for share in shares]  # at least as many cells as points
     each = zip(names, limits, sizes, time, strict=True)
     return tuple(Axis(name, low, high, size, dated, name in periods) for name, (low, high), size, dated in each)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Interpretation of the axes of an array.
+
+    Args:
+        kind: The source that reads the array in this way.
+        shape: Complete shape ``(S, N_1, ..., N_D, C)``.
+    """
+
+    kind: Kind
+    shape: tuple[int, ...]
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of samples per axis, ``(N_1, ..., N_D)``."""
+        return self.shape[1:-1]
+
+    def __str__(self) -> str:
+        count, channels, noun = self.shape[0], self.shape[-1], NOUNS[self.kind]
+        signals = f"one {noun}" if count == 1 else f"{count} {noun}s"
+        samples = f"{signals} of {'x'.join(map(str, self.grid))} samples"
+        return samples if channels == 1 else f"{samples} with {channels} channels"
+
+
+def plausible_layouts(shape: Sequence[int]) -> list[Layout]:
+    """Plausible layouts of an array, the most likely first.
+
+    A last axis of at most 4 is channels. Two axes of similar length are a picture, three a cube. A first axis of 1 counts
+    signals. Empty if no layout has at least 2 samples per axis, or if the channels seem to be the first axis.
+
+    >>> [str(layout) for layout in plausible_layouts((64, 48, 3))]
+    ['one picture of 64x48 samples with 3 channels']
+    >>> [str(layout) for layout in plausible_layouts((16, 5000))]
+    ['one picture of 16x5000 samples', '16 rows of 5000 samples']
+    """
+    return [layout for layout in _layouts(tuple(shape)) if min(layout.grid) >= 2 and min(layout.shape) >= 1]
+
+
+def _layouts(shape: tuple[int, ...]) -> list[Layout]:
+    axes, last = len(shape), shape[-1] if shape else 0
+    if axes == 5:
+        return [Layout("video", shape)]
+    if axes not in (1, 2, 3, 4) or channels_first(shape):
+        return []
+    if axes > 1 and shape[0] == 1:
+        return _layouts(shape[1:])[:1]
+    with_channels = last <= MAX_CHANNELS
+    if axes == 1:
+        return [Layout("rows", (1, *shape, 1))]
+    if axes == 2 and with_channels:
+        return [Layout("rows", (1, *shape))]
+    if axes == 4:
+        cubes = [Layout("video", (1, *shape) if with_channels else (*shape, 1))]
+        return [*cubes, Layout("images", shape)] if with_channels else cubes
+    if axes == 3 and not with_channels:
+        pictures = [Layout("images", (*shape, 1))] if shape[0] > MAX_ASPECT_RATIO * max(shape[1:]) else []
+        return [Layout("video", (1, *shape, 1)), *pictures]
+    full = shape if axes == 3 else (*shape, 1)
+    short, long = sorted(full[:2])
+    picture, rows = Layout("images", (1, *full)), Layout("rows", full)
+    if short <= MAX_CHANNELS or long > MAX_ASPECT_RATIO * short or full[-1] not in PICTURE_CHANNELS:
+        return [picture, rows]
+    return [picture]
+
+
+def channels_first(shape: Sequence[int]) -> bool:
+    """Whether the third axis from the end is probably channels, as in torch."""
+    channels = PICTURE_CHANNELS[1:] if len(shape) == 3 else PICTURE_CHANNELS
+    return len(shape) in (3, 4) and shape[-3] in channels and min(shape[-2:]) > MAX_CHANNELS
+
+
+def describe_layouts(label: str, shape: Sequence[int]) -> str:
+    """First part of the error message for an array that is ambiguous or unsupported."""
+    layouts = plausible_layouts(shape)
+    if layouts:
+        return f"{label} has shape {tuple(shape)}, which may be {' or '.join(map(str, layouts))}"
+    hint = "at least 2 samples are needed on each of 1 to 3 axes"
+    if channels_first(shape):
+        hint = f"its channels seem to come first: move them to the end, numpy.moveaxis(array, {len(shape) - 3}, -1)"
+    return f"{label} has shape {tuple(shape)}; {hint}"
+
+
+def signals_of(values: npt.NDArray[Any], label: str, axes: int | None = None) -> npt.NDArray[Any]:
+    """An array as signals ``(S, N_1, ..., N_D, C)``, a view.
+
+    Args:
+        values: Of any shape that has one plausible reading, or that ``axes`` makes clear: ``(N_1, ..., N_D)`` is one signal,
+            with a last axis of at most 4 its channels, with a longer one a first axis that counts signals.
+        label: What messages call it.
+        axes: Number of axes of a signal.
+    """
+    layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
+    if not layouts and axes is not None and values.ndim == axes + 2:
+        return values
+    if len(layouts) != 1:
+        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, such as axes: 2")
+    return values.reshape(layouts[0].shape)
+
+
+def in_shape(values: npt.NDArray[Any], shape: Sequence[int], signals: Sequence[int]) -> npt.NDArray[Any]:
+    """Signals ``(S, N_1, ..., N_D, C)``, of any number of samples, in the axes of the array that they come from.
+
+    Args:
+        values: The signals.
+        shape: Shape of the array.
+        signals: Shape of its signals.
+    """
+    axes = len(signals) - 2
+    channels = [] if tuple(shape[len(shape) - axes :]) == tuple(signals[1:-1]) else [values.shape[-1]]
+    return values.reshape(*shape[: len(shape) - axes - len(channels)], *values.shape[1:-1], *channels)

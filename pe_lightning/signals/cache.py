@@ -1,6 +1,7 @@
 """The cache of decoded signals: one file per set of signals, keyed by the content of the decoded files.
 
-An entry is two NumPy arrays in one file: a JSON description as bytes, and the values, which are mapped into memory.
+An entry is two NumPy arrays in one file: a JSON description as bytes, and the values, which are mapped into memory. Nothing
+here imports torch.
 """
 
 from __future__ import annotations
@@ -10,29 +11,203 @@ import hashlib
 import json
 import math
 import os
+import re
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from filelock import Timeout
+import platformdirs
+from filelock import FileLock, Timeout
 
 from pe_lightning import __version__
-from pe_lightning.signals.cache_folder import CacheError, CacheFolder, read_entry
+from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.options import Storage
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
-from pe_lightning.signals.values import decoded_blocks
+from pe_lightning.signals.validation import choice, free_memory
 
+FOLDER_VARIABLE, LIMIT_VARIABLE = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
+DEFAULT_LIMIT_GB = 20.0
+REMEDY = (
+    "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
+    f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
+)
 ENTRY_FORMAT = 5
 """Increment when the meaning of an entry changes; those of another format are not found."""
 LOCK_NOTICE_SECONDS = 5.0
 """Seconds of waiting for another process before a notice."""
 READ_BYTES = 1 << 22
+MAX_MEMORY_SHARE = 0.25
+"""Largest share of the free memory for values; training needs memory besides."""
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Storage of the values, and the cache of decoded signals.
+
+    Args:
+        in_memory: ``true`` loads the signals, ``false`` reads blocks of their file when they are needed, ``auto`` loads them
+            if they fit in a quarter of the free memory.
+        cache: ``auto`` stores decoded signals for the next run, ``off`` does not.
+        cache_dir: Folder of the cache; by default ``PE_LIGHTNING_CACHE`` or ``~/.cache/pe_lightning``.
+    """
+
+    in_memory: bool | Literal["auto"] = "auto"
+    cache: Literal["auto", "off"] = "auto"
+    cache_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        choice("in_memory", self.in_memory, ("auto", True, False))
+        choice("cache", self.cache, ("auto", "off"))
+
+    def loads(self, raw: RawSignals) -> bool:
+        """Whether to load these signals into memory."""
+        if isinstance(self.in_memory, bool):
+            return self.in_memory
+        return raw.nbytes <= MAX_MEMORY_SHARE * free_memory()
+
+
+class CacheError(InputError):
+    """The cache cannot be used; the signals themselves may be valid."""
+
+
+class Entry(NamedTuple):
+    """One file of the cache: key, path, size in bytes, and time of last use in seconds since 1970."""
+
+    key: str
+    path: Path
+    bytes: int
+    used: float
+
+    def describe(self) -> dict[str, Any]:
+        """Names, grid, channels and stored dtype of its signals; empty if the file cannot be read."""
+        try:
+            return read_entry(self.path)[0]
+        except Exception:  # NumPy raises many types for a damaged file
+            return {}
+
+
+def read_entry(path: Path) -> tuple[dict[str, Any], np.memmap[Any, np.dtype[Any]]]:
+    """The description of an entry and its values, ``(S, N_1, ..., N_D, C)``, mapped into memory."""
+    with path.open("rb") as file:
+        described = json.loads(np.lib.format.read_array(file, allow_pickle=False).tobytes())
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        return described, np.memmap(file, dtype, "r", file.tell(), shape)
+
+
+class Cleared(NamedTuple):
+    """Result of :meth:`CacheFolder.clear`: removed entries and bytes, and entries that are in use or protected."""
+
+    entries: int
+    bytes: int
+    busy: int
+
+
+class CacheFolder:
+    """A folder of entries ``<key>.npy``, their temporary files and their locks.
+
+    An entry is written to a temporary file and renamed, so it is complete. Its lock is held while it is written or removed,
+    not while it is read. Lock files are empty and never removed: otherwise two processes could hold one lock. Other files in
+    the folder are not touched.
+
+    Args:
+        folder: Path; ``None``: ``$PE_LIGHTNING_CACHE``, else the user's cache folder (``~/.cache/pe_lightning`` on Linux).
+            It need not exist.
+        limit_bytes: Largest total size of the entries; ``None``: ``$PE_LIGHTNING_CACHE_GB``, else 20 GB.
+    """
+
+    def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
+        default = os.environ.get(FOLDER_VARIABLE) or platformdirs.user_cache_path("pe_lightning", appauthor=False)
+        self.path = Path(folder or default).expanduser().absolute()
+        self.limit = _default_limit() if limit_bytes is None else limit_bytes
+
+    def entry(self, key: str) -> Path:
+        return self.path / f"{key}.npy"
+
+    def temporary(self, key: str) -> Path:
+        return self.path / f".{key}.part"
+
+    def lock(self, key: str) -> FileLock:
+        return FileLock(self.path / f".{key}.lock")
+
+    def entries(self, form: str = r"([0-9a-f]{64})\.(?:npy|h5)") -> list[Entry]:
+        """The entries, least recently used first; ``.h5`` are those of version 0.2."""
+        found = []
+        with self.errors():
+            for path in self.path.iterdir() if self.path.is_dir() else ():
+                match = re.fullmatch(form, path.name)
+                with suppress(FileNotFoundError):  # another process may remove it
+                    if match and path.is_file():
+                        found.append(Entry(match[1], path, path.stat().st_size, path.stat().st_mtime))
+        return sorted(found, key=lambda entry: entry.used)
+
+    def unfinished(self) -> list[Entry]:
+        """Temporary files, of running and of killed processes."""
+        return self.entries(r"\.([0-9a-f]{64})\.part")
+
+    def remove(self, entry: Entry) -> bool:
+        """Removes an entry or a temporary file unless its lock is held; returns whether it was removed."""
+        try:
+            with self.lock(entry.key).acquire(timeout=0):
+                entry.path.unlink(missing_ok=True)
+        except OSError:  # the lock is held (Timeout is an OSError), or the folder is read-only
+            return False
+        return True
+
+    def clear(self) -> Cleared:
+        """Removes all entries and temporary files that no process is writing."""
+        size = sum(part.bytes for part in self.unfinished() if self.remove(part))
+        entries = self.entries()
+        removed = [entry for entry in entries if self.remove(entry)]
+        return Cleared(len(removed), size + sum(entry.bytes for entry in removed), len(entries) - len(removed))
+
+    def make_room(self, needed: int) -> None:
+        """Removes abandoned temporary files, and least recently used entries until ``needed`` bytes fit."""
+        for part in self.unfinished():
+            self.remove(part)
+        entries = self.entries()
+        excess = needed + sum(entry.bytes for entry in [*entries, *self.unfinished()]) - self.limit
+        oldest: list[Entry] = []
+        while entries and sum(entry.bytes for entry in oldest) < excess:
+            oldest.append(entries.pop(0))
+        with self.errors():
+            free = shutil.disk_usage(self.path).free + sum(entry.bytes for entry in oldest)
+        if needed > min(self.limit, free):
+            raise CacheError(
+                f"the cache in {str(self.path)!r} needs {show_bytes(needed)} for this; its limit is "
+                f"{show_bytes(self.limit)} ({LIMIT_VARIABLE}, in GB) and the disk has {show_bytes(free)}; {REMEDY}"
+            )
+        for entry in oldest:
+            self.remove(entry)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Converts :class:`OSError` to :class:`CacheError`."""
+        try:
+            yield
+        except OSError as error:
+            problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
+            raise CacheError(f"{problem}; {REMEDY}") from error
+
+
+def _default_limit() -> int:
+    given = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_LIMIT_GB)
+    try:
+        limit = int(float(given) * 1e9)
+    except (ValueError, OverflowError):
+        limit = 0
+    if limit <= 0:
+        raise InputError(
+            f"{LIMIT_VARIABLE} is the limit of the cache, a positive number of gigabytes such as 20; got {given!r}"
+        )
+    return limit
 
 
 class CacheNotice(UserWarning):
@@ -127,7 +302,7 @@ class SignalCache(CacheFolder):
                 np.save(file, np.frombuffer(text.encode(), np.uint8))
                 header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": raw.shape}
                 np.lib.format.write_array_header_1_0(file, header)
-                for _, _, block in decoded_blocks(raw):
+                for _, block in raw.decoded():
                     file.write(np.ascontiguousarray(block).data)
                 file.flush()
                 os.fsync(file.fileno())

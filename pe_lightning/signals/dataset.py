@@ -14,12 +14,20 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, grid_axes, point_coordinates, whole
+from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axes, point_coordinates, whole
 from pe_lightning.signals.distributed import Process
-from pe_lightning.signals.loaders import BlockLoader, FilePointLoader, FullLoader, GridLoader, PointLoader, TrainLoader
-from pe_lightning.signals.options import DEFAULT_POINTS, DEFAULT_STEPS_PER_EPOCH, Batching
+from pe_lightning.signals.loaders import (
+    DEFAULT_POINTS,
+    DEFAULT_STEPS_PER_EPOCH,
+    Batching,
+    BlockLoader,
+    FilePointLoader,
+    FullLoader,
+    GridLoader,
+    PointLoader,
+    TrainLoader,
+)
 from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
-from pe_lightning.signals.values import FileValues, file_blocks
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 

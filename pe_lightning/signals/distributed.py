@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch.distributed as dist
-
-from pe_lightning.signals.blocks import Block
+if TYPE_CHECKING:
+    from pe_lightning.signals.blocks import Block
 
 SIGNALS_STRATEGY = "independent_signals"
 """Name of the strategy in which each process fits its own signals."""
@@ -23,7 +24,8 @@ RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 
 def rank_zero_info(text: str) -> None:
     """Logs a notice in the process of rank 0."""
-    if dist.is_available() and dist.is_initialized():
+    dist = sys.modules.get("torch.distributed")  # without torch there is one process
+    if dist is not None and dist.is_available() and dist.is_initialized():
         rank = dist.get_rank()
     else:
         rank = next((int(os.environ[name]) for name in RANK_VARIABLES if name in os.environ), 0)
@@ -46,12 +48,7 @@ def without_notices() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Process:
-    """Rank of this process and number of processes.
-
-    Args:
-        rank: Rank of this process, from 0.
-        world_size: Number of processes.
-    """
+    """Rank of this process, from 0, and number of processes."""
 
     rank: int = 0
     world_size: int = 1

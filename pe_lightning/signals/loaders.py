@@ -11,17 +11,18 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
+from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, grid_axes, grid_blocks, point_coordinates, shape_of, whole
+from pe_lightning.signals.blocks import Block, FileValues, grid_axes, grid_blocks, point_coordinates, shape_of, whole
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.splits import Split
-from pe_lightning.signals.values import FileValues
+from pe_lightning.signals.validation import choice, integer, integers
 
 B = TypeVar("B")
 
@@ -31,6 +32,57 @@ BLOCKS_PER_BUFFER = 128
 """Number of blocks in a full buffer, unless the chunks of the file are larger."""
 SHUFFLED_POINTS = 1 << 16
 """Number of points shuffled at a time."""
+
+BatchKind: TypeAlias = Literal["full", "points", "blocks"]
+DEFAULT_POINTS = 65536
+"""Default number of points per signal in a batch of ``points``."""
+DEFAULT_BLOCK_SAMPLES = {1: 65536, 2: 256, 3: 64}
+"""Default number of trained samples per axis of a block, by number of axes."""
+DEFAULT_STEPS_PER_EPOCH = 100
+"""Default number of optimiser steps per epoch of full batches."""
+
+
+@dataclass(frozen=True)
+class Batching:
+    """Batches of training.
+
+    Args:
+        kind: ``full`` (all trained samples), ``points`` (random ones) or ``blocks`` (blocks of the trained grid).
+        size: For ``points``, the number of points per signal, over all processes; for ``blocks``, the number of trained
+            samples per axis, one number or one per axis.
+        shuffle: Whether blocks come in random order.
+        steps_per_epoch: Optimiser steps per epoch; by default 100 for ``full`` batches, otherwise one pass over the trained
+            samples.
+    """
+
+    kind: BatchKind = "full"
+    size: int | list[int] | None = None
+    shuffle: bool = True
+    steps_per_epoch: int | None = None
+
+    def __post_init__(self) -> None:
+        choice("batching.kind", self.kind, BatchKind)
+        if self.steps_per_epoch is not None:
+            integer("batching.steps_per_epoch", self.steps_per_epoch, 1)
+        if self.size is not None and self.kind == "full":
+            raise InputError(
+                f"batching.size is for batches of points or blocks; leave it out for full ones; got {self.size!r}"
+            )
+        if self.size is not None:
+            (integers if self.kind == "blocks" else integer)("batching.size", self.size, 1)
+
+    @property
+    def num_points(self) -> int:
+        """Number of points per signal in a batch of ``points``."""
+        return self.size if isinstance(self.size, int) else DEFAULT_POINTS
+
+    def block(self, num_axes: int) -> tuple[int, ...]:
+        """Number of trained samples of a block per axis."""
+        size = self.size or DEFAULT_BLOCK_SAMPLES.get(num_axes, 16)
+        sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
+        if len(sizes) != num_axes:
+            raise InputError(f"batching.size {size} is for {len(sizes)} axes, the signals have {num_axes}; give one number")
+        return sizes
 
 
 class TrainLoader(ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -12,11 +13,13 @@ import numpy.typing as npt
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.distributed import rank_zero_info
 
 Media: TypeAlias = Literal["image", "video", "audio", "array"]
 """Medium of a signal. It decides the format of reconstructions: PNG, MP4, WAV or an array file."""
 
 AnyArray: TypeAlias = npt.NDArray[Any]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 BLOCK_VALUES = 1 << 22
 """Number of values per block of signals in memory."""
@@ -29,6 +32,38 @@ def unmasked(values: npt.ArrayLike) -> AnyArray:
     if values.dtype.kind == "M":
         return np.ma.filled(values, np.datetime64("NaT"))
     return np.ma.filled(values if values.dtype.kind == "f" else values.astype(float), np.nan)
+
+
+def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
+    """The floating-point dtype that represents the values of ``dtype``, and NaN."""
+    dtype = np.dtype(dtype)
+    return dtype if dtype.kind == "f" else np.dtype(np.float32 if dtype.itemsize <= 2 else np.float64)
+
+
+def is_one_of(values: AnyArray, numbers: Sequence[float]) -> Mask:
+    """Which values equal one of the numbers; integers are compared exactly, beyond 2^53 too."""
+    found = np.zeros(values.shape, bool)
+    for number in numbers:
+        if values.dtype.kind not in "iu":
+            found |= values == number
+        elif np.iinfo(values.dtype).min <= number <= np.iinfo(values.dtype).max and number == int(number):
+            found |= values == int(number)
+    return found
+
+
+def with_nan(values: AnyArray, marked: Mask) -> AnyArray:
+    """A floating-point copy with NaN where ``marked``, which is broadcast."""
+    return np.where(marked, np.nan, values).astype(float_for(values.dtype))
+
+
+def full_value(dtype: np.dtype[Any] | str) -> int:
+    """The value that represents 1: the largest integer of the dtype, or 1."""
+    return int(np.iinfo(dtype).max) if np.dtype(dtype).kind in "iu" else 1
+
+
+def to_unit(image: AnyArray) -> AnyArray:
+    """Integers divided by the largest value of their dtype, as float32; floating point unchanged."""
+    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(full_value(image.dtype))
 
 
 class ArrayLike(Protocol):
@@ -63,10 +98,6 @@ class ValueRange:
     high: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
-        if len(self.low) != len(self.high) or not self.low:
-            raise InputError(
-                f"ValueRange: low and high must hold one number per signal each; got {self.low} and {self.high}"
-            )
         for low, high in zip(self.low, self.high, strict=True):
             if not (np.isfinite([low, high, high - low]).all() and low < high):
                 raise InputError(
@@ -82,6 +113,12 @@ class ValueRange:
     def of(self, signal: int) -> tuple[float, float]:
         place = 0 if len(self.low) == 1 else signal
         return self.low[place], self.high[place]
+
+    @property
+    def found_in_data(self) -> bool:
+        """Whether it is neither [0, 1] nor the full range of an integer dtype."""
+        integers = np.dtype(self.dtype).kind in "iu"
+        return self != ValueRange(self.dtype) and not (integers and self == ValueRange.of_integers(self.dtype))
 
     def to_unit(self, values: AnyArray, signal: int) -> npt.NDArray[np.float32]:
         """Values of one signal of the source as float32 in [0, 1]."""
@@ -117,6 +154,71 @@ class ValueRange:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> ValueRange:
         return cls(plain["dtype"], tuple(plain["low"]), tuple(plain["high"]))
+
+
+def value_scaling(
+    label: str,
+    dtype: np.dtype[Any],
+    blocks: Callable[[], Iterator[AnyArray]],
+    limits: tuple[float, float] | None = None,
+    full_range: bool = True,
+    unit: bool = True,
+) -> ValueRange:
+    """Scaling of an array or a volume to [0, 1].
+
+    Booleans and integers of 8 and 16 bits use the full range of their dtype; wider integers need ``limits``. Floating point
+    within [0, 1] is unchanged; otherwise the minimum and the maximum become 0 and 1.
+
+    Args:
+        label: Label in messages.
+        dtype: Dtype of the values.
+        blocks: Reads all values in blocks along the first axis; not called if the dtype decides. Values that are not finite
+            are missing, and left out.
+        limits: ``(low, high)``, the values that become 0 and 1; values outside are an error.
+        full_range: Whether integers use the range of their dtype, instead of their minimum and maximum.
+        unit: Whether values within [0, 1] are unchanged.
+    """
+    if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
+        return ValueRange(dtype.name) if dtype.kind == "b" else ValueRange.of_integers(dtype)
+    extents = []
+    for block in blocks():
+        with np.errstate(all="ignore"):  # the sum is not finite if one value is not
+            values = block if np.isfinite(block.min() + block.max()) else block[np.isfinite(block)]
+        if values.size:
+            extents.append((values.min().item(), values.max().item()))
+    if not extents:
+        raise InputError(f"{label} holds no value that is finite: all samples are missing. Leave it out")
+    low, high = min(least for least, _ in extents), max(most for _, most in extents)
+    held = f"{label} holds values from {low} to {high}"
+    if limits is not None and (low < limits[0] or high > limits[1]):
+        raise InputError(f"{held}, outside of value_range {list(limits)}; set a wider value_range")
+    if limits is None and full_range and dtype.kind in "iu":
+        raise InputError(f"{held} as {dtype}, whose range is far wider; set value_range: [{low}, {high}]")
+    if limits is None and unit and low >= 0 and high <= 1:
+        limits = (0.0, 1.0)
+    if limits is None and low == high:
+        raise InputError(f"{label} holds the single value {low}; set value_range: [low, high]")
+    low, high = limits or (float(low), float(high))
+    return ValueRange(dtype.name, (low,), (high,))
+
+
+def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> ValueRange:
+    """One scaling for several signals, given with the labels of their files; ``notify``: prints ranges found in the data."""
+    found = [
+        f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
+        for label, scaling in dict(scalings).items()
+        if scaling.found_in_data
+    ]
+    if notify and found:
+        others = f", and {len(found) - 1} more files exceed [0, 1]" if len(found) > 1 else ""
+        rank_zero_info(
+            f"{found[0]}{others}: minimum and maximum of a file become 0 and 1, and PSNR takes 1 as the peak. Set "
+            "value_range: [low, high] for another range."
+        )
+    ranges = [scaling for _, scaling in scalings]
+    if len(set(ranges)) == 1:
+        return ranges[0]
+    return ValueRange(ranges[0].dtype, tuple(each.low[0] for each in ranges), tuple(each.high[0] for each in ranges))
 
 
 @dataclass(frozen=True)
@@ -177,3 +279,73 @@ class RawSignals:
     def nbytes(self) -> int:
         """Size of all values as float32, in bytes."""
         return 4 * math.prod(self.shape)
+
+    def decoded(self) -> Iterator[tuple[int, AnyArray]]:
+        """Decodes and checks all values in order. Yields signal and stored values ``(n, N_2, ..., N_D, C)``."""
+        signals, rows, *rest = self.shape
+        found = 0
+        for block in self.blocks():
+            signal, row = divmod(found, rows)
+            shaped = signal < signals and block.shape[1:] == tuple(rest) and row + len(block) <= rows
+            if not shaped or block.dtype != self.stored:
+                raise self._changed(found, f"{block.dtype} of shape {block.shape}")
+            yield signal, block
+            found += len(block)
+        if found < signals * rows:
+            raise self._changed(found, "no more values")
+
+    def _changed(self, found: int, read: str) -> InputError:
+        signal, row = divmod(found, self.grid[0])
+        where = f"at sample {row} of {self.names[signal]!r}" if signal < len(self.names) else f"after {self.names[-1]!r}"
+        return InputError(
+            f"expected {self.stored} signals of shape {self.shape}, but read {read} {where}. A file is damaged, or was "
+            "changed while it was read; check it and run again"
+        )
+
+    def unit_blocks(self) -> Iterator[npt.NDArray[np.float32]]:
+        """All values in order, in blocks ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
+        for signal, block in self.decoded():
+            yield np.asarray(block, dtype=np.float32) if self.unit else self.scaling.to_unit(block, signal)
+
+
+@dataclass(frozen=True)
+class EditableFile:
+    """The signals of a file, with the values that it stores, and a writer of copies with other values.
+
+    Args:
+        names: One name per signal.
+        values: ``(S, N_1, ..., N_D, C)`` in the dtype of the file.
+        missing: Where a value is missing, of the same shape.
+        suffixes: Suffixes of the files that :attr:`write` writes, the first by default.
+        write: ``write(path, values)`` writes a copy of the file with other values of the same shape, or of more samples
+            per axis where ``resizes``, and standard deviations as third argument where ``holds_std``. The suffix of the path
+            chooses among the formats.
+        media: Medium for pictures beside the result.
+        resizes: Whether ``write`` takes values of another number of samples.
+        axes: The axes in the user's units, if the file has coordinates.
+        holds_std: Whether the file has a place for standard deviations of the filled values.
+        write_std: ``write_std(path, std)`` writes float32 values with the coordinates of the file, if it has some.
+        write_points: ``write`` for more samples than in the file that are values at points: the first keeps its place.
+        points: Whether the file declares that its samples are values at points.
+        jpeg: Whether it is a JPEG, or frames of which one is.
+        orientation: EXIF orientation of a picture, which is applied to ``values``.
+        grown: Pixels by which the missing samples that a mask marks were grown.
+        path: The file, which is never replaced.
+    """
+
+    names: tuple[str, ...]
+    values: AnyArray
+    missing: Mask
+    suffixes: tuple[str, ...]
+    write: Callable[..., None]
+    media: Media = "array"
+    resizes: bool = False
+    axes: tuple[Axis, ...] = ()
+    holds_std: bool = False
+    write_std: Callable[[Path, AnyArray], None] | None = None
+    write_points: Callable[[Path, AnyArray], None] | None = None
+    points: bool = False
+    jpeg: bool = False
+    orientation: int = 1
+    grown: int = 0
+    path: Path | None = None

@@ -18,11 +18,10 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.random_keys import chosen_positions, largest_chosen_key
 from pe_lightning.signals.sources.missing import read_mask
 from pe_lightning.signals.sources.paths import SourceFile, expand
-from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split
-from pe_lightning.signals.validation import choice, flag, integer, integers, number
+from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
+from pe_lightning.signals.validation import choice, integer, integers, number
 
 FOLD_KEYS = 1 << 20
 """Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
@@ -140,7 +139,7 @@ class RandomSampling(Sampling):
     def __init__(self, fraction: float = 0.25, seed: int = 0, shared: bool = False, count: int | None = None) -> None:
         self.fraction = number("fraction", fraction, "(0, 1]", hint=", such as 0.25")
         self.seed = integer("seed", seed)
-        self.shared = flag("shared", shared)
+        self.shared = choice("shared", shared, (True, False))
         self.count = None if count is None else integer("count", count, 1)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
@@ -194,7 +193,7 @@ class MaskSampling(Sampling):
         if not path:
             raise InputError("path is the mask file, or a list of one per signal: sampling: {name: mask, path: FILE}")
         self.path = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
-        self.invert = flag("invert", invert)
+        self.invert = choice("invert", invert, (True, False))
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         """The marked samples, per signal or shared."""

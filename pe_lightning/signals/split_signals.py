@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.cache import open_signals
+from pe_lightning.signals.blocks import FileValues, check_known, known_samples, load
+from pe_lightning.signals.cache import Storage, open_signals
 from pe_lightning.signals.dataset import PointDataset, SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sampling import FoldSampling, FoldsLike, GridSampling, Sampling, make_folds, samplings
 from pe_lightning.signals.sources.base import Source
-from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split
+from pe_lightning.signals.sources.kinds import source_of
+from pe_lightning.signals.sources.paths import Paths
+from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, ValidationShare
 from pe_lightning.signals.validation import choice, number
-from pe_lightning.signals.values import FileValues, check_known, known_samples, load, unit_blocks
 
 DEFAULT_VALIDATION = 0.1
 """Share of the trained samples that ``validation: auto`` holds out."""
@@ -185,7 +190,7 @@ class Signals:
         if self._fingerprint is None:
             info, digest = self.info, hashlib.sha256()
             digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
-            for values in unit_blocks(self._raw) if self.streamed else [self.values.numpy()]:
+            for values in self._raw.unit_blocks() if self.streamed else [self.values.numpy()]:
                 digest.update(np.ascontiguousarray(values).data.cast("B"))
             if self._raw.points is not None:
                 digest.update(np.ascontiguousarray(self._raw.points).data.cast("B"))
@@ -271,3 +276,22 @@ def _validation_share(validation: ValidationShare | None, split: Split, loaded: 
     if validation and not loaded:
         raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
     return validation or 0.0
+
+
+def read_signals(
+    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any
+) -> tuple[Signals, FoldSampling | None]:
+    """Reads and splits signals.
+
+    Args:
+        signals: As of :func:`source_of`.
+        **arguments: Arguments of :meth:`Splitting.of <pe_lightning.signals.split_signals.Splitting.of>` and of the source.
+
+    Returns:
+        The signals, and the folds by which they are scored, if there are some.
+    """
+    splitting = {name: arguments.pop(name) for name in inspect.signature(Splitting.of).parameters if name in arguments}
+    if not isinstance(signals, (str, PathLike, Sequence)):
+        splitting.setdefault("storage", Storage(in_memory=True))
+    source, options = source_of(signals, **arguments), Splitting.of(**splitting)
+    return Signals.read(source, options), options.folds

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from numbers import Integral, Real
-from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
+import numpy as np
 import psutil
 
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
+Size: TypeAlias = int | list[int]
+
 MAX_INTEGER = 2**63 - 1
+MAX_PIXELS = 178_956_970
+"""Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
+MAX_COMPRESSION_RATIO = 2000
+"""Decoded size over file size above which a file is empty or damaged; deflate reaches 1032."""
+MAX_UNCHECKED_BYTES = 1 << 28
+"""Decoded size up to which the ratio is not checked: constant pictures and arrays compress further."""
+ADAPTIVE_SAMPLE_BYTES = 600
+"""Memory that the adaptive fit takes for each known sample where others are missing."""
 
 
 def is_integer(value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> bool:
@@ -64,24 +75,19 @@ def number(name: str, value: object, interval: str, hint: str = "") -> float:
     1.0
     """
     opening, low, high, closing = re.fullmatch(r"([\[(])(\S+), (\S+)([\])])", interval).groups()  # type: ignore[union-attr]
-    least, most, given = float(low), float(high), None
+    least, most = float(low), float(high)
     if type(value) is not bool and isinstance(value, Real):
-        given = _bounded(value, least, most, opening == "[", closing == "]")
-    if given is None:
-        allowed = f"number in {interval}"
-        if most == math.inf:
-            allowed = f"number >= {low}" if opening == "[" else f"number above {low}" if least else "positive number"
-        elif opening + closing == "[]":
-            allowed = f"{'positive ' if least > 0 else ''}number from {low} to {high}"
-        raise InputError(f"{name} must be a {allowed}{hint}; got {value!r}")
-    return given
-
-
-def _bounded(value: Any, least: float, most: float, with_least: bool, with_most: bool) -> float | None:
-    # compared before it is converted: float() of a very long integer overflows
-    above = value >= least if with_least else value > least
-    below = value <= most if with_most else value < most
-    return float(value) if above and below else None
+        # compared before it is converted: float() of a very long integer overflows
+        exact: Any = value
+        above = exact >= least if opening == "[" else exact > least
+        if above and (exact <= most if closing == "]" else exact < most):
+            return float(exact)
+    allowed = f"number in {interval}"
+    if most == math.inf:
+        allowed = f"number >= {low}" if opening == "[" else f"number above {low}" if least else "positive number"
+    elif opening + closing == "[]":
+        allowed = f"{'positive ' if least > 0 else ''}number from {low} to {high}"
+    raise InputError(f"{name} must be a {allowed}{hint}; got {value!r}")
 
 
 def choice(name: str, value: T, allowed: object) -> T:
@@ -101,9 +107,28 @@ def choice(name: str, value: T, allowed: object) -> T:
     return value
 
 
-def flag(name: str, value: object) -> bool:
-    """The value if it is true or false."""
-    return bool(choice(name, value, (True, False)))
+def as_size(name: str, value: Size | None) -> tuple[int, int] | None:
+    """``(height, width)`` from ``n`` or ``[height, width]``, at least 2 each."""
+    if value is None:
+        return None
+    hint = ", or [height, width] of two such integers"
+    size = integers(name, value, 2, hint=hint)
+    pair = [size, size] if isinstance(size, int) else size
+    if len(pair) != 2:
+        raise InputError(f"{name} must be an integer >= 2{hint}; got {value!r}")
+    return pair[0], pair[1]
+
+
+def number_range(name: str, value: Sequence[float] | None, least: float = -np.inf) -> tuple[float, float] | None:
+    """``(low, high)`` of an argument such as ``value_range``, with ``least <= low < high``."""
+    if value is None:
+        return None
+    pair = value if isinstance(value, (list, tuple)) and len(value) == 2 else (np.nan, np.nan)
+    numbers = all(type(one) is not bool and isinstance(one, (int, float)) and abs(one) < np.inf for one in pair)
+    if not numbers or not least <= pair[0] < pair[1]:
+        bound = "" if least == -np.inf else f" of at least {least:g}"
+        raise InputError(f"{name} must be [low, high], two finite numbers{bound}, the lower one first; got {value!r}")
+    return float(pair[0]), float(pair[1])
 
 
 def check_fill_options(
@@ -125,23 +150,66 @@ def check_fill_options(
             integer(name, value, least)
     if isinstance(model, str):
         choice("model", model, ("auto", "adaptive", "exact"))
-    if encoder is not None and model == "adaptive":
-        raise InputError("encoder is for the exact fit: set model to exact, or leave encoder out")
-    if std and (smooth or upscale != 1):
-        raise InputError("std is of missing samples that are filled: leave out smooth and upscale")
-    if smooth and upscale != 1:
-        raise InputError("smooth and upscale are two steps: fill with smooth first, then enlarge the result with upscale")
+    enlarges = upscale != 1
+    for wrong, words in (
+        (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
+        (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
+        (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
+    ):
+        if wrong:
+            raise InputError(words)
 
 
-MAX_COMPRESSION_RATIO = 2000
-"""Decoded size over file size above which a file is empty or damaged; deflate reaches 1032."""
-MAX_UNCHECKED_BYTES = 1 << 28
-"""Decoded size up to which the ratio is not checked: constant pictures and arrays compress further."""
+def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
+    """The common value of all files; :class:`InputError` if they differ.
+
+    Args:
+        what: Name of the property, in the plural.
+        values: Label of each file in messages, and its value.
+        remedy: What to do if they differ, a sentence without a full stop.
+    """
+    groups: dict[H, list[str]] = {}
+    for given, value in values:
+        groups.setdefault(value, []).append(given)
+    if len(groups) > 1:
+        shown = {"x".join(map(str, key)) if isinstance(key, tuple) else str(key): names for key, names in groups.items()}
+        listed = [f"{value}: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''}" for value, names in shown.items()]
+        raise InputError(
+            f"there are {len(groups)} different {what}, but signals that are fitted together need the same. "
+            f"{'; '.join(listed[:8])}{'; ...' if len(listed) > 8 else ''}. {remedy}"
+        )
+    return next(iter(groups))
+
+
+def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
+    """Number of leading samples taken of each signal: ``length``, or the common number of samples.
+
+    Args:
+        lengths: Label of each signal in messages, and its number of samples.
+        length: Requested number, at most that of the shortest signal.
+    """
+    name, shortest = min(lengths, key=lambda entry: entry[1])
+    if shortest < 2:
+        raise InputError(f"{name!r} has {shortest} sample(s); a signal needs at least 2. Remove it from the paths")
+    if length is None:
+        return in_common("lengths (in samples)", lengths, f"Set length: {shortest} to take the first samples")
+    if length > shortest:
+        raise InputError(f"length {length} is more than the {shortest} samples of {name!r}; set length: {shortest}")
+    return length
 
 
 def free_memory() -> int:
     """Bytes of memory that are available without swapping."""
     return int(psutil.virtual_memory().available)
+
+
+def check_area(given: str, height: int, width: int, max_pixels: int | None) -> None:
+    """Refuses a file whose header claims more than ``max_pixels``."""
+    if max_pixels is not None and height * width > max_pixels:
+        raise InputError(
+            f"{given!r} claims {height}x{width} (height x width), {height * width} pixels, more than max_pixels, "
+            f"{max_pixels}; nothing was decoded. If the file is genuine, set max_pixels: {height * width}"
+        )
 
 
 def check_claim(label: str, shape: Sequence[int], itemsize: int, stored: int) -> None:
@@ -178,21 +246,15 @@ def check_memory(label: str, shape: Sequence[int], itemsize: int, remedy: str) -
         )
 
 
+def check_fit_memory(known: int) -> None:
+    """Refuses more known samples than the adaptive fit holds in the free memory."""
+    needed, free = known * ADAPTIVE_SAMPLE_BYTES, free_memory()
+    if needed > free:
+        raise InputError(
+            f"the adaptive fit of {known:,} known samples takes about {show_bytes(needed)}, and {show_bytes(free)} are "
+            "free: fill a part of the file, such as a crop or the frames around those that are lost"
+        )
+
+
 def _shown(shape: Sequence[int], itemsize: int) -> str:
     return f"the shape {'x'.join(map(str, shape))}, {show_bytes(math.prod(shape) * itemsize)}"
-
-
-def check_dataset(dataset: Any, path: Path, given: str) -> None:
-    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
-
-    Args:
-        dataset: An ``h5py.Dataset``.
-        path: The file it was opened from.
-        given: What messages call the file.
-    """
-    label = f"{dataset.name!r} of {given!r}"
-    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
-        raise InputError(f"{label} is stored in other files, which are not read")
-    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
-    if dataset.chunks is not None:
-        check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")

@@ -14,14 +14,14 @@ from torch import Tensor
 from pe_lightning.registry import Described, Registry
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
-from pe_lightning.signals.loaders import GridLoader, TrainLoader
-from pe_lightning.signals.options import Batching, Storage, ValidationShare
+from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.splits import EvalMask, Split
+from pe_lightning.signals.splits import EvalMask, Split, ValidationShare
 from pe_lightning.training.output import OutputGrid
 
 WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")

@@ -15,19 +15,19 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.registry import Described
-from pe_lightning.signals.axes import SampleKind
-from pe_lightning.signals.options import Batching, Storage, ValidationShare
-from pe_lightning.signals.read import clear_kind, pixels_of
+from pe_lightning.signals.axes import Kind, SampleKind
+from pe_lightning.signals.cache import Storage
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
 from pe_lightning.signals.sources.images import ImageSource
-from pe_lightning.signals.sources.kinds import Kind
+from pe_lightning.signals.sources.kinds import clear_kind, pixels_of
 from pe_lightning.signals.sources.labelled import LabelledSource
 from pe_lightning.signals.sources.paths import Paths, as_list
 from pe_lightning.signals.sources.points import PointSource
 from pe_lightning.signals.sources.rows import RowSource
 from pe_lightning.signals.sources.tensor import Array, TensorSource
 from pe_lightning.signals.sources.video import VideoSource
-from pe_lightning.signals.splits import EvalMask
+from pe_lightning.signals.splits import EvalMask, ValidationShare
 from pe_lightning.training.datamodule import SignalDataModule, datamodules
 
 

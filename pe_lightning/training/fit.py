@@ -17,8 +17,8 @@ from pe_lightning.estimators import AdaptiveFit, LinearRidge
 from pe_lightning.estimators.fitted import Fitted
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.linear import automatic_width
-from pe_lightning.signals.read import read_signals
 from pe_lightning.signals.sources.paths import Paths
+from pe_lightning.signals.split_signals import read_signals
 
 if TYPE_CHECKING:
     from pe_lightning.training import CoordinateModule, SignalDataModule

@@ -13,10 +13,10 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
 from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.results.reconstructions import Output
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import grid_axes, grid_blocks
 from pe_lightning.signals.loaders import GridLoader
-from pe_lightning.signals.output import Output
 
 BLOCK_BYTES = 1 << 28
 """Bytes of values predicted at a time."""

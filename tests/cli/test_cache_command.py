@@ -11,8 +11,7 @@ from filelock import FileLock
 from PIL import Image
 
 from pe_lightning.__main__ import main
-from pe_lightning.signals.cache_folder import FOLDER_VARIABLE, LIMIT_VARIABLE, CacheFolder, show_bytes
-from pe_lightning.signals.options import Storage
+from pe_lightning.signals.cache import FOLDER_VARIABLE, LIMIT_VARIABLE, CacheFolder, Storage, show_bytes
 from pe_lightning.training import ImageDataModule
 
 

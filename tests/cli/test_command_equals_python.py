@@ -22,7 +22,7 @@ import pe_lightning
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
-from pe_lightning.signals.sources.samples import sample_path
+from pe_lightning.signals.sources.paths import sample_path
 from pe_lightning.training import ComplexLinear
 from pe_lightning.training.complex_linear import SPARSE_KEY
 

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from pe_lightning import encoders
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ImageDataModule, SimpleMLP, TensorDataModule
 from pe_papers import analysis
 from pe_papers.reproduce import measured

@@ -12,7 +12,7 @@ import pe_lightning
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule
 from pe_papers import analysis
 

@@ -17,8 +17,7 @@ from filelock import FileLock
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage
 from pe_lightning.signals import cache as cache_module
-from pe_lightning.signals.cache import CacheNotice, SignalCache
-from pe_lightning.signals.cache_folder import CacheError, CacheFolder
+from pe_lightning.signals.cache import CacheError, CacheFolder, CacheNotice, SignalCache
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.training import SignalDataModule

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
+from pe_lightning.signals.blocks import load
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
 from pe_lightning.signals.sources.missing import Missing, spread_mask
-from pe_lightning.signals.values import load
 from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 
 RNG = np.random.default_rng(0)

@@ -19,7 +19,8 @@ from PIL.PngImagePlugin import PngInfo
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill
 from pe_lightning.signals.files import replacing
-from pe_lightning.signals.originals import EditableFile, read_original
+from pe_lightning.signals.raw import EditableFile
+from pe_lightning.signals.sources.kinds import read_original
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import decode_image

@@ -12,7 +12,7 @@ from PIL import Image
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridSampling, MaskSampling, RandomSampling, samplings
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
-from pe_lightning.signals.random_keys import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
+from pe_lightning.signals.splits import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
 from pe_lightning.training import TensorDataModule
 
 grids = st.lists(st.integers(2, 9), min_size=1, max_size=3).map(tuple)

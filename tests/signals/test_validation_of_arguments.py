@@ -47,7 +47,7 @@ def test_numbers_in_an_interval(interval, inside, outside):
         ),
         (lambda: validation.choice("c", "gray", Literal["auto", "rgb", "grey"]), "got 'gray'; did you mean 'grey'"),
         (lambda: validation.choice("c", [], ["a"]), "c must be a; got"),
-        (lambda: validation.flag("f", 1), "true or false; got 1"),
+        (lambda: validation.choice("f", 1, (True, False)), "true or false; got 1"),
     ],
 )
 def test_what_is_refused(call, words):

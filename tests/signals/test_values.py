@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.blocks import FileValues, file_blocks, load
 from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.signals.values import FileValues, file_blocks, load
 
 
 class Opened:

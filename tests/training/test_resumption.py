@@ -26,7 +26,7 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import CoordinateModule, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
 from pe_lightning.training.checkpoints import BestAndLast

@@ -1,32 +1,39 @@
-"""Array files (``.npy``, ``.npz``, HDF5) as signals: meaning of their axes, scaling, and reading by slices."""
+"""Array files (``.npy``, ``.npz``, HDF5): meaning of their axes, reading by slices, and copies with other values."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.signals.blocks import Block
+from pe_lightning.signals.axes import MAX_CHANNELS, in_shape, signals_of
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
-from pe_lightning.signals.raw import AnyArray, RawSignals
-from pe_lightning.signals.sources.checks import (
+from pe_lightning.signals.raw import (
+    AnyArray,
+    EditableFile,
+    Mask,
+    RawSignals,
     float_for,
-    in_common,
     is_one_of,
     join_scalings,
-    number_range,
-    one_length,
     value_scaling,
     with_nan,
 )
+from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
-from pe_lightning.signals.validation import check_claim, check_dataset, check_memory
+from pe_lightning.signals.validation import check_claim, check_memory, in_common, number_range, one_length
+
+if TYPE_CHECKING:
+    from pe_lightning.signals.blocks import Block
+    from pe_lightning.signals.sources.missing import Missing
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
@@ -35,8 +42,6 @@ BLOCK_VALUES = 1 << 22
 """Number of values read at a time."""
 FILL_ATTRIBUTES = ("_FillValue", "missing_value")
 """Attributes of an HDF5 dataset that declare the values of missing samples (CF conventions, Sec. 2.5.1)."""
-MAX_CHANNELS = 4
-"""Largest last axis that ``channels: auto`` takes for channels."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,6 @@ class ArrayFile:
     def read_as(self) -> np.dtype[Any]:
         """Dtype of the values that :meth:`read` returns."""
         return float_for(self.dtype) if self.fills else self.dtype
-
-    @property
-    def stems(self) -> list[str]:
-        """Stem of the name of each signal."""
-        stem, count = self.file.stem, self.shape[0]
-        return [stem] if count == 1 else [f"{stem}-{number}" for number in range(count)]
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -192,7 +191,7 @@ def read_arrays(
     scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
     each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
     return RawSignals(
-        names=distinct_names([(array.file, stem) for array in arrays for stem in array.stems]),
+        names=distinct_names([(array.file, stem) for array in arrays for stem in array.file.names(array.shape[0])]),
         grid=arrays[0].shape[1:-1],
         channels=arrays[0].shape[-1],
         stored=in_common("declarations of missing values", [(a.file.given, a.read_as.name) for a in arrays], remedy),
@@ -309,3 +308,91 @@ def _choose(file: SourceFile, key: str | None, container: Any) -> str:
     asked = f"there is no array {key!r}{near}" if key else "choose one array by key"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
     raise InputError(f"{file.given!r} holds {len(names)} arrays: {asked}. It holds: {shown or 'none'}")
+
+
+def array_clips(
+    file: SourceFile, key: str | None, limits: tuple[float, float] | None, num_axes: int = 3, fills: Sequence[float] = ()
+) -> list[Clip]:
+    """Describes the signals of an array file as clips; those of two axes have one frame."""
+    array = find_array(file, key, num_axes, fills=fills)
+    scaling = value_scaling(array.label, array.dtype, array.blocks, limits)
+
+    def read(signal: int, frames: range) -> Iterator[AnyArray]:
+        some = range(signal, signal + 1)
+        if num_axes == 3:
+            return array.frames(some, frames)
+        return iter([np.concatenate(list(array.frames(some, range(array.shape[1]))))[None]])
+
+    every, (height, width, channels) = range(array.shape[1] if num_axes == 3 else 1), array.shape[-3:]
+    common = (file, every, (height, width), channels, array.read_as.name, scaling, "array")
+    stems = file.names(array.shape[0])
+    return [Clip(*common, partial(read, signal), stem=stem) for signal, stem in enumerate(stems)]  # type: ignore[arg-type]
+
+
+def check_dataset(dataset: Any, path: Path, given: str) -> None:
+    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
+
+    Args:
+        dataset: An ``h5py.Dataset``.
+        path: The file it was opened from.
+        given: What messages call the file.
+    """
+    label = f"{dataset.name!r} of {given!r}"
+    if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
+        raise InputError(f"{label} is stored in other files, which are not read")
+    check_claim(label, dataset.shape, dataset.dtype.itemsize, path.stat().st_size)
+    if dataset.chunks is not None:
+        check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")
+
+
+def check_hdf5(path: Path, given: str) -> None:
+    """Refuses an HDF5 file that has links to other files, or a dataset that :func:`check_dataset` refuses."""
+    import h5py
+
+    def check(name: str, item: Any) -> None:
+        dict(item.attrs)  # damaged ones raise here, where the file is closed properly
+        if isinstance(item, h5py.Dataset):
+            check_dataset(item, path, given)
+        elif any(isinstance(item.get(child, getlink=True), h5py.ExternalLink) for child in item):
+            raise InputError(f"{item.name!r} of {given!r} has links to other files, which are not read")
+
+    with h5py.File(path, locking=False) as file:
+        check("/", file)
+        file.visititems(check)
+
+
+# -- written back ---------------------------------------------------------------------------------------------------------
+
+
+def marked_values(values: AnyArray, missing: Missing, fills: Sequence[float] = ()) -> Mask:
+    """Values that are not finite, or equal to a fill value."""
+    marked = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    return marked | is_one_of(values, [*fills, *missing.values])
+
+
+def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key: str | None = None) -> EditableFile:
+    """An array of a ``.npy`` file, whose copy has its byte order and order of axes, or of an HDF5 file, which is copied."""
+    missing.check("arrays")
+    found = find_array(file, key)
+    array = found.load()
+    signals = signals_of(array, found.label, axes)
+    with found.open() as stored:
+        dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
+        fills = declared_fills(stored) if found.format == "hdf5" else []
+
+    def write(path: Path, values: AnyArray) -> None:
+        result = in_shape(values, array.shape, signals.shape).astype(dtype)
+        if found.format == "npy":
+            with path.open("wb") as stream:
+                np.save(stream, np.asfortranarray(result) if by_columns else result)
+            return
+        import h5py
+
+        content = io.BytesIO(file.path.read_bytes())  # the HDF5 library ends the process on a full disk
+        with h5py.File(content, "r+") as opened:
+            opened[found.key][...] = result
+        path.write_bytes(content.getbuffer())
+
+    names, marked = file.names(len(signals)), marked_values(signals, missing, fills)
+    suffixes = (".npy",) if found.format == "npy" else (file.path.suffix.lower(), ".h5", ".hdf5")
+    return EditableFile(names, signals, marked, suffixes, write, resizes=found.format == "npy")

@@ -4,12 +4,17 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pe_lightning.registry import Registry
 from pe_lightning.signals.raw import AnyArray, RawSignals
+from pe_lightning.signals.sources.clips import Color
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import Paths, as_list
+from pe_lightning.signals.validation import MAX_PIXELS, Size, as_size, choice, integer, number_range
 
 if TYPE_CHECKING:
     from pe_lightning.signals.batches import SignalInfo
@@ -55,11 +60,49 @@ class Source(ABC):
         return None
 
 
+@dataclass(eq=False)
+class FileSource(Source):
+    """Signals of pictures, clips, arrays or tables: the common arguments, checked before any file is read.
+
+    Args:
+        paths: One or more files, folders or ``samples://NAME``.
+        center_crop: Central part of pictures to take.
+        resize: Size of pictures to resample to.
+        color: ``auto``, ``rgb`` or ``grey``.
+        max_pixels: Largest number of pixels in the header of a file; ``None``: no limit.
+        key: Name of the array of a file that has several.
+        value_range: ``[low, high]``, the values that become 0 and 1.
+        missing: Which samples are missing besides NaN.
+    """
+
+    paths: Paths
+    center_crop: Size | None = None
+    resize: Size | None = None
+    color: Color = "auto"
+    max_pixels: int | None = MAX_PIXELS
+    key: str | None = None
+    value_range: list[float] | None = None
+    missing: MissingLike = "nan"
+
+    def __post_init__(self) -> None:
+        self.paths = as_list(self.paths)
+        self._crop = self._checked_crop()
+        as_size("resize", self.resize)
+        choice("color", self.color, Color)
+        if self.max_pixels is not None:
+            integer("max_pixels", self.max_pixels, 1)
+        self._limits = number_range("value_range", self.value_range)
+        self._missing = Missing(self.missing)
+
+    def _checked_crop(self) -> tuple[int | None, ...] | None:
+        return as_size("center_crop", self.center_crop)
+
+
 sources: Registry[Source] = Registry(
     "source",
     Source,  # type: ignore[type-abstract]
     "pe_lightning.sources",
-    modules=("pe_lightning.signals.sources.labelled", "pe_lightning.signals.sources.points"),
+    modules=[f"pe_lightning.signals.sources.{name}" for name in ("images", "labelled", "points", "rows", "tensor", "video")],
 )
 """All sources by name; other packages add theirs in the entry-point group ``pe_lightning.sources``."""
 

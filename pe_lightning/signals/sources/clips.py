@@ -14,11 +14,9 @@ import numpy as np
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, Media, RawSignals, ValueRange
-from pe_lightning.signals.sources.checks import join_scalings
+from pe_lightning.signals.raw import AnyArray, Media, RawSignals, ValueRange, full_value, join_scalings, to_unit
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names
-from pe_lightning.signals.sources.pictures import full_value, to_unit
-from pe_lightning.signals.validation import check_memory
+from pe_lightning.signals.validation import Size, check_memory
 
 Color: TypeAlias = Literal["auto", "rgb", "grey"]
 Edit: TypeAlias = Callable[[AnyArray], AnyArray]
@@ -34,6 +32,12 @@ DTYPES = ("uint8", "uint16", "float32")
 def frames_at_once(frame_bytes: int) -> int:
     """Number of frames decoded at a time."""
     return max(1, BLOCK_BYTES // max(1, frame_bytes))
+
+
+def in_parts(frames: range, frame_bytes: int) -> Iterator[range]:
+    """The frames that are decoded at a time, about :data:`BLOCK_BYTES`."""
+    limit = frames_at_once(frame_bytes)
+    return (frames[start : start + limit] for start in range(0, len(frames), limit))
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,11 @@ class Clip:
     def decoded(self) -> Clip:
         """Reads the frames into memory and applies the edits; only the result stays in memory."""
         values = np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])
-        return replace(self, frames=range(len(values)), read=partial(_taken, values), edits=())
+
+        def taken(frames: range) -> Iterator[AnyArray]:
+            yield values[frames.start : frames.stop : frames.step]
+
+        return replace(self, frames=range(len(values)), read=taken, edits=())
 
     def picked(self, frames: Sequence[int | None]) -> Clip:
         """``clip[start:stop:step]`` along the first axis; :class:`InputError` if it reaches outside."""
@@ -95,9 +103,9 @@ class Clip:
         rate = None if self.rate is None else self.rate / (span.step or 1)
         return replace(self, frames=self.frames[span], rate=rate)
 
-    def cropped(self, size: tuple[int | None, int, int]) -> Clip:
-        """The central ``(t, h, w)``; all frames where ``t`` is ``None``; :class:`InputError` if the clip is smaller."""
-        wanted = (len(self.frames) if size[0] is None else size[0], size[1], size[2])
+    def cropped(self, size: Sequence[int | None]) -> Clip:
+        """The central ``(t, h, w)``, all of an axis where it is ``None``; :class:`InputError` if the clip is smaller."""
+        wanted = tuple(whole if part is None else part for part, whole in zip(size, self.grid, strict=True))
         if any(part > whole for part, whole in zip(wanted, self.grid, strict=True)):
             flat = len(self.frames) == 1 and size[0] is None
             asked, has = ("x".join(map(str, given[flat:])) for given in (wanted, self.grid))
@@ -111,14 +119,20 @@ class Clip:
             return block[:, top : top + wanted[1], left : left + wanted[2]]
 
         frames = self.frames[first : first + wanted[0]]
-        return replace(self, frames=frames, size=wanted[1:], edits=(*self.edits, crop))
+        return replace(self, frames=frames, size=(wanted[1], wanted[2]), edits=(*self.edits, crop))
 
-    def resized(self, size: tuple[int, int]) -> Clip:
-        """Every frame resampled to ``(h, w)`` by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
+    def resized(self, target: Size) -> Clip:
+        """Every frame resampled by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
 
         The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame. NaN is left out, and
         a sample is NaN if less than half of the weight of the filter is on others.
+
+        Args:
+            target: ``[height, width]``, or ``n`` for the shorter side, with the same aspect ratio.
         """
+        if isinstance(target, int):
+            target = [max(2, round(target * side / min(self.size))) for side in self.size]
+        size = (target[0], target[1])
         if self.size == size:
             return self
 
@@ -173,10 +187,6 @@ class Clip:
 
         scaling = ValueRange.of_integers(dtype) if dtype == "uint16" else self.scaling
         return replace(self, stored=dtype, scaling=scaling, unit=dtype == "float32", edits=(*self.edits, widen))
-
-
-def _taken(values: AnyArray, frames: range) -> Iterator[AnyArray]:
-    yield values[frames.start : frames.stop : frames.step]
 
 
 def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:

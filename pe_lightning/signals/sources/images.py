@@ -1,33 +1,40 @@
-"""Photographs, drawings, scans and arrays as signals of two axes."""
+"""Pictures, and folders of them as the frames of a clip: as signals, and as files that are written back."""
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from PIL import ExifTags, Image, ImageOps
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
-from pe_lightning.signals.sources.arrays import in_place, read_arrays
-from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, as_size, in_common, number_range, resized, value_scaling
-from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
-from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of
-from pe_lightning.signals.sources.pictures import decode_image, full_value, header_of, over_white, range_of_integers
-from pe_lightning.signals.sources.stacks import read_stack_arrays
-from pe_lightning.signals.validation import choice, integer
+from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, RawSignals, ValueRange, full_value, to_unit, value_scaling
+from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
+from pe_lightning.signals.sources.base import FileSource, sources
+from pe_lightning.signals.sources.clips import Clip, alike, as_signals, in_parts
+from pe_lightning.signals.sources.missing import Missing
+from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of, reading, visible_files
+from pe_lightning.signals.sources.pictures import SAVED_FORMATS, decode_image, header_of, over_white, write_picture
+from pe_lightning.signals.validation import Size, choice, in_common
 
 Alpha: TypeAlias = Literal["composite", "keep"]
+Limits: TypeAlias = "tuple[float, float] | None"
+
+LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
+"""The last number in the name of a frame."""
 
 
 @sources.register("images")
 @dataclass(eq=False)
-class ImageSource(Source):
+class ImageSource(FileSource):
     """Image files, or arrays ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``, as signals of two axes.
 
     Args:
@@ -37,37 +44,22 @@ class ImageSource(Source):
             Bicubic, anti-aliased, in the dtype of the source.
         color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
             one, the luma 0.299 R + 0.587 G + 0.114 B, in the dtype of the source.
-        alpha: ``"composite"``: transparent image files are composited over white. ``"keep"``: if any file has transparency,
-            every image gets an opacity channel, the last one.
         max_pixels: Largest number of pixels in the header of a file, checked before decoding; ``None``: no limit.
         key: Array files: the dataset of an ``.h5`` or the array of an ``.npz`` file that has several.
         value_range: Arrays and floating-point image files: ``[low, high]``, the values that become 0 and 1.
         missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (opacity 0), a colour ``#rrggbb``, a number, or a
             mask file that is not zero there, one for all or a list
             (:class:`pe_lightning.signals.sources.missing.Missing`).
+        alpha: ``"composite"``: transparent image files are composited over white. ``"keep"``: if any file has transparency,
+            every image gets an opacity channel, the last one.
     """
 
-    paths: Paths
-    center_crop: Size | None = None
-    resize: Size | None = None
-    color: Color = "auto"
     alpha: Alpha = "composite"
-    max_pixels: int | None = MAX_PIXELS
-    key: str | None = None
-    value_range: list[float] | None = None
-    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
-        self.paths = as_list(self.paths)
-        self._crop = as_size("center_crop", self.center_crop)
-        as_size("resize", self.resize)
-        choice("color", self.color, Color)
+        super().__post_init__()
         choice("alpha", self.alpha, Alpha)
-        if self.max_pixels is not None:
-            integer("max_pixels", self.max_pixels, 1)
-        self._limits = number_range("value_range", self.value_range)
-        self._missing = Missing(self.missing)
-        self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in self.paths)
+        self._are_arrays = all(format_of(Path(path), by_content=False) in ARRAYS for path in as_list(self.paths))
         if not self._are_arrays and self.key is not None:
             raise InputError("key is for array files (.npz, .h5); leave it out for images")
 
@@ -80,11 +72,10 @@ class ImageSource(Source):
         clips: list[Clip] = []
         for file in files:
             if self._are_arrays:
-                arrays = read_stack_arrays(file, self.key, self._limits, num_axes=2, fills=missing.values)
-                clips += [edited(clip, self._crop, self.resize) for clip in arrays]
+                clips += array_clips(file, self.key, self._limits, num_axes=2, fills=missing.values)
             else:
-                keep = self.alpha == "keep"
-                clips.append(read_picture(file, self._crop, self.resize, keep, self.max_pixels, self._limits, missing))
+                clips.append(read_picture(file, self.max_pixels, self._limits, missing, self.alpha == "keep"))
+        clips = [edited(clip, self._crop, self.resize) for clip in clips]
         common = [min(clip.size[axis] for clip in clips) for axis in (0, 1)]
         size = in_common(
             "sizes (height x width)",
@@ -108,56 +99,182 @@ class ImageSource(Source):
         return expand(self.paths, ARRAYS, "array") if self._are_arrays else expand(self.paths, PICTURES, "image")
 
 
+def edited(clip: Clip, crop: tuple[int | None, ...] | None, resize: Size | None) -> Clip:
+    """Crops a clip of one frame, then resizes it; only the result of a picture stays in memory."""
+    clip = clip if crop is None else clip.cropped((None, *crop))
+    clip = clip if resize is None else clip.resized(resize)
+    return clip.decoded() if clip.media == "image" else clip
+
+
 def read_picture(
-    file: SourceFile,
-    crop: tuple[int, int] | None,
-    resize: Size | None,
-    keep_alpha: bool,
-    max_pixels: int | None,
-    limits: tuple[float, float] | None = None,
-    missing: Missing = Missing(),  # noqa: B008  (frozen)
+    file: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing, keep_alpha: bool = False
 ) -> Clip:
-    """One picture as a clip of one frame in memory, cropped, then resized."""
+    """One picture as a clip of one frame."""
     image, range_dtype = missing.in_picture(decode_image(file, max_pixels), file.given), header_of(file).dtype
-    opacity = image.shape[-1] in (2, 4)
-    scaling, stored = ValueRange(range_dtype), image.dtype.name
-    if range_dtype != "float32":
-        scaling = ValueRange.of_integers(range_dtype)
-        if limits is not None:
-            raise range_of_integers(file)
-    else:
-        scaling = value_scaling(repr(file.given), image.dtype, lambda: iter([image]), limits)
-        if opacity and scaling != ValueRange(range_dtype):
-            raise InputError(
-                f"{file.given!r} is transparent and holds floating-point values outside [0, 1]; save it without opacity"
-            )
+    opacity, stored = image.shape[-1] in (2, 4), image.dtype.name
+    scaling = _scaling(file, range_dtype, image.dtype, partial(iter, [image]), limits)
+    if opacity and range_dtype == "float32" and scaling.found_in_data:
+        raise InputError(
+            f"{file.given!r} is transparent and holds floating-point values outside [0, 1]; save it without opacity"
+        )
     if opacity and not keep_alpha:
         if not (image[..., -1] == full_value(image.dtype)).all():
             rank_zero_info(
                 f"{file.given!r} is transparent and composited over white. Set alpha: keep for its opacity as a channel."
             )
         image, opacity = over_white(image), False
-    height, width, channels = image.shape
-    clip = Clip(
-        file=file,
-        frames=range(1),
-        size=(height, width),
-        channels=channels,
-        stored=stored,
-        scaling=scaling,
-        media="image",
-        read=partial(_one_frame, image),
-        unit=image.dtype.kind == "f" and (range_dtype != "float32" or scaling == ValueRange(range_dtype)),
-        opacity=opacity,
+    unit = image.dtype.kind == "f" and (range_dtype != "float32" or not scaling.found_in_data)
+
+    def one_frame(_: range) -> Iterator[AnyArray]:
+        yield image[None]
+
+    size, channels = (image.shape[0], image.shape[1]), image.shape[2]
+    return Clip(file, range(1), size, channels, stored, scaling, "image", one_frame, unit=unit, opacity=opacity)
+
+
+def _scaling(file: SourceFile, range_dtype: str, dtype: np.dtype[Any], blocks: Any, limits: Limits) -> ValueRange:
+    """Scaling of pictures by the dtype of their range: the full range of integers, else that of their values."""
+    if range_dtype == "float32":
+        return value_scaling(repr(file.given), dtype, blocks, limits)
+    if limits is not None:
+        raise InputError(
+            f"value_range is not for images of integers such as {file.given!r}, which have the range of their format; leave "
+            "it out"
+        )
+    return ValueRange.of_integers(range_dtype)
+
+
+def frame_files(folder: SourceFile) -> list[SourceFile]:
+    """The pictures of a folder, numbers in their names sorted by value: ``2.png`` before ``10.png``."""
+
+    def key(path: Path) -> list[Any]:
+        return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path.name.casefold())]
+
+    paths = [path for path in visible_files(folder.path) if format_of(path, by_content=False) in PICTURES]
+    return [SourceFile(path, str(path)) for path in sorted(paths, key=key)]
+
+
+def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing, fps: float | None) -> Clip:
+    """Describes the pictures of a folder as frames composited over white.
+
+    The dtype is uint8 if all pictures have 8 bits, uint16 if all have 8 or 16, else float32. Floating point beyond [0, 1] is
+    scaled by the minimum and maximum of all frames, or by ``limits``.
+    """
+    files = frame_files(folder)
+    if len(files) < 2:
+        raise InputError(
+            f"the frame folder {folder.given!r} holds {len(files)} picture(s), but a signal needs at least 2 frames; use "
+            "ImageDataModule for a single picture"
+        )
+    headers = [header_of(file) for file in files]
+    sizes = [(file.path.name, (header.height, header.width)) for file, header in zip(files, headers, strict=True)]
+    size = in_common("sizes (height x width) of frames", sizes, "Use ImageDataModule if each picture is a signal")
+    bits = {max(header.bits, 8) for header in headers}
+    stored = range_dtype = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
+    if missing.kind in ("alpha", "colour", "value"):
+        stored = "float32"
+    shape, every = (*size, 1 if all(header.grey for header in headers) else 3), range(len(files))
+
+    def read(frames: range) -> Iterator[AnyArray]:
+        for part in in_parts(frames, 4 * shape[0] * shape[1] * shape[2]):
+            some = [files[number] for number in part]
+            images = [over_white(missing.in_picture(decode_image(file, max_pixels), file.given)) for file in some]
+            values = np.stack([np.broadcast_to(to_unit(image), shape) for image in images])  # grey pictures among RGB ones
+            yield values if stored == "float32" else np.rint(values * np.float32(full_value(stored))).astype(stored)
+
+    scaling = ValueRange(stored)
+    if range_dtype != "float32" or 32 in bits or limits is not None:
+        scaling = _scaling(folder, range_dtype, np.dtype(stored), partial(read, every), limits)
+    unit = stored == "float32" and (range_dtype != "float32" or not scaling.found_in_data)
+    return Clip(folder, every, size, shape[2], stored, scaling, "video", read, fps, unit)
+
+
+# -- written back ---------------------------------------------------------------------------------------------------------
+
+
+def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+    """A picture of 8 or 16 bits. Opacity is copied, and full at samples that alpha marked."""
+    image = decode_image(file)
+    if image.dtype.kind == "f":
+        raise InputError(
+            f"fill writes pictures of 8 or 16 bits, and {file.given!r} has another number; save it as TIFF or .npy"
+        )
+    opacity = image[..., -1:] if image.shape[-1] in (2, 4) else None
+    marked: Mask = np.asarray(np.isnan(missing.in_picture(image, file.given)).any(-1))
+    colours = image if opacity is None else image[..., :-1]
+    with reading(file.given), Image.open(file.path) as opened:
+        jpeg, orientation = opened.format in ("JPEG", "MPO"), int(opened.getexif().get(ExifTags.Base.Orientation, 1))
+        ImageOps.exif_transpose(opened, in_place=True)  # also takes the orientation out of EXIF and XMP data
+        info = dict(opened.info)
+
+    def write(path: Path, values: AnyArray) -> None:
+        pixels = values[0]
+        if opacity is not None:
+            alpha = np.where(marked[..., None], full_value(image.dtype), opacity) if missing.kind == "alpha" else opacity
+            pixels = np.concatenate([pixels, _resized_opacity(alpha[..., 0], pixels.shape).astype(image.dtype)], -1)
+        write_picture(path, pixels, info)
+
+    refused = {"JPEG", "WEBP"} if image.dtype == np.uint16 else {"JPEG"} if opacity is not None else set()
+    return EditableFile(
+        (file.stem,),
+        np.ascontiguousarray(colours)[None],
+        np.broadcast_to(marked[..., None], colours.shape).copy()[None],
+        tuple(suffix for suffix, form in SAVED_FORMATS.items() if form not in refused),
+        write,
+        "image",
+        resizes=True,
+        jpeg=jpeg,
+        orientation=orientation,
     )
-    return edited(clip, crop, resize).decoded()
 
 
-def edited(clip: Clip, crop: tuple[int, int] | None, resize: Size | None) -> Clip:
-    """Crops a clip of one frame, then resizes it."""
-    clip = clip if crop is None else clip.cropped((None, *crop))
-    return clip if resize is None else clip.resized(resized(resize, clip.size))
+def _resized_opacity(opacity: AnyArray, shape: tuple[int, ...]) -> AnyArray:
+    """Opacity ``(h, w)`` of as many pixels as a picture ``(H, W, C)`` has: ``(H, W, 1)``."""
+    if opacity.shape != shape[:2]:
+        enlarged = Image.fromarray(opacity.astype(np.float32)).resize((shape[1], shape[0]), Image.Resampling.BICUBIC)
+        opacity = np.rint(np.asarray(enlarged).clip(0, full_value(opacity.dtype)))
+    return opacity[..., None]
 
 
-def _one_frame(image: AnyArray, frames: range) -> Iterator[AnyArray]:
-    yield image[None]
+def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+    """A folder of frames as pictures with numbers in their names; missing numbers are lost frames.
+
+    Frames that are not changed are copied; others are written as PNG.
+    """
+    files, numbered = frame_files(file), dict[int, SourceFile]()
+    for frame in files:
+        found = LAST_NUMBER.search(frame.path.stem)
+        if found is None:
+            raise InputError(
+                f"a folder is read as the frames of a clip, with a number in each name; {frame.path.name!r} in "
+                f"{file.given!r} has none. To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
+            )
+        numbered[int(found[1])] = frame
+    if len(numbered) < len(files) or len(files) < 2:
+        raise InputError(f"{file.given!r} needs at least two frames, each with a number of its own in its name")
+    frames = {number: edit_picture(frame, missing) for number, frame in numbered.items()}
+    if len({(frame.values.shape, frame.values.dtype) for frame in frames.values()}) > 1:
+        raise InputError(f"the frames in {file.given!r} differ in size, channels or dtype; save them alike")
+    every, some = range(min(frames), max(frames) + 1), next(iter(frames.values()))
+    values = np.zeros((1, len(every), *some.values.shape[1:]), some.values.dtype)
+    marked = np.ones(values.shape, bool)
+    for number, frame_of_file in frames.items():
+        values[:, number - every[0]], marked[:, number - every[0]] = frame_of_file.values, frame_of_file.missing
+
+    def name_of(number: int) -> str:
+        near = numbered[min(numbered, key=lambda other: abs(other - number))].path
+        return LAST_NUMBER.sub(lambda digits: f"{number:0{len(digits[1])}d}", near.stem) + ".png"
+
+    def write(path: Path, changed: AnyArray) -> None:
+        path.mkdir()
+        for place, number in enumerate(every):
+            same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
+            if number in frames and not marked[0, place].any() and same:
+                shutil.copy2(numbered[number].path, path)
+            elif number in frames:
+                frames[number].write(path / name_of(number), changed[:, place])
+            else:
+                write_picture(path / name_of(number), changed[0, place], {})
+
+    jpeg = any(frame.jpeg for frame in frames.values())
+    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)

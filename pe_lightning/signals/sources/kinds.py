@@ -1,113 +1,56 @@
-"""The kind of signals in files, by suffix, and in arrays, by shape."""
+"""The kind of signals in files, and the source or the editor that reads it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps
+from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, check_readable, suffixes_of
-from pe_lightning.signals.sources.arrays import MAX_CHANNELS, find_array
-from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, is_stack, missing, visible_files
-from pe_lightning.signals.sources.samples import SCHEME, video_samples
+from pe_lightning.signals.raw import EditableFile
+from pe_lightning.signals.sources.arrays import find_array
+from pe_lightning.signals.sources.base import Source, sources
+from pe_lightning.signals.sources.missing import Missing, grown_mask
+from pe_lightning.signals.sources.paths import (
+    SCHEME,
+    Paths,
+    SourceFile,
+    as_list,
+    expand,
+    format_of,
+    image_samples,
+    video_samples,
+    visible_files,
+)
+from pe_lightning.signals.sources.volumes import is_stack
 
-Kind: TypeAlias = Literal["images", "rows", "video"]
-"""Names of the registered sources of signals of two, one and three axes."""
-
-PICTURE_CHANNELS = (1, 3, 4)
-"""Numbers of channels of a picture: grey, RGB, RGB and opacity."""
-MAX_ASPECT_RATIO = 8
-"""Arrays of two axes whose ratio is larger may be pictures or sets of rows."""
-NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
+EDITORS = {
+    "frames": "images.edit_frames",
+    "hdf5": "arrays.edit_array",
+    "nifti": "volumes.edit_nifti",
+    "npy": "arrays.edit_array",
+    "picture": "images.edit_picture",
+    "sound": "sound.edit_sound",
+    "table": "tables.edit_table",
+    "tiff": "volumes.edit_tiff",
+    "video": "video_files.edit_video",
+}
+"""The function that reads a file to be written back, by its format; ``frames`` is a folder."""
+JPEG_GROWTH = 3
+"""Pixels by which missing samples of a JPEG grow by default: the codec spreads damage within its blocks."""
 
 
 class UnclearKind(InputError):
     """The files may hold several kinds of signals, or none that is known; callers add how to specify the kind."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Interpretation of the axes of an array.
-
-    Args:
-        kind: The source that reads the array in this way.
-        shape: Complete shape ``(S, N_1, ..., N_D, C)``.
-    """
-
-    kind: Kind
-    shape: tuple[int, ...]
-
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """Number of samples per axis, ``(N_1, ..., N_D)``."""
-        return self.shape[1:-1]
-
-    def __str__(self) -> str:
-        count, channels, noun = self.shape[0], self.shape[-1], NOUNS[self.kind]
-        signals = f"one {noun}" if count == 1 else f"{count} {noun}s"
-        samples = f"{signals} of {'x'.join(map(str, self.grid))} samples"
-        return samples if channels == 1 else f"{samples} with {channels} channels"
-
-
-def plausible_layouts(shape: Sequence[int]) -> list[Layout]:
-    """Plausible layouts of an array, the most likely first.
-
-    A last axis of at most 4 is channels. Two axes of similar length are a picture, three a cube. A first axis of 1 counts
-    signals. Empty if no layout has at least 2 samples per axis, or if the channels seem to be the first axis.
-
-    >>> [str(layout) for layout in plausible_layouts((64, 48, 3))]
-    ['one picture of 64x48 samples with 3 channels']
-    >>> [str(layout) for layout in plausible_layouts((16, 5000))]
-    ['one picture of 16x5000 samples', '16 rows of 5000 samples']
-    """
-    return [layout for layout in _layouts(tuple(shape)) if min(layout.grid) >= 2 and min(layout.shape) >= 1]
-
-
-def _layouts(shape: tuple[int, ...]) -> list[Layout]:
-    axes, last = len(shape), shape[-1] if shape else 0
-    if axes == 5:
-        return [Layout("video", shape)]
-    if axes not in (1, 2, 3, 4) or channels_first(shape):
-        return []
-    if axes > 1 and shape[0] == 1:
-        return _layouts(shape[1:])[:1]
-    with_channels = last <= MAX_CHANNELS
-    if axes == 1:
-        return [Layout("rows", (1, *shape, 1))]
-    if axes == 2 and with_channels:
-        return [Layout("rows", (1, *shape))]
-    if axes == 4:
-        cubes = [Layout("video", (1, *shape) if with_channels else (*shape, 1))]
-        return [*cubes, Layout("images", shape)] if with_channels else cubes
-    if axes == 3 and not with_channels:
-        pictures = [Layout("images", (*shape, 1))] if shape[0] > MAX_ASPECT_RATIO * max(shape[1:]) else []
-        return [Layout("video", (1, *shape, 1)), *pictures]
-    full = shape if axes == 3 else (*shape, 1)
-    short, long = sorted(full[:2])
-    picture, rows = Layout("images", (1, *full)), Layout("rows", full)
-    if short <= MAX_CHANNELS or long > MAX_ASPECT_RATIO * short or full[-1] not in PICTURE_CHANNELS:
-        return [picture, rows]
-    return [picture]
-
-
-def channels_first(shape: Sequence[int]) -> bool:
-    """Whether the third axis from the end is probably channels, as in torch."""
-    channels = PICTURE_CHANNELS[1:] if len(shape) == 3 else PICTURE_CHANNELS
-    return len(shape) in (3, 4) and shape[-3] in channels and min(shape[-2:]) > MAX_CHANNELS
-
-
-def describe_layouts(label: str, shape: Sequence[int]) -> str:
-    """First part of the error message for an array that is ambiguous or unsupported."""
-    layouts = plausible_layouts(shape)
-    if layouts:
-        return f"{label} has shape {tuple(shape)}, which may be {' or '.join(map(str, layouts))}"
-    hint = "at least 2 samples are needed on each of 1 to 3 axes"
-    if channels_first(shape):
-        hint = f"its channels seem to come first: move them to the end, numpy.moveaxis(array, {len(shape) - 3}, -1)"
-    return f"{label} has shape {tuple(shape)}; {hint}"
 
 
 def kind_of(*paths: str, key: str | None = None) -> Kind:
@@ -147,8 +90,7 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
         return {_kind_of_array(expand([str(arrays[0])], ARRAYS, "array")[0], key)}
     if "table" in formats.values():
         return {"rows"}
-    if not given.exists():
-        raise missing(given)
+    check_readable(path, image_samples())
     raise UnclearKind(
         f"{path!r} {'holds no file' if given.is_dir() else 'is no file'} of a known kind; the kinds are "
         f"{', '.join(suffixes_of({*PICTURES, *ARRAYS, 'sound', 'table', 'video', 'nifti'}))}"
@@ -172,3 +114,72 @@ def _kind_of_array(file: SourceFile, key: str | None) -> Kind:
         "image/closed_form or volume/closed_form"
     )
     return layouts[0].kind
+
+
+def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> Source:
+    """The source for the kind of the signals.
+
+    Args:
+        signals: Files, folders or ``samples://NAME``, of the kind that ``kind_of`` finds; or an array or a picture,
+            for :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
+        **arguments: Arguments of that source.
+    """
+    values = pixels_of(signals) if isinstance(signals, Image.Image) else signals
+    if isinstance(values, (Tensor, np.ndarray)):
+        return sources.create("tensor", values=values, **arguments)
+    paths = as_list(values)
+    source = sources.get(clear_kind(paths, arguments.get("key")))
+    return source(paths, **sources.arguments(source, arguments))  # type: ignore[call-arg]
+
+
+def clear_kind(paths: Sequence[str], key: str | None = None) -> Kind:
+    """The kind of files; where it is not clear, the error names the DataModules.
+
+    Args:
+        paths: Files, folders or ``samples://NAME``.
+        key: Name of the array in a file of several.
+    """
+    try:
+        return kind_of(*paths, key=key)
+    except UnclearKind as error:
+        raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
+
+
+def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:
+    """The pixels of a picture of Pillow, ``(1, H, W, C)``, upright."""
+    upright = ImageOps.exif_transpose(picture)
+    simple = {"1": "L", "P": "RGB", "CMYK": "RGB"}.get(upright.mode)
+    pixels = np.asarray(upright if simple is None else upright.convert(simple))
+    return pixels[None] if pixels.ndim == 3 else pixels[None, ..., None]
+
+
+def read_original(
+    file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None, key: str | None = None
+) -> EditableFile:
+    """The signals of a file that can be written back, with its missing values.
+
+    Args:
+        file: The file, or a folder of frames.
+        missing: What marks them.
+        axes: Number of axes of a signal, where the shape of an array does not say it.
+        grow: Pixels by which missing samples of pictures and frames grow; ``None``: :data:`JPEG_GROWTH` of a JPEG, else 0.
+        key: Name of the array of an HDF5 file that has several.
+    """
+    form = "frames" if file.path.is_dir() else str(format_of(file.path))
+    if form not in EDITORS:
+        raise InputError(f"fill cannot write files as {file.given!r}; it fills {', '.join(EDITORS)}")
+    if key is not None and form != "hdf5":
+        raise InputError(f"key chooses an array of an HDF5 file, and {file.given!r} is none: leave it out")
+    module, _, name = EDITORS[form].partition(".")
+    edit: Callable[..., EditableFile] = getattr(importlib.import_module(f"pe_lightning.signals.sources.{module}"), name)
+    found = replace(edit(file, missing, axes, **({} if key is None else {"key": key})), path=file.path)
+    if missing.kind in ("mask", "frames"):  # beside what the reader marked
+        masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation)
+        for signal, marked in enumerate(found.missing):
+            marked |= masks[signal if len(masks) > 1 else 0][..., None]
+    pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow
+    if not pixels or not found.missing.any():
+        return found
+    if found.media not in ("image", "video"):
+        raise InputError(f"missing samples of pictures and frames grow, and {file.given!r} is neither: leave out grow")
+    return replace(found, missing=grown_mask(found.missing, pixels), grown=pixels)

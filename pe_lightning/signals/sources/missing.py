@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.raw import AnyArray, RawSignals
+from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, float_for, is_one_of, to_unit, with_nan
 from pe_lightning.signals.sources.arrays import find_array
-from pe_lightning.signals.sources.checks import exact_number, float_for, is_one_of, with_nan
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
-from pe_lightning.signals.sources.pictures import decode_image, to_unit, upright
+from pe_lightning.signals.sources.pictures import decode_image, upright
 
 MissingLike: TypeAlias = str | float | list[str]
 """``nan``, ``alpha``, a colour ``#rrggbb``, a number, ``frames:10-14,30``, a mask file, or one mask file per signal."""
@@ -36,6 +35,21 @@ MAX_SIMILAR_SHARE = 0.1
 """Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
 JPEG_START = b"\xff\xd8"
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+
+
+def exact_number(text: str) -> float | None:
+    """The finite number that a text stands for, an integer as ``int`` of any size; ``None`` if it is none.
+
+    >>> exact_number("9007199254740993"), exact_number("-9999.0"), exact_number("a.png")
+    (9007199254740993, -9999.0, None)
+    """
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if abs(number) < np.inf else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -109,7 +123,7 @@ class Missing:
             raise InputError(f"missing: lost frames are given by their numbers from 0, frames:10-14,30; got {self.given!r}")
         return ranges
 
-    def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[NDArray[np.bool_]]:
+    def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[Mask]:
         """Where mask files or numbers of lost frames mark missing samples, ``(N_1, ..., N_D)``: one for all signals or each.
 
         Args:
@@ -132,7 +146,7 @@ class Missing:
         return [spread_mask(self._turned(read_mask(file), grid, orientation), grid, file.given) for file in self.masks]
 
     @staticmethod
-    def _turned(mask: NDArray[np.bool_], grid: Sequence[int], orientation: int) -> NDArray[np.bool_]:
+    def _turned(mask: Mask, grid: Sequence[int], orientation: int) -> Mask:
         if orientation < 5 or mask.shape == tuple(grid) or mask.shape != tuple(grid)[::-1]:
             return mask
         return np.asarray(upright(mask[..., None].astype(np.uint8), orientation)[..., 0] > 0)
@@ -205,7 +219,7 @@ class Missing:
         return replace(raw, blocks=blocks, array=None, stored=stored)
 
 
-def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDArray[np.bool_]:
+def spread_mask(mask: Mask, grid: Sequence[int], file: str) -> Mask:
     """A mask for the whole grid from one of its shape, of its leading or of its last axes."""
     grid, axes = tuple(grid), mask.ndim
     if mask.shape == grid[:axes]:
@@ -218,7 +232,7 @@ def spread_mask(mask: NDArray[np.bool_], grid: Sequence[int], file: str) -> NDAr
     )
 
 
-def read_mask(file: SourceFile) -> NDArray[np.bool_]:
+def read_mask(file: SourceFile) -> Mask:
     """Where a mask file is not zero: a ``.npy`` file of any shape, or a picture ``(H, W)``.
 
     A pixel of a picture is not zero if a colour channel is not, and it is not transparent; of a JPEG, if a channel is above
@@ -242,3 +256,13 @@ def read_mask(file: SourceFile) -> NDArray[np.bool_]:
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))
+
+
+def grown_mask(mask: Mask, pixels: int) -> Mask:
+    """Missing samples ``(..., H, W, C)`` and all samples within a distance in the plane of their picture."""
+    from scipy.ndimage import binary_dilation
+
+    steps = np.arange(-pixels, pixels + 1)
+    disc = np.hypot(steps[:, None], steps) <= pixels
+    grown: Mask = binary_dilation(mask, disc.reshape(*[1] * (mask.ndim - 3), *disc.shape, 1))
+    return grown

@@ -1,4 +1,8 @@
-"""Files, folders and ``samples://NAME``: the files they stand for, their formats, and the names of signals."""
+"""Files, folders and ``samples://NAME``: the files they stand for, their formats, and the names of signals.
+
+Samples are bundled signals for a first run without files or downloads: the pictures are part of scikit-image, the video and
+the volume are in the ``datasets`` folder of this repository.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,23 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pe_lightning.errors import InputError, paragraph
+from PIL import Image, UnidentifiedImageError
+
+from pe_lightning.errors import InputError, did_you_mean, paragraph
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import Format, check_readable, format_of_suffix, no_such_file, suffixes_of
-from pe_lightning.signals.sources.samples import SCHEME, image_samples, sample_path
+from pe_lightning.signals.files import Format, check_readable, format_of_suffix, stem_of, suffixes_of
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+SCHEME = "samples://"
+VIDEO_FILES = {"bigbuckbunny": "bigbuckbunny.mp4", "phantom3d": "phantom.tif"}
+SAMPLE_SUFFIXES = frozenset({".gif", ".jpg", ".jpeg", ".png", ".tif", ".tiff"})
 FORMAT_OF_BEGINNING: dict[bytes, Format] = {
     **dict.fromkeys((b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+"), "tiff"),
     **dict.fromkeys((b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8"), "picture"),
@@ -40,7 +51,50 @@ class SourceFile:
     def stem(self) -> str:
         """The file name without its suffix, or the name of the folder."""
         path = self.path.absolute()  # "." has no name
-        return path.name if path.is_dir() else path.stem.removesuffix(".nii")
+        return path.name if path.is_dir() else stem_of(path)
+
+    def names(self, count: int) -> tuple[str, ...]:
+        """The stem, or for several signals the stem with numbers."""
+        return (self.stem,) if count == 1 else tuple(f"{self.stem}-{number}" for number in range(count))
+
+
+@cache
+def image_samples() -> dict[str, Path]:
+    """The samples that are single images: name -> file of the installed scikit-image, sorted by name."""
+    found = {}
+    for path in sorted(Path(str(resources.files("skimage.data"))).iterdir()):
+        if path.suffix.lower() in SAMPLE_SUFFIXES:
+            try:
+                with Image.open(path) as image:
+                    if getattr(image, "n_frames", 1) == 1:
+                        found[path.stem] = path
+            except UnidentifiedImageError:  # Pillow cannot read one of scikit-image's TIFF stacks
+                continue
+    return found
+
+
+def video_samples() -> dict[str, Path]:
+    """The samples that are videos or volumes: name -> file, which only a clone of the repository has."""
+    repository = Path(__file__).resolve().parents[3]
+    return {name: repository / "datasets" / file for name, file in VIDEO_FILES.items()}
+
+
+def sample_path(uri: str, kind: Literal["image", "video"] = "image") -> Path:
+    """The file of ``samples://NAME``."""
+    name = uri.removeprefix(SCHEME)
+    known, others, use = image_samples(), video_samples(), "is a video or volume: use VideoDataModule"
+    if kind == "video":
+        known, others, use = others, known, "is a picture: use ImageDataModule"
+    if name in others:
+        raise InputError(f"{SCHEME}{name} {use}, or choose one of: {', '.join(known)}")
+    if name not in known:
+        raise InputError(f"unknown sample {SCHEME}{name}{did_you_mean(name, known) or '.'} Samples: {', '.join(known)}")
+    if not known[name].is_file():
+        raise InputError(
+            f"{SCHEME}{name} is part of the repository of pe-lightning, not of the installed package: there is no "
+            f"{str(known[name])!r}. Clone the repository and install it with pip install -e, or give another file"
+        )
+    return known[name]
 
 
 @contextmanager
@@ -100,17 +154,15 @@ def expand(
             found.append(SourceFile(sample_path(text, samples), text))
             continue
         check_readable(text, image_samples())
-        if path.is_dir():
-            inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
-            counted = [file for file, format in inside.items() if format in formats]
-            if others := [file for file in counted if inside[file] != "table"]:
-                counted = others  # text files beside pictures, sound or arrays are notes
-            if not counted:
-                raise nothing_in(path, formats, what)
-            notice_skipped(path, [file for file in inside if file not in counted], what)
-            found.extend(SourceFile(file, str(file)) for file in counted)
-        else:
+        if not path.is_dir():
             found.append(SourceFile(path, text))
+            continue
+        inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
+        counted = [file for file, format in inside.items() if format in formats]
+        if others := [file for file in counted if inside[file] != "table"]:
+            counted = others  # text files beside pictures, sound or arrays are notes
+        check_folder(path, list(inside), counted, formats, what)
+        found.extend(SourceFile(file, str(file)) for file in counted)
     return found
 
 
@@ -120,27 +172,21 @@ def visible_files(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
-def notice_skipped(folder: Path, files: Sequence[Path], what: str) -> None:
-    """Prints which files of a folder are not read, if any."""
-    if files:
-        names = ", ".join(file.name for file in files[:8]) + (", ..." if len(files) > 8 else "")
-        rank_zero_info(
-            f"{len(files)} file(s) in the folder {str(folder)!r} are skipped, because they are no {what}: {names}"
+def check_folder(
+    folder: Path, inside: Sequence[Path], counted: Collection[Path], formats: Collection[Format], what: str
+) -> None:
+    """Refuses a folder of which no file counts, and prints which are skipped."""
+    if not counted:
+        types = ", ".join(sorted({path.suffix or path.name for path in inside}))
+        raise InputError(
+            f"no {what} in the folder {str(folder)!r}, which holds files of type {types or 'none'} (subfolders are not "
+            f"searched). Read are: {', '.join(suffixes_of(formats))}"
         )
-
-
-def nothing_in(folder: Path, formats: Collection[Format], what: str) -> InputError:
-    """The error for a folder without files of some formats."""
-    types = ", ".join(sorted({path.suffix or path.name for path in visible_files(folder)}))
-    return InputError(
-        f"no {what} in the folder {str(folder)!r}, which holds files of type {types or 'none'} (subfolders are not searched)"
-        f". Read are: {', '.join(suffixes_of(formats))}"
-    )
-
-
-def missing(path: Path) -> InputError:
-    """The error about a path that does not exist, with similar names."""
-    return no_such_file(path, image_samples())
+    if skipped := [file.name for file in inside if file not in counted]:
+        names = ", ".join(skipped[:8]) + (", ..." if len(skipped) > 8 else "")
+        rank_zero_info(
+            f"{len(skipped)} file(s) in the folder {str(folder)!r} are skipped, because they are no {what}: {names}"
+        )
 
 
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
@@ -170,11 +216,3 @@ def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
         taken.add(name.casefold())
         names.append(name)
     return tuple(names)
-
-
-def is_stack(file: SourceFile) -> bool:
-    """Whether a TIFF file has more than one picture; :class:`InputError` if it is damaged."""
-    import tifffile
-
-    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
-        return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)

@@ -1,29 +1,36 @@
-"""Decoding of one image file to an exact array: all bits, with the EXIF orientation applied.
+"""One picture as an exact array, of all bits and with the EXIF orientation applied, and arrays as pictures.
 
-Pillow reads files of 8 bits and 16-bit grey. Colour PNG files of 16 bits, of which Pillow reads 8, are read by pypng, and
-TIFF files that Pillow does not read exactly by tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read
-at 8 bits. Colour profiles are not applied.
+Pillow reads and writes files of 8 bits and 16-bit grey. Colour PNG files of 16 bits, of which Pillow knows 8, are those of
+pypng, and TIFF files that Pillow does not read exactly of tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits
+are read at 8 bits. Colour profiles are not applied.
 """
 
 from __future__ import annotations
 
+import io
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
+from PIL.PngImagePlugin import PngInfo
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.sources.checks import MAX_PIXELS, check_area
+from pe_lightning.signals.raw import AnyArray, Mask, full_value, to_unit
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
-from pe_lightning.signals.validation import check_claim, check_memory
+from pe_lightning.signals.validation import MAX_PIXELS, check_area, check_claim, check_memory
 
-FloatArray = NDArray[np.float32]
-Picture: TypeAlias = NDArray[Any]
-
+SAVED_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
+"""Formats of Pillow in which a picture is written, by suffix; the first is that of results without a suffix of their own."""
+SAVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "PNG": {},
+    "TIFF": {},  # libtiff, which compresses, does not take all EXIF data
+    "WEBP": {"lossless": True, "exact": True},
+    "JPEG": {"quality": 95, "subsampling": 0},
+}
 PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 BLOCK_PIXELS = 1 << 20
 GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
@@ -45,7 +52,7 @@ class Header(NamedTuple):
         return "uint8" if self.bits <= 8 else "uint16" if self.bits <= 16 else "float32"
 
 
-def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> Picture:
+def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyArray:
     """Reads one image.
 
     Palettes, CMYK and other colour spaces are converted to RGB; opacity is the last channel.
@@ -81,13 +88,9 @@ def header_of(file: SourceFile) -> Header:
     """Header of an image. The file is decoded if Pillow cannot read its header."""
     try:
         with reading(file.given), _opened(file) as image:
-            tags: Any = getattr(
-                image, "tag_v2", {}
-            )  # some versions of Pillow swap the size of a rotated TIFF before loading
-            height, width = (
-                tags.get(TiffImagePlugin.IMAGELENGTH, image.height),
-                tags.get(TiffImagePlugin.IMAGEWIDTH, image.width),
-            )
+            tags: Any = getattr(image, "tag_v2", {})  # some versions of Pillow swap the size of a rotated TIFF
+            height = tags.get(TiffImagePlugin.IMAGELENGTH, image.height)
+            width = tags.get(TiffImagePlugin.IMAGEWIDTH, image.width)
             if image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):
                 height, width = width, height
             return Header(height, width, _bits(image, file.path), image.mode in GREY_MODES or image.mode.startswith("I;16"))
@@ -96,7 +99,7 @@ def header_of(file: SourceFile) -> Header:
         return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
 
 
-def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, FloatArray]]:
+def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, AnyArray]]:
     """Names and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes; transparent ones lie over white.
 
     Args:
@@ -106,32 +109,14 @@ def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, FloatArray]]:
         yield file.given, to_unit(over_white(decode_image(file)))
 
 
-def to_unit(image: Picture) -> FloatArray:
-    """Integers divided by the largest value of their dtype, as float32; floating point unchanged."""
-    return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(full_value(image.dtype))
-
-
-def full_value(dtype: np.dtype[Any] | str) -> int:
-    """The value that represents 1: the largest integer of the dtype, or 1."""
-    return int(np.iinfo(dtype).max) if np.dtype(dtype).kind in "iu" else 1
-
-
-def over_white(image: Picture) -> Picture:
+def over_white(image: AnyArray) -> AnyArray:
     """Composites a picture with an opacity channel over white, in the same dtype (integers are rounded)."""
     if image.shape[-1] not in (2, 4):
         return image
     values, opacity = np.split(to_unit(image), [-1], axis=-1)
     # written so that opaque pixels are unchanged to the last bit
-    laid: FloatArray = np.minimum(values * opacity + (1 - opacity), 1)
+    laid: AnyArray = np.minimum(values * opacity + (1 - opacity), 1)
     return laid if image.dtype.kind == "f" else np.rint(laid * np.float32(full_value(image.dtype))).astype(image.dtype)
-
-
-def range_of_integers(file: SourceFile) -> InputError:
-    """The error for a ``value_range`` of pictures of integers."""
-    return InputError(
-        f"value_range is not for images of integers such as {file.given!r}, which have the range of their format; leave it "
-        "out"
-    )
 
 
 @contextmanager
@@ -157,14 +142,14 @@ def _bits(image: Image.Image, path: Path) -> int:
     return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
 
 
-def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Picture:
+def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> AnyArray:
     # JPEG files of phones may have a depth or gain map as second frame (MPO); the picture is the first
     bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
     shape, pictures = (image.height, image.width, len(image.getbands())), getattr(image, "n_frames", 1)
     _check(file, shape, bits, 1 if image.format == "MPO" else pictures, max_pixels)
     if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
         return _decode_tiff(file, max_pixels)
-    array: Picture
+    array: AnyArray
     if image.format == "PNG" and bits > 8 and not grey:
         array = _decode_png16(file.path)
     elif grey:
@@ -196,13 +181,13 @@ def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: i
         raise InputError(f"{file.given!r} holds {pictures} pictures, not one; save the one to fit as a separate file")
 
 
-def _whole_range(raw: Picture, bits: int) -> Picture:
+def _whole_range(raw: AnyArray, bits: int) -> AnyArray:
     """Integers of 8 or 16 bits unchanged; of other numbers of bits, as float32 in [0, 1]."""
     stored = np.dtype(np.uint8 if bits == 8 else np.uint16)
     return raw.astype(stored, copy=False) if bits in (8, 16) else raw.astype(np.float32) / np.float32(2**bits - 1)
 
 
-def _decode_png16(path: Path) -> Picture:
+def _decode_png16(path: Path) -> AnyArray:
     import png
 
     with path.open("rb") as file:
@@ -216,12 +201,12 @@ def _decode_png16(path: Path) -> Picture:
     return _with_opacity(raw, (raw != np.asarray(info["transparent"])).any(axis=-1, keepdims=True))
 
 
-def _with_opacity(array: Picture, opaque: NDArray[np.bool_]) -> Picture:
+def _with_opacity(array: AnyArray, opaque: Mask) -> AnyArray:
     """Appends an opacity channel: full where ``opaque``, ``(H, W, 1)``, and 0 elsewhere."""
     return np.concatenate([array, opaque.astype(array.dtype) * array.dtype.type(full_value(array.dtype))], axis=-1)
 
 
-def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
+def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
     import tifffile
 
     with tifffile.TiffFile(file.path) as tiff:
@@ -239,7 +224,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ExifTags.Base.Orientation, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
     if raw.dtype.kind == "f":
-        array: Picture = raw.astype(np.float32)
+        array: AnyArray = raw.astype(np.float32)
     elif raw.dtype in (np.uint8, np.uint16):
         array = _whole_range(raw, max(bits, 8))
     else:
@@ -256,7 +241,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> Picture:
     return upright(array, turn)
 
 
-def upright(array: Picture, orientation: object) -> Picture:
+def upright(array: AnyArray, orientation: object) -> AnyArray:
     """Applies the EXIF orientation by Pillow, channel by channel, which works for every dtype."""
     if orientation not in range(2, 9):
         return np.ascontiguousarray(array)
@@ -266,3 +251,62 @@ def upright(array: Picture, orientation: object) -> Picture:
         image.getexif()[ExifTags.Base.Orientation] = orientation
         turned.append(np.asarray(ImageOps.exif_transpose(image)))
     return np.stack(turned, axis=-1)
+
+
+def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
+    """Writes ``(H, W, C)`` uint8 or uint16 in the format of the suffix.
+
+    Args:
+        path: The file.
+        pixels: The pixels.
+        info: What Pillow read beside the pixels of another picture: EXIF and XMP data, colour profile, resolution, texts.
+    """
+    form, squeezed = SAVED_FORMATS[path.suffix.lower()], pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    kept = {key: info[key] for key in ("exif", "icc_profile", "dpi", "xmp") if info.get(key)}
+    if form == "PNG":
+        kept["pnginfo"] = _png_info(info)
+    simple = pixels.dtype == np.uint8 or pixels.shape[-1] == 1  # Pillow writes no colour of 16 bits
+    if simple or form == "PNG":
+        buffer = io.BytesIO()
+        shown = Image.fromarray(squeezed) if simple else Image.new("RGB", (1, 1))
+        shown.save(buffer, form, **kept, **SAVE_OPTIONS[form])
+        path.write_bytes(buffer.getvalue() if simple else _deep_png(pixels, buffer.getvalue()))
+        return
+    import tifffile
+
+    options: dict[str, Any] = {"iccprofile": info.get("icc_profile"), "resolution": info.get("dpi"), "compression": "zlib"}
+    extra = ["unassalpha"] if pixels.shape[-1] in (2, 4) else None
+    tifffile.imwrite(
+        path, squeezed, photometric="rgb" if pixels.shape[-1] > 2 else "minisblack", extrasamples=extra, **options
+    )
+
+
+def _png_info(info: dict[str, Any]) -> PngInfo:
+    """Texts of a PNG file, and the colour space that its pixels are in."""
+    found = PngInfo()
+    for key, value in info.items():
+        if isinstance(value, str):
+            found.add_text(key, value)
+    if "xmp" in info and "XML:com.adobe.xmp" not in info:
+        found.add_itxt("XML:com.adobe.xmp", info["xmp"].decode())
+    if "gamma" in info:
+        found.add(b"gAMA", struct.pack(">I", round(info["gamma"] * 100_000)))
+    if "srgb" in info:
+        found.add(b"sRGB", bytes([info["srgb"]]))
+    if "chromaticity" in info:
+        found.add(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in info["chromaticity"])))
+    return found
+
+
+def _deep_png(pixels: AnyArray, other: bytes) -> bytes:
+    """A PNG file of ``(H, W, C)`` uint16, with what another PNG file has beside its pixels."""
+    import png
+
+    buffer, (height, width, channels) = io.BytesIO(), pixels.shape
+    writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
+    writer.write_packed(buffer, (np.ascontiguousarray(row.astype(">u2")).tobytes() for row in pixels))
+    header, *own = png.Reader(bytes=buffer.getvalue()).chunks()
+    kept = [chunk for chunk in png.Reader(bytes=other).chunks() if bytes(chunk[0]) not in (b"IHDR", b"IDAT", b"IEND")]
+    result = io.BytesIO()
+    png.write_chunks(result, [header, *kept, *own])
+    return result.getvalue()

@@ -14,10 +14,9 @@ from pe_lightning.errors import InputError, did_you_mean, require
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, is_one_of
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.checks import is_one_of
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
 from pe_lightning.signals.sources.tables import MISSING_VALUES, Table, file_name_of, note_repeated

@@ -12,20 +12,16 @@ import numpy as np
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format
-from pe_lightning.signals.random_keys import chosen_positions
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
-from pe_lightning.signals.sources import checks
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, join_scalings, to_unit
 from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
-from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.checks import MAX_PIXELS, Size
-from pe_lightning.signals.sources.clips import Color, alike
-from pe_lightning.signals.sources.images import read_picture
-from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, distinct_names, expand, format_of
-from pe_lightning.signals.sources.pictures import to_unit
+from pe_lightning.signals.sources.base import FileSource, sources
+from pe_lightning.signals.sources.clips import alike
+from pe_lightning.signals.sources.images import edited, read_picture
+from pe_lightning.signals.sources.paths import SourceFile, distinct_names, expand, format_of
 from pe_lightning.signals.sources.sound import read_sound
 from pe_lightning.signals.sources.tables import read_tables
-from pe_lightning.signals.validation import choice, integer, is_integer
+from pe_lightning.signals.splits import chosen_positions
+from pe_lightning.signals.validation import choice, integer, is_integer, number_range, one_length
 
 DEFAULT_LINES = 16
 """Default number of rows and of columns of an image, that of the papers."""
@@ -47,7 +43,7 @@ ARGUMENTS_OF_KIND = {
 
 @sources.register("rows")
 @dataclass(eq=False)
-class RowSource(Source):
+class RowSource(FileSource):
     """Signals of one axis from files of one kind, found by content: images, arrays, sound or tables.
 
     Args:
@@ -75,48 +71,33 @@ class RowSource(Source):
             (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
-    paths: Paths
     rows: list[int] | None = None
     columns: list[int] | None = None
     num_rows: int | None = None
     num_columns: int | None = None
     seed: int = 0
-    center_crop: Size | None = None
-    resize: Size | None = None
-    color: Color = "auto"
-    max_pixels: int | None = MAX_PIXELS
     select: list[str | int] | None = None
-    key: str | None = None
     channels: Channels = "auto"
-    value_range: list[float] | None = None
     seconds: list[float] | None = None
     length: int | None = None
-    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
-        self.paths = as_list(self.paths)
+        super().__post_init__()
         for name in ("rows", "columns"):
             places = getattr(self, name)
             if places is not None and getattr(self, f"num_{name}") is not None:
                 raise InputError(f"{name} and num_{name} exclude each other: give indices, or the number to choose")
-            distinct = (
-                isinstance(places, (list, tuple)) and all(map(is_integer, places)) and 0 < len({*places}) == len(places)
-            )
-            if places is not None and not distinct:
+            distinct = isinstance(places, (list, tuple)) and all(map(is_integer, places)) and len({*places}) == len(places)
+            if places is not None and not (places and distinct):
                 raise InputError(f"{name} must be a list of distinct integers >= 0; got {places!r}")
-        for name, minimum in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("max_pixels", 1), ("length", 2)):
+        for name, minimum in (("num_rows", 0), ("num_columns", 0), ("seed", 0), ("length", 2)):
             if getattr(self, name) is not None:
                 integer(name, getattr(self, name), minimum)
         columns = self.select if isinstance(self.select, (list, tuple)) else []
         if self.select is not None and not (columns and all(isinstance(one, str) or is_integer(one) for one in columns)):
             raise InputError(f"select must be a list of names or indices of columns; got {self.select!r}")
-        self._crop = checks.as_size("center_crop", self.center_crop)
-        checks.as_size("resize", self.resize)
-        choice("color", self.color, Color)
         choice("channels", self.channels, Channels)
-        self._limits = checks.number_range("value_range", self.value_range)
-        self._seconds = checks.number_range("seconds", self.seconds, 0)
-        self._missing = Missing(self.missing)
+        self._seconds = number_range("seconds", self.seconds, 0)
 
     def read(self) -> RawSignals:
         """Describes the signals ``(S, N, C)``."""
@@ -163,8 +144,8 @@ class RowSource(Source):
         found: list[tuple[SourceFile, str, list[int], AnyArray, ValueRange]] = []
         square = True
         for number, file in enumerate(files):
-            picture = read_picture(file, self._crop, self.resize, False, self.max_pixels, self._limits, self._missing)
-            (clip,) = alike([picture], self.color)
+            picture = read_picture(file, self.max_pixels, self._limits, self._missing)
+            (clip,) = alike([edited(picture, self._crop, self.resize)], self.color)
             scaling = clip.scaling if clip.scaling.dtype == "float32" else ValueRange("float32")
             image = to_unit(next(clip.blocks())[0])
             square = square and image.shape[0] == image.shape[1]
@@ -186,13 +167,13 @@ class RowSource(Source):
         if not found:
             raise InputError("no row and no column is requested; set rows, columns, num_rows or num_columns")
         lengths = [(f"{file.given} ({name})", lines.shape[1]) for file, name, _, lines, _ in found]
-        samples = checks.one_length(lengths, self.length)
+        samples = one_length(lengths, self.length)
         channels = max(lines.shape[2] for *_, lines, _ in found)
         # grey images among coloured ones get three equal channels
         values = np.concatenate([np.broadcast_to(v[:, :samples], (len(v), samples, channels)) for *_, v, _ in found])
         names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, *_ in found for place in places]
         scalings = [(repr(file.given), scaling) for file, _, places, _, scaling in found for _ in places]
-        scaling = checks.join_scalings(scalings, notify=self._limits is None)
+        scaling = join_scalings(scalings, notify=self._limits is None)
         return RawSignals(
             names=distinct_names(names),
             grid=(samples,),

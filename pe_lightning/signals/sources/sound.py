@@ -12,9 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
-from pe_lightning.signals.sources.checks import in_common, one_length
+from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
+from pe_lightning.signals.sources.arrays import marked_values
+from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.signals.validation import in_common, one_length
 
 DTYPE_OF_SUBTYPE = {
     "PCM_U8": "uint8",
@@ -25,6 +27,8 @@ DTYPE_OF_SUBTYPE = {
     "DOUBLE": "float64",
 }
 """Dtypes that represent the samples exactly; other subtypes are decoded to float32."""
+LOSSLESS_FORMATS = ("WAV", "WAVEX", "FLAC", "AIFF", "RF64")
+LOSSLESS_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
@@ -146,3 +150,22 @@ def read_sound(
         rate=float(sounds[0].rate),
         media="audio",
     )
+
+
+# -- written back ---------------------------------------------------------------------------------------------------------
+
+
+def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+    """A sound file without loss (WAV, FLAC, AIFF), in its own sample format."""
+    missing.check("sound")
+    sound = Sound.open(file)
+    if sound.format not in LOSSLESS_FORMATS or sound.subtype not in LOSSLESS_SUBTYPES:
+        raise InputError(
+            f"{file.given!r} is {sound.format} {sound.subtype}; fill takes PCM and floating-point WAV, FLAC, AIFF"
+        )
+    values = sound.read()[None]
+
+    def write(path: Path, changed: AnyArray) -> None:
+        sound.write(path, changed[0])
+
+    return EditableFile((file.stem,), values, marked_values(values, missing), (file.path.suffix.lower(),), write, "audio")

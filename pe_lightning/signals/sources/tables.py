@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import RawSignals
-from pe_lightning.signals.sources.checks import is_one_of, join_scalings, one_length, value_scaling
+from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, is_one_of, join_scalings, value_scaling
+from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.signals.validation import one_length
 
 DELIMITERS = "\t;, "
 """Delimiters in order of preference, if several fit equally well."""
@@ -313,3 +314,29 @@ def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
 def file_name_of(name: str) -> str:
     """A name with underscores in place of characters that file names may not have."""
     return "".join("_" if char in '/\\:*?"<>|' or not char.isprintable() else char for char in name)
+
+
+# -- written back ---------------------------------------------------------------------------------------------------------
+
+
+def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+    """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
+    missing.check("tables")
+    table = Table.open(file)
+    columns = table.columns(fills=missing.values)
+    values = np.stack([column.values for column in columns])[..., None]
+    marked = ~np.isfinite(values)
+
+    def write(path: Path, changed: AnyArray) -> None:
+        different = (changed != np.where(marked, np.nan, values))[..., 0]
+        table.write(
+            path,
+            {
+                column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
+                for column, series, rows in zip(columns, changed, different, strict=True)
+            },
+        )
+
+    suffix = file.path.suffix.lower()
+    names = tuple(column.name or file.stem for column in columns)
+    return EditableFile(names, values, marked, tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"])), write)

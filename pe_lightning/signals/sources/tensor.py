@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.axes import MAX_CHANNELS, Axis, channels_first, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import RawSignals, ValueRange, unmasked
-from pe_lightning.signals.sources.arrays import MAX_CHANNELS
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.kinds import channels_first, describe_layouts, plausible_layouts
 
 Array: TypeAlias = np.ndarray  # the parser of configurations knows classes, not their parameters
 

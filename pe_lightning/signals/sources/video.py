@@ -11,30 +11,17 @@ from typing import Literal, TypeAlias
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.raw import RawSignals
-from pe_lightning.signals.sources import checks
-from pe_lightning.signals.sources.arrays import in_place, read_arrays
-from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.checks import MAX_PIXELS, Size, in_common
-from pe_lightning.signals.sources.clips import Clip, Color, alike, as_signals
-from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import (
-    Paths,
-    SourceFile,
-    as_list,
-    expand,
-    format_of,
-    is_stack,
-    nothing_in,
-    notice_skipped,
-    visible_files,
-)
-from pe_lightning.signals.sources.samples import SCHEME
-from pe_lightning.signals.sources.stacks import check_frames, read_frames, read_nifti, read_stack_arrays, read_tiff
+from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
+from pe_lightning.signals.sources.base import FileSource, sources
+from pe_lightning.signals.sources.clips import Clip, alike, as_signals
+from pe_lightning.signals.sources.images import read_frames
+from pe_lightning.signals.sources.paths import SCHEME, SourceFile, as_list, check_folder, expand, format_of, visible_files
 from pe_lightning.signals.sources.video_files import read_video
-from pe_lightning.signals.validation import choice, integer, number
+from pe_lightning.signals.sources.volumes import is_stack, read_nifti, read_tiff
+from pe_lightning.signals.validation import as_size, choice, in_common, integer, is_integer, number
 
 Preset: TypeAlias = Literal["papers"]
-Kind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
+ClipKind: TypeAlias = Literal["video", "frames", "tiff", "nifti", "array"]
 
 VIDEOS_AND_VOLUMES = frozenset({"video", "nifti", *ARRAYS})
 PAPERS_FRAME_SAMPLES, PAPERS_CUBE_SAMPLES = 256, 128
@@ -43,7 +30,7 @@ MAX_RATE_DIFFERENCE = 0.01  # relative
 
 @sources.register("video")
 @dataclass(eq=False)
-class VideoSource(Source):
+class VideoSource(FileSource):
     """Videos, frame folders or volumes as signals of three axes, decoded a few frames at a time.
 
     The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
@@ -67,39 +54,30 @@ class VideoSource(Source):
             (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
-    paths: Paths
     frames: list[int | None] | None = None
-    center_crop: Size | None = None
-    resize: Size | None = None
     fps: float | None = None
-    color: Color = "auto"
     preset: Preset | None = None
-    key: str | None = None
-    value_range: list[float] | None = None
-    max_pixels: int | None = MAX_PIXELS
-    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
-        self.paths = as_list(self.paths)
-        check_frames(self.frames)
-        choice("color", self.color, Color)
-        if self.max_pixels is not None:
-            integer("max_pixels", self.max_pixels, 1)
+        super().__post_init__()
+        if not _are_slice_arguments(self.frames):
+            raise InputError(
+                "frames must be [start, stop] or [start, stop, step] of integers or null, the step at least 1; got "
+                f"{self.frames!r}"
+            )
         if self.fps is not None:
             number("fps", self.fps, "(0, inf)", hint=" of frames per second")
         if self.preset is not None:
             choice("preset", self.preset, Preset)
             if self.center_crop is not None or self.resize is not None:
                 raise InputError(f"preset {self.preset} sets resize and center_crop; leave them out, or set preset: null")
-        checks.as_size("resize", self.resize)
+
+    def _checked_crop(self) -> tuple[int | None, ...] | None:
         crop = self.center_crop
-        depth, flat = (crop[0], crop[1:]) if isinstance(crop, (list, tuple)) and len(crop) == 3 else (None, crop)
-        if depth is not None:
-            integer("center_crop", depth, 2)
-        flat_size = checks.as_size("center_crop", flat)
-        self._crop = None if flat_size is None else (depth, *flat_size)
-        self._limits = checks.number_range("value_range", self.value_range)
-        self._missing = Missing(self.missing)
+        if not isinstance(crop, (list, tuple)) or len(crop) != 3:
+            size = as_size("center_crop", crop)
+            return None if size is None else (None, *size)
+        return (integer("center_crop", crop[0], 2), *(as_size("center_crop", crop[1:]) or ()))
 
     def read(self) -> RawSignals:
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
@@ -121,14 +99,14 @@ class VideoSource(Source):
         clips: list[Clip] = []
         for file, kind in found:
             if kind == "array":
-                clips += read_stack_arrays(file, self.key, self._limits, fills=missing.values)
+                clips += array_clips(file, self.key, self._limits, fills=missing.values)
             elif kind in ("tiff", "nifti"):
-                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self._limits, self.max_pixels, missing))
+                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self.max_pixels, self._limits, missing))
             elif kind == "video":
                 clip = read_video(file, self.fps, self.max_pixels)
                 clips.append(clip.marked(missing.in_picture) if missing.kind in ("colour", "value") else clip)
             else:
-                clips.append(read_frames(file, self._limits, self.fps, self.max_pixels, missing))
+                clips.append(read_frames(file, self.max_pixels, self._limits, missing, self.fps))
         return missing.in_signals(self._joined([self._edited(clip) for clip in clips]))
 
     def files(self) -> list[Path]:
@@ -144,9 +122,9 @@ class VideoSource(Source):
         return (self.frames, self._crop, self.resize, self.preset, self.color) == (None, None, None, None, "auto")
 
     @cached_property
-    def _found(self) -> list[tuple[SourceFile, Kind]]:
+    def _found(self) -> list[tuple[SourceFile, ClipKind]]:
         """The files and frame folders of ``paths``, in the order given."""
-        found: list[tuple[SourceFile, Kind]] = []
+        found: list[tuple[SourceFile, ClipKind]] = []
         for text in as_list(self.paths):
             folder = Path(text).expanduser()
             if SCHEME in text or not folder.is_dir():
@@ -158,10 +136,8 @@ class VideoSource(Source):
             pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
             if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
                 volumes = pictures
-            if not volumes and not pictures:
-                raise nothing_in(folder, VIDEOS_AND_VOLUMES | PICTURES, "video, volume or frame")
-            counted = {file.path for file in volumes or pictures}
-            notice_skipped(folder, [file.path for file in inside if file.path not in counted], "video, volume or frame")
+            counted, every = {file.path for file in volumes or pictures}, [file.path for file in inside]
+            check_folder(folder, every, counted, VIDEOS_AND_VOLUMES | PICTURES, "video, volume or frame")
             found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
         return found
 
@@ -177,10 +153,10 @@ class VideoSource(Source):
                     "set preset: null, and resize and center_crop instead"
                 )
             side = min(clip.size)
-            clip = clip.cropped((None, side, side)).resized((PAPERS_FRAME_SAMPLES, PAPERS_FRAME_SAMPLES))
-            return clip.cropped((PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES, PAPERS_CUBE_SAMPLES))
+            clip = clip.cropped((None, side, side)).resized([PAPERS_FRAME_SAMPLES] * 2)
+            return clip.cropped([PAPERS_CUBE_SAMPLES] * 3)
         if self.resize is not None:
-            clip = clip.resized(checks.resized(self.resize, clip.size))
+            clip = clip.resized(self.resize)
         return clip if self._crop is None else clip.cropped(self._crop)
 
     def _joined(self, clips: Sequence[Clip]) -> RawSignals:
@@ -202,9 +178,19 @@ class VideoSource(Source):
         return as_signals(clips, grid, notify=self._limits is None)
 
 
-def _kind(file: SourceFile) -> Kind:
+def _are_slice_arguments(frames: object) -> bool:
+    """Whether they are the arguments of a ``slice`` with a positive step, or ``None``."""
+    if frames is None:
+        return True
+    if not isinstance(frames, (list, tuple)) or len(frames) not in (2, 3):
+        return False
+    whole = all(edge is None or is_integer(edge, -(2**63)) for edge in frames)
+    return whole and (len(frames) == 2 or frames[2] is None or frames[2] > 0)
+
+
+def _kind(file: SourceFile) -> ClipKind:
     """Kind of a file by its content or its suffix; unknown files are tried as videos."""
-    kinds: dict[Format | None, Kind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
+    kinds: dict[Format | None, ClipKind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
     still = format_of(file.path, by_content=False) == "picture" and file.path.suffix.lower() not in (".gif", ".webp")
     kind = kinds.get(format_of(file.path), "video")
     if kind == "video" and still:

@@ -20,10 +20,11 @@ from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, ValueRange
-from pe_lightning.signals.sources.checks import check_area
+from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
+from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
+from pe_lightning.signals.validation import check_area, check_fit_memory
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
@@ -251,6 +252,28 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
         f"{file.given!r} has a rotation of {frame.rotation} degrees; only multiples of 90 are supported. Convert it with "
         "the rotation applied"
     )
+
+
+# -- written back ---------------------------------------------------------------------------------------------------------
+
+
+def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
+    """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
+    missing.check("videos", "colour")
+    clip, places = read_stored_frames(file)
+    check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
+    shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
+    values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
+    for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
+        values[0, place] = frame
+        marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
+    rate = clip.rate or 1.0
+
+    def write(path: Path, changed: AnyArray) -> None:
+        write_lossless(path, changed[0], rate, file.path)
+
+    suffixes = lossless_suffixes(file.path, values.dtype)
+    return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
 
 
 def lossless_suffixes(source: Path, dtype: np.dtype[Any]) -> tuple[str, ...]:

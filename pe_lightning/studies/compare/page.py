@@ -30,7 +30,7 @@ from pe_lightning import __version__
 from pe_lightning.errors import printable
 from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of
 from pe_lightning.signals.files import figure_bytes
-from pe_lightning.signals.validation import check_dataset
+from pe_lightning.signals.sources.arrays import check_dataset
 from pe_lightning.studies.compare.reading import Run, mean
 from pe_lightning.studies.compare.scores import ScoreTable
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from pe_lightning.cli import verbs
 from pe_lightning.errors import show_metric
 from pe_lightning.signals.sampling import samplings
-from pe_lightning.signals.sources.samples import SCHEME
+from pe_lightning.signals.sources.paths import SCHEME
 from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
 from pe_lightning.training.datamodule import SignalDataModule

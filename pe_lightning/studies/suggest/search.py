@@ -22,12 +22,11 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.blocks import Block
+from pe_lightning.signals.blocks import Block, FileValues, known_samples
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.signals.validation import free_memory
-from pe_lightning.signals.values import FileValues, known_samples
 from pe_lightning.training.datamodule import SignalDataModule
 
 FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})

@@ -17,8 +17,8 @@ from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.points import write_points
 from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, std_writer, write_reconstructions
 from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
-from pe_lightning.signals.values import FileValues
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import data_of
 from pe_lightning.training.callbacks.scores import describe, rmse_in_units, score

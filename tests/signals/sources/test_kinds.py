@@ -9,7 +9,8 @@ import tifffile
 from PIL import Image
 from source_checks import refused
 
-from pe_lightning.signals.sources.kinds import kind_of, plausible_layouts
+from pe_lightning.signals.axes import plausible_layouts
+from pe_lightning.signals.sources.kinds import kind_of
 from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule, make_datamodule
 
 READINGS = [

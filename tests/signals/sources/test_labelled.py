@@ -11,8 +11,7 @@ import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.pictures import draw_before_after
-from pe_lightning.signals.labelled_files import original_of
-from pe_lightning.signals.sources.labelled import LabelledSource
+from pe_lightning.signals.sources.labelled import LabelledSource, original_of
 from pe_lightning.training import ComplexLinear, LabelledDataModule
 
 xarray = pytest.importorskip("xarray", reason="of the extra geo")
@@ -209,7 +208,7 @@ def test_known_samples_other_variables_and_groups_of_netcdf_are_equal_to_the_bit
 
 
 def test_packed_values_are_clipped_and_are_no_fill_value():
-    from pe_lightning.signals.labelled_files import packed
+    from pe_lightning.signals.sources.labelled import packed
 
     int16, attributes = np.dtype("i2"), {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-32768)}
     assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [32767, -32767, 6]

@@ -7,9 +7,16 @@ import pytest
 from source_checks import refused
 
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.sources import samples
-from pe_lightning.signals.sources.paths import SourceFile, distinct_names, expand, format_of
-from pe_lightning.signals.sources.samples import image_samples, sample_path, video_samples
+from pe_lightning.signals.sources import paths as source_paths
+from pe_lightning.signals.sources.paths import (
+    SourceFile,
+    distinct_names,
+    expand,
+    format_of,
+    image_samples,
+    sample_path,
+    video_samples,
+)
 
 
 def touch(*paths):
@@ -59,7 +66,7 @@ def test_samples(monkeypatch, tmp_path):
     assert sample_path("samples://camera") == known["camera"]
     refused(lambda: sample_path("samples://camera", "video"), "is a picture: use ImageDataModule", "bigbuckbunny, phantom3d")
     refused(lambda: sample_path("samples://bigbuckbuny", "video"), "did you mean 'bigbuckbunny'")
-    monkeypatch.setattr(samples, "video_samples", lambda: {name: tmp_path / "gone.mp4" for name in video_samples()})
+    monkeypatch.setattr(source_paths, "video_samples", lambda: {name: tmp_path / "gone.mp4" for name in video_samples()})
     refused(lambda: sample_path("samples://bigbuckbunny", "video"), "Clone the repository")
 
 

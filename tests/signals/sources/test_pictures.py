@@ -7,9 +7,10 @@ import tifffile
 from PIL import Image, ImageOps
 from source_checks import refused as refused_call
 
+from pe_lightning.signals.raw import to_unit
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import decode_image as decode_file
-from pe_lightning.signals.sources.pictures import header_of, to_unit
+from pe_lightning.signals.sources.pictures import header_of
 
 RNG = np.random.default_rng(0)
 GREY8 = RNG.integers(0, 256, (5, 7), dtype=np.uint8)

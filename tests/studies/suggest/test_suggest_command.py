@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
-from pe_lightning.signals.sources.samples import image_samples
+from pe_lightning.signals.sources.paths import image_samples
 from pe_lightning.studies.suggest import networks
 from pe_papers.tasks.drawing import draw_words
 

@@ -12,7 +12,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from small_fits import MODULES
 from torch import Tensor
 
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import CoordinateModule, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings, base
 from pe_lightning.training.datamodule import SignalDataModule

@@ -12,7 +12,7 @@ import torch
 from lightning.pytorch import Trainer, seed_everything
 from pe_lightning.training.callbacks import *
 from pe_lightning.training import TensorDataModule
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear
 
 class Keep(TimeToPSNR):

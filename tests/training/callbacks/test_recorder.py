@@ -26,7 +26,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.results.runs import frames_of
-from pe_lightning.signals.options import Batching, Storage
+from pe_lightning.signals.cache import Storage
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.studies.compare.page import read_curve
 from pe_lightning.studies.compare.reading import find_runs

@@ -12,7 +12,8 @@ from small_fits import MODULES, signals
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import grid_axes
-from pe_lightning.signals.options import Batching, Storage
+from pe_lightning.signals.cache import Storage
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import Snapshots, TimeToPSNR, snapshots
 

@@ -9,7 +9,7 @@ from small_fits import MODULES, signals
 
 from pe_lightning.encodings import feature_rank, stable_rank
 from pe_lightning.signals import sample_coordinates
-from pe_lightning.signals.options import Batching
+from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import TensorDataModule
 from pe_lightning.training.callbacks import StableRank, reports
 
