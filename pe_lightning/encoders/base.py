@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from typing_extensions import Self
 
+from pe_lightning.encoders.arguments import CountLike, RecordedArguments, WidthLike, plain
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
 
-T = TypeVar("T")
-
 DEFAULT_NUM_FEATURES = 256
 """Number of features per axis for ``num_features: auto`` where no samples are known: that of the papers."""
-
-CountLike: TypeAlias = int | Literal["auto"]
-"""A number of features, or ``"auto"``: as many as trained samples along the axis once they are known
-(:meth:`Encoder.for_data`), :data:`DEFAULT_NUM_FEATURES` until then."""
-
-WidthLike: TypeAlias = float | Literal["auto"] | None
-"""A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
-best, chosen when a solver sees the data."""
 
 Use: TypeAlias = Literal["linear", "perceptron", "tokens"]
 """The model that features are for: a linear layer, a perceptron, or positions of tokens."""
@@ -83,14 +72,15 @@ class Width:
         return max(value - math.log2(factor), 0.1)  # an exponent is positive
 
 
-class Encoder(nn.Module, ABC):
+class Encoder(nn.Module, metaclass=RecordedArguments):
     r"""One axis: :math:`\psi: \mathbb{R} \to \mathbb{R}^K`.
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`. Features are raw; encodings scale them
     by their row norms. Every argument has a default, so that a name alone is a good encoder; the default of the width
-    follows ``num_features`` and is written as ``None`` in the signature. Arguments out of range raise
-    :class:`~pe_lightning.errors.InputError`. Class attributes declare the properties that solvers and encodings use. Initial
-    values of parameters follow from the arguments alone: random ones are drawn from a ``seed``.
+    follows ``num_features`` and is written as ``None`` in the signature. Arguments are checked against their types
+    (:mod:`pe_lightning.encoders.arguments`); those out of range raise :class:`~pe_lightning.errors.InputError`. Class
+    attributes declare the properties that solvers and encodings use. Initial values of parameters follow from the arguments
+    alone: random ones are drawn from a ``seed``.
 
     Args:
         num_features: Number of features ``K`` of the output.
@@ -148,20 +138,10 @@ class Encoder(nn.Module, ABC):
     arguments: dict[str, Any]
     """Every constructor argument as it was given, or its default: the description in checkpoints and of copies."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Records the arguments."""
-        self = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
-        bound.apply_defaults()
-        # a checkpoint holds plain values only, not NumPy numbers
-        given = {key: plain(value) for key, value in list(bound.arguments.items())[1:]}
-        object.__setattr__(self, "arguments", given)
-        return self
-
     def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__()
         self.num_features = self.count_value(num_features)
-        self.num_axes = check_count(self, "num_axes", num_axes)
+        self.num_axes = num_axes
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:
@@ -268,11 +248,11 @@ class Encoder(nn.Module, ABC):
 
     def count_value(self, value: CountLike) -> int:
         """The number of features; for ``"auto"`` that until samples are known."""
-        return DEFAULT_NUM_FEATURES if value == "auto" else check_count(self, "num_features", value)
+        return (
+            DEFAULT_NUM_FEATURES if value == "auto" else validation.integer(f"{type(self).__name__}: num_features", value, 1)
+        )
 
-    def set_width(
-        self, value: WidthLike, per_unit: float, trainable: bool = False, each: bool = False, maximum: float = 1e12
-    ) -> None:
+    def set_width(self, value: WidthLike, per_unit: float, trainable: bool = False, each: bool = False) -> None:
         """Sets the argument of :attr:`width`: to the value, or to that of its rule for ``None`` and ``"auto"``.
 
         Args:
@@ -280,16 +260,13 @@ class Encoder(nn.Module, ABC):
             per_unit: Features per unit length, for the rule.
             trainable: Whether the width is trained.
             each: Whether each feature has its own; a Fourier encoder has one width, and factors of the frequencies.
-            maximum: Largest value.
         """
         assert self.width is not None
-        self.trainable = check_choice(self, "trainable", trainable, (False, True))
-        self.per_feature = check_choice(self, "per_feature", each, (False, True))
+        self.trainable, self.per_feature = trainable, each
         if each and not trainable:
             raise InputError(f"{type(self).__name__}: per_feature: true needs trainable: true")
         name = self.width.argument
-        by_rule = value is None or value == "auto"
-        start = self.width.rule(per_unit) if by_rule else check_positive(self, name, value, maximum)
+        start = self.width.rule(per_unit) if value is None or value == "auto" else value
         if trainable:
             shape = (self.num_features,) if each and self.resolution else ()
             logarithm = torch.full(shape, math.log(start), dtype=torch.float32, device="cpu")
@@ -499,34 +476,6 @@ def projected_cell(encoder: Encoder, v: Tensor, sizes: Tensor, slopes: Sequence[
     offsets, weights = quadrature(encoder.cell_nodes, len(extents) - 1, ordered)
     places = v[..., None] + (ordered[..., None, 1:] * offsets).sum(-1)
     return (encoder.cell(places, ordered[..., :1].expand(places.shape)) * weights[:, None]).sum(-2)
-
-
-def check_choice(owner: object, name: str, value: T, allowed: Sequence[T]) -> T:
-    """``value`` if it is one of those allowed, else an :class:`InputError` that names the owner."""
-    return validation.choice(f"{type(owner).__name__}: {name}", value, allowed)
-
-
-def check_count(owner: object, name: str, value: object, minimum: int = 1) -> int:
-    """``value`` if it is an integer of at least ``minimum``, else an :class:`InputError` that names the owner."""
-    return validation.integer(f"{type(owner).__name__}: {name}", value, minimum)
-
-
-def check_positive(owner: object, name: str, value: object, maximum: float = 1e12, minimum: float = 1e-12) -> float:
-    """``value`` if it is a number in [``minimum``, ``maximum``], else an :class:`InputError` that names the owner."""
-    return validation.number(f"{type(owner).__name__}: {name}", value, f"[{minimum:g}, {maximum:g}]")
-
-
-def plain(value: object) -> Any:
-    """Numbers of NumPy and PyTorch as Python's, several as a list; anything else unchanged."""
-    if isinstance(value, (bool, str)) or value is None:
-        return value
-    if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
-    if isinstance(value, Tensor):  # a learned one of several signals has one value each
-        return value.item() if value.numel() == 1 else value.tolist()
-    if isinstance(value, Integral):
-        return int(value)
-    return float(value) if isinstance(value, Real) else value
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:

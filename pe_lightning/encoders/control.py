@@ -8,9 +8,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import CountLike, Encoder, check_count, check_positive, exact_dtype, registry
+from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pe_lightning.encoders.base import Encoder, exact_dtype, registry
 from pe_lightning.encoders.kernels import KERNELS
-from pe_lightning.encoders.shifted import PaddingLike, Shifted, cell
+from pe_lightning.encoders.shifted import PaddingLike, Shifted, Spacing, cell
 
 
 @registry.register("identity")
@@ -64,10 +65,12 @@ class Noise(Encoder):
     formula = "row floor(x P) of a fixed random table"
     table: Tensor
 
-    def __init__(self, num_features: CountLike = "auto", seed: int = 0, num_positions: int = 4096) -> None:
+    def __init__(
+        self, num_features: CountLike = "auto", seed: NonNegativeInt = 0, num_positions: PositiveInt = 4096
+    ) -> None:
         super().__init__(num_features)
-        self.seed = check_count(self, "seed", seed, minimum=0)
-        self.num_positions = check_count(self, "num_positions", num_positions)
+        self.seed = seed
+        self.num_positions = num_positions
         generator = torch.Generator("cpu").manual_seed(self.seed)
         table = torch.randn(self.num_positions, self.num_features, generator=generator, dtype=torch.float32, device="cpu")
         self.register_buffer("table", table)
@@ -104,14 +107,14 @@ class _Wave(Shifted):
     def __init__(
         self,
         num_features: CountLike = "auto",
-        frequency: float = 1.0,
+        frequency: PositiveFloat = 1.0,
         padding: PaddingLike = "auto",
-        spacing: float | None = None,
-        offset: float = 0.0,
+        spacing: Spacing = None,
+        offset: NonNegativeFloat = 0.0,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        self.frequency = check_positive(self, "frequency", frequency)
-        self.offset = check_positive(self, "offset", offset, minimum=0)
+        self.frequency = frequency
+        self.offset = offset
 
     @property
     def unit(self) -> float:

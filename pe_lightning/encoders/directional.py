@@ -8,22 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import (
-    DEFAULT_NUM_FEATURES,
-    CountLike,
-    Encoder,
-    Width,
-    WidthLike,
-    boxes,
-    check_choice,
-    check_count,
-    check_positive,
-    points,
-    projected_cell,
-    registry,
-)
+from pe_lightning.encoders.arguments import CountLike, PositiveInt, WidthLike
+from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES, Encoder, Width, boxes, points, projected_cell, registry
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.errors import InputError
+from pe_lightning.signals import validation
 
 
 @registry.register("directional")
@@ -66,25 +55,25 @@ class Directional(Encoder):
         self,
         num_features: CountLike = "auto",
         base: str = "gau",
-        directions: int = 4,
+        directions: PositiveInt = 4,
         product: bool = False,
         base_width: WidthLike = None,
-        num_axes: int = 1,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes)
         if self.num_axes > 2:
             raise InputError(
                 f"Directional: num_axes must be 1 or 2, got {num_axes!r}; use layout 'axes' and encoder {base!r}"
             )
-        self.base = check_choice(self, "base", base, [name for name in registry if registry.get(name).directional])
-        self.directions = check_count(self, "directions", directions)
-        self.product = check_choice(self, "product", product, (False, True))
+        self.base = validation.choice(
+            "Directional: base", base, [name for name in registry if registry.get(name).directional]
+        )
+        self.directions = directions
+        self.product = product
         if self.product and self.directions % 2:
             raise InputError(f"Directional: directions must be even for product: true, got {directions!r}")
         each = self._per_direction(num_features)
-        arguments: dict[str, Any] = (
-            {} if base_width in (None, "auto") else {"width": check_positive(self, "base_width", base_width)}
-        )
+        arguments: dict[str, Any] = {} if base_width in (None, "auto") else {"width": base_width}
         self.encoder = registry.create(base, num_features=each, **arguments)
         if self.encoder.width is None:
             self.width = None

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Annotated, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import (
-    CountLike,
-    Encoder,
-    PositiveParameter,
-    Width,
-    WidthLike,
-    boxes,
-    check_choice,
-    check_count,
-    points,
-    registry,
-)
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, WidthLike
+from pe_lightning.encoders.base import Encoder, PositiveParameter, Width, boxes, points, registry
 from pe_lightning.errors import InputError
 
 
@@ -37,7 +28,7 @@ class Fourier(Encoder):
 
     multiple = 2
 
-    def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
+    def __init__(self, num_features: CountLike, num_axes: PositiveInt = 1) -> None:
         super().__init__(num_features, num_axes)
         if self.num_features % 2:
             nearest = " or ".join(str(k) for k in (self.num_features - 1, self.num_features + 1) if k > 0)
@@ -64,6 +55,10 @@ class Fourier(Encoder):
         return self.forward(delta)[..., : self.num_features // 2].mean(-1)
 
 
+Octaves: TypeAlias = Annotated[float, "[1e-12, 64]"] | Literal["auto"] | None
+"""The exponent of a highest frequency; otherwise as :data:`~pe_lightning.encoders.arguments.WidthLike`."""
+
+
 class _Octaves(Fourier):
     """Base of the encoders with frequencies from 2^0 to 2^sigma; a subclass defines their spacing.
 
@@ -75,10 +70,10 @@ class _Octaves(Fourier):
     sigma = PositiveParameter()
 
     def __init__(
-        self, num_features: CountLike = "auto", sigma: WidthLike = None, trainable: bool = False, per_feature: bool = False
+        self, num_features: CountLike = "auto", sigma: Octaves = None, trainable: bool = False, per_feature: bool = False
     ) -> None:
         super().__init__(num_features)
-        self.set_width(sigma, self.num_features, trainable, per_feature, maximum=64)
+        self.set_width(sigma, self.num_features, trainable, per_feature)
         if per_feature:
             self.log_factors = nn.Parameter(torch.zeros(self.num_features // 2, dtype=torch.float32, device="cpu"))
 
@@ -117,13 +112,13 @@ class LinearFourier(_Octaves):
     def __init__(
         self,
         num_features: CountLike = "auto",
-        sigma: WidthLike = None,
+        sigma: Octaves = None,
         trainable: bool = False,
         per_feature: bool = False,
         whole: bool = False,
     ) -> None:
         super().__init__(num_features, sigma, trainable, per_feature)
-        self.whole = check_choice(self, "whole", whole, (False, True))
+        self.whole = whole
         if whole and trainable:
             raise InputError("LinearFourier: whole frequencies cannot be trained; leave out trainable")
         if whole:
@@ -199,14 +194,14 @@ class RandomFourier(Fourier):
         self,
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
-        seed: int = 0,
-        num_axes: int = 1,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
         trainable: bool = False,
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, num_axes)
         self.set_width(sigma, self.num_features, trainable, per_feature)
-        self.seed = check_count(self, "seed", seed, minimum=0)
+        self.seed = seed
         generator = torch.Generator("cpu").manual_seed(self.seed)
         # float32 whatever the default dtype, so that every draw is the same
         normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")

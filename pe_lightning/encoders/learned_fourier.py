@@ -10,25 +10,18 @@ import contextlib
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import (
-    CountLike,
-    Encoder,
-    boxes,
-    check_choice,
-    check_count,
-    check_positive,
-    mean,
-    points,
-    registry,
-)
+from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pe_lightning.encoders.base import Encoder, boxes, mean, points, registry
 from pe_lightning.encoders.fourier import waves
 from pe_lightning.errors import InputError
+
+DropoutShare: TypeAlias = Annotated[float, "[0, 0.99]"]
 
 
 class Modulator(nn.Module):
@@ -102,21 +95,17 @@ class Grouped(Encoder):
 
     def __init__(self, num_features: CountLike, num_axes: int, groups: int, mlp: bool, num_inputs: int) -> None:
         super().__init__(num_features, num_axes)
-        self.groups = check_count(self, "groups", groups)
+        self.groups = groups
         if self.num_axes % self.groups or self.num_features % self.groups:
             raise InputError(
                 f"{type(self).__name__}: groups must divide num_axes and num_features, got {groups!r}; num_axes is "
                 f"{num_axes}, num_features {num_features}. Groups need num_axes, as in {{groups: 2, num_axes: 4}}"
             )
-        self.mlp = check_choice(self, "mlp", mlp, (False, True))
-        inputs = check_count(self, "num_inputs", num_inputs)
-        self.num_inputs = inputs if mlp else self.num_features // self.groups
+        self.mlp = mlp
+        self.num_inputs = num_inputs if mlp else self.num_features // self.groups
 
     def add_modulator(self, hidden: int, layer_norm: bool, dropout: float, generator: torch.Generator) -> None:
-        """Creates the MLP if ``mlp`` is set; checks its arguments in any case."""
-        check_count(self, "hidden", hidden)
-        check_choice(self, "layer_norm", layer_norm, (False, True))
-        check_positive(self, "dropout", dropout, maximum=0.99, minimum=0)
+        """Creates the MLP if ``mlp`` is set."""
         outputs = self.num_features // self.groups
         made = Modulator(self.num_inputs, hidden, outputs, layer_norm, dropout, generator) if self.mlp else None
         self.modulator = made
@@ -201,23 +190,22 @@ class LearnableFourier(_GroupedWaves):
     def __init__(
         self,
         num_features: CountLike = "auto",
-        gamma: float | Literal["auto"] = "auto",
+        gamma: PositiveFloat | Literal["auto"] = "auto",
         init: Literal["normal", "uniform"] = "normal",
         mlp: bool = False,
-        num_inputs: int = 256,
-        hidden: int = 32,
-        groups: int = 1,
+        num_inputs: PositiveInt = 256,
+        hidden: PositiveInt = 32,
+        groups: PositiveInt = 1,
         layer_norm: bool = False,
-        dropout: float = 0.0,
-        kl: float = 0.0,
-        seed: int = 0,
-        num_axes: int = 1,
+        dropout: DropoutShare = 0.0,
+        kl: NonNegativeFloat = 0.0,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.gamma = check_positive(self, "gamma", self.sample_value("gamma", gamma))
-        check_choice(self, "init", init, ("normal", "uniform"))
-        self.kl = check_positive(self, "kl", kl, minimum=0)
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        self.gamma: float = self.sample_value("gamma", gamma)
+        self.kl = kl
+        generator = torch.Generator("cpu").manual_seed(seed)
         self.divisor = math.sqrt(self.num_inputs)
         start = torch.empty(self.check_waves(), self.num_axes // self.groups, dtype=torch.float32, device="cpu")
         if self.kl and start.numel() < 2:
@@ -271,17 +259,17 @@ class _Sines(_GroupedWaves):
         num_features: CountLike = "auto",
         num_positions: CountLike = "auto",
         mlp: bool = False,
-        num_inputs: int = 256,
-        hidden: int = 32,
-        groups: int = 1,
+        num_inputs: PositiveInt = 256,
+        hidden: PositiveInt = 32,
+        groups: PositiveInt = 1,
         layer_norm: bool = False,
-        dropout: float = 0.0,
-        seed: int = 0,
-        num_axes: int = 1,
+        dropout: DropoutShare = 0.0,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions = check_count(self, "num_positions", self.sample_value("num_positions", num_positions))
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        self.num_positions: int = self.sample_value("num_positions", num_positions)
+        generator = torch.Generator("cpu").manual_seed(seed)
         self.check_waves()
         self.add_modulator(hidden, layer_norm, dropout, generator)
         self.angular(self.num_axes // self.groups)  # for its checks
@@ -381,15 +369,15 @@ class PositionMLP(Grouped):
     def __init__(
         self,
         num_features: CountLike = "auto",
-        hidden: int = 32,
-        groups: int = 1,
-        dropout: float = 0.0,
-        seed: int = 0,
-        num_axes: int = 1,
+        hidden: PositiveInt = 32,
+        groups: PositiveInt = 1,
+        dropout: DropoutShare = 0.0,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp=True, num_inputs=1)
         self.num_inputs = self.num_axes // self.groups
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        generator = torch.Generator("cpu").manual_seed(seed)
         self.add_modulator(hidden, False, dropout, generator)
 
     def group_features(self, coords: Tensor) -> Tensor:

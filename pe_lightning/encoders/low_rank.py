@@ -12,7 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import Encoder, check_count, points, registry
+from pe_lightning.encoders.arguments import NonNegativeInt, PositiveInt
+from pe_lightning.encoders.base import Encoder, points, registry
 from pe_lightning.encoders.tables import Cells, axes_of, cells_of, interpolate, share_of_samples, strides
 
 
@@ -36,7 +37,7 @@ class _LowRank(Encoder):
     plane_cells: list[int]
 
     def __init__(self, rank: int, num_axes: int) -> None:
-        super().__init__(check_count(self, "rank", rank), num_axes)
+        super().__init__(rank, num_axes)
         self.rank = self.num_features
 
     def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
@@ -44,7 +45,7 @@ class _LowRank(Encoder):
         self.pairs = list(pairs)
         nodes = [[n + 1] for n in self.cells] + [[self.plane_cells[a] + 1 for a in pair] for pair in self.pairs]
         self.sizes = [math.prod(each) for each in nodes]
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        generator = torch.Generator("cpu").manual_seed(seed)
         start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
         self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))
 
@@ -82,7 +83,9 @@ class Lines(_LowRank):
 
     from_samples: ClassVar = {"cells": share_of_samples(1)}
 
-    def __init__(self, rank: int = 64, cells: Cells = "auto", seed: int = 0, num_axes: int = 1) -> None:
+    def __init__(
+        self, rank: PositiveInt = 64, cells: Cells = "auto", seed: NonNegativeInt = 0, num_axes: PositiveInt = 1
+    ) -> None:
         super().__init__(rank, axes_of(num_axes, cells))
         self.cells = cells_of(self, "cells", cells)
         self.draw(seed, [])
@@ -113,7 +116,12 @@ class Planes(_LowRank):
     from_samples: ClassVar = {"cells": share_of_samples(1), "plane_cells": share_of_samples(4)}
 
     def __init__(
-        self, rank: int = 32, cells: Cells = "auto", plane_cells: Cells = "auto", seed: int = 0, num_axes: int = 1
+        self,
+        rank: PositiveInt = 32,
+        cells: Cells = "auto",
+        plane_cells: Cells = "auto",
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(rank, axes_of(num_axes, cells, plane_cells))
         self.cells = cells_of(self, "cells", cells)

@@ -5,28 +5,20 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.base import (
-    CountLike,
-    Encoder,
-    PositiveParameter,
-    Width,
-    WidthLike,
-    check_count,
-    check_positive,
-    exact_dtype,
-    plain,
-    registry,
-)
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, WidthLike, plain
+from pe_lightning.encoders.base import Encoder, PositiveParameter, Width, exact_dtype, registry
 from pe_lightning.encoders.kernels import KERNELS, Kernel
 from pe_lightning.errors import InputError
 
-PaddingLike: TypeAlias = int | Literal["edge", "wrap", "auto"]
+PaddingLike: TypeAlias = NonNegativeInt | Literal["edge", "wrap", "auto"]
 """Shifts past each end, or how coordinates past them are treated (:class:`Shifted`)."""
+Spacing: TypeAlias = Annotated[float, "[1e-12, 1]"] | None
+"""Distance of neighbouring shifts, in units of the [0, 1] domain; ``None`` for 1 over their number."""
 
 
 class Shifted(Encoder):
@@ -54,18 +46,12 @@ class Shifted(Encoder):
     directional = True
     kernel: ClassVar[Kernel]
 
-    def __init__(
-        self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: float | None = None
-    ) -> None:
+    def __init__(self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: Spacing = None) -> None:
         self.num_shifts = self.count_value(num_features)  # without the padding
-        if isinstance(padding, str) and padding not in ("edge", "wrap", "auto"):
-            raise InputError(
-                f"{type(self).__name__}: padding must be an integer >= 0, 'edge', 'wrap' or 'auto', got {padding!r}"
-            )
-        self.outside = 0 if isinstance(padding, str) else check_count(self, "padding", padding, minimum=0)
+        self.outside = 0 if isinstance(padding, str) else padding
         self.padding: PaddingLike = 0 if padding == "auto" else padding
         super().__init__(self.num_shifts + 2 * self.outside)
-        self.spacing = 1 / self.num_shifts if spacing is None else check_positive(self, "spacing", spacing, 1.0)
+        self.spacing = 1 / self.num_shifts if spacing is None else spacing
         # not 1 / (1 / K), which is not always K
         self.resolution: float = float(self.num_shifts) if spacing is None else 1 / self.spacing
         if padding == "wrap" and abs(self.spacing * self.num_shifts - 1) > 1e-9:
@@ -208,7 +194,7 @@ class Gaussian(Shifted):
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
         padding: PaddingLike = "auto",
-        spacing: float | None = None,
+        spacing: Spacing = None,
         trainable: bool = False,
         per_feature: bool = False,
     ) -> None:
@@ -245,7 +231,7 @@ class Triangle(Shifted):
         num_features: CountLike = "auto",
         half_width: WidthLike = None,
         padding: PaddingLike = "auto",
-        spacing: float | None = None,
+        spacing: Spacing = None,
         trainable: bool = False,
         per_feature: bool = False,
     ) -> None:
@@ -281,7 +267,7 @@ class Laplace(Shifted):
         num_features: CountLike = "auto",
         scale: WidthLike = None,
         padding: PaddingLike = "auto",
-        spacing: float | None = None,
+        spacing: Spacing = None,
         trainable: bool = False,
         per_feature: bool = False,
     ) -> None:
@@ -325,7 +311,7 @@ class Rectangle(Shifted):
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
         padding: PaddingLike = "auto",
-        spacing: float | None = None,
+        spacing: Spacing = None,
     ) -> None:
         super().__init__(num_features, padding, spacing)
         self.set_width(sigma, self.resolution)
@@ -369,9 +355,7 @@ class Impulse(Rectangle):
     kernel = dataclasses.replace(KERNELS["rect"], reach=1.0, similarity=None)
     width = None
 
-    def __init__(
-        self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: float | None = None
-    ) -> None:
+    def __init__(self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: Spacing = None) -> None:
         Shifted.__init__(self, num_features, padding, spacing)
 
     def upper(self, x: Tensor, cells: float) -> Tensor:

@@ -7,13 +7,14 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import CountLike, Encoder, check_choice, check_count, check_positive, plain, points, registry
-from pe_lightning.encoders.learned_fourier import Grouped, round_mean
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, plain
+from pe_lightning.encoders.base import Encoder, points, registry
+from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, round_mean
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
@@ -105,24 +106,23 @@ class _Levels(Encoder):
 
     def __init__(
         self,
-        num_levels: int = 8,
-        level_features: int = 4,
+        num_levels: PositiveInt = 8,
+        level_features: PositiveInt = 4,
         finest: Cells = "auto",
-        span: float = 4.0,
-        seed: int = 0,
-        num_axes: int = 1,
+        span: Annotated[float, "[1, 1e+12]"] = 4.0,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
-        levels = check_count(self, "num_levels", num_levels)
-        self.level_features = check_count(self, "level_features", level_features)
-        super().__init__(levels * self.level_features, axes_of(num_axes, finest))
+        self.level_features = level_features
+        super().__init__(num_levels * level_features, axes_of(num_axes, finest))
         self.finest = cells_of(self, "finest", finest)
-        self.span = check_positive(self, "span", span, minimum=1)
-        coarser = [self.span ** -((levels - 1 - level) / max(levels - 1, 1)) for level in range(levels)]
+        self.span = span
+        coarser = [self.span ** -((num_levels - 1 - level) / max(num_levels - 1, 1)) for level in range(num_levels)]
         self.cells = [[max(1, math.floor(n * share + 1e-6)) for n in self.finest] for share in coarser]
         dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
         self.sizes = [min(nodes, self.table_size or nodes) for nodes in dense]
         self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        generator = torch.Generator("cpu").manual_seed(seed)
         start = torch.empty(sum(self.sizes), self.level_features, dtype=torch.float32, device="cpu")
         self.table = nn.Parameter(start.uniform_(-1e-4, 1e-4, generator=generator))
 
@@ -163,15 +163,15 @@ class HashGrid(_Levels):
 
     def __init__(
         self,
-        num_levels: int = 8,
-        level_features: int = 4,
+        num_levels: PositiveInt = 8,
+        level_features: PositiveInt = 4,
         finest: Cells = "auto",
-        span: float = 4.0,
-        table_size: int = 32768,
-        seed: int = 0,
-        num_axes: int = 1,
+        span: Annotated[float, "[1, 1e+12]"] = 4.0,
+        table_size: PositiveInt = 32768,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
-        self.table_size = check_count(self, "table_size", table_size)
+        self.table_size = table_size
         super().__init__(num_levels, level_features, finest, span, seed, num_axes)
         if self.num_axes > len(PRIMES):
             raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
@@ -228,27 +228,26 @@ class Embedding(Grouped):
     def __init__(
         self,
         num_features: CountLike = "auto",
-        num_positions: CountLike = "auto",
+        num_positions: Annotated[int, 2] | Literal["auto"] = "auto",
         flat: bool = False,
         interpolation: Literal["linear", "nearest"] = "linear",
         mlp: bool = False,
-        num_inputs: int = 256,
-        hidden: int = 32,
-        groups: int = 1,
+        num_inputs: PositiveInt = 256,
+        hidden: PositiveInt = 32,
+        groups: PositiveInt = 1,
         layer_norm: bool = False,
-        dropout: float = 0.0,
-        seed: int = 0,
-        num_axes: int = 1,
+        dropout: DropoutShare = 0.0,
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        positions = self.sample_value("num_positions", num_positions)
-        self.num_positions = check_count(self, "num_positions", positions, minimum=2)
-        self.flat = check_choice(self, "flat", flat, (False, True))
-        self.interpolation = check_choice(self, "interpolation", interpolation, ("linear", "nearest"))
+        self.num_positions: int = self.sample_value("num_positions", num_positions)
+        self.flat = flat
+        self.interpolation = interpolation
         each = self.num_axes // self.groups
         if not flat and self.num_inputs < each:
             raise InputError(f"Embedding: {each} axes of a group need at least {each} features, got {self.num_inputs}")
-        generator = torch.Generator("cpu").manual_seed(check_count(self, "seed", seed, minimum=0))
+        generator = torch.Generator("cpu").manual_seed(seed)
         start = torch.empty(self.num_positions ** (each if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu")
         self.table = nn.Parameter(start.normal_(0, self.num_inputs**-0.5, generator=generator))
         self.add_modulator(hidden, layer_norm, dropout, generator)

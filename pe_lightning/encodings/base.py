@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder
-from pe_lightning.encoders.base import plain
+from pe_lightning.encoders.arguments import plain
 from pe_lightning.errors import InputError
 
 MAX_LISTED_VALUES = 64

@@ -17,8 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.base import check_count
-from pe_lightning.errors import InputError
 from pe_lightning.networks.mlp import MLP
 
 CELL_PATCH = 7
@@ -86,10 +84,8 @@ class CellPrior(nn.Module):
 
     def __init__(self, factors: Sequence[int] = (2, 3), width: int = 128, depth: int = 2, activation: str = "relu") -> None:
         super().__init__()
-        self.factors = [check_count(self, "factors", factor, minimum=2) for factor in factors]
-        if not self.factors or len(set(self.factors)) < len(self.factors):
-            raise InputError(f"factors are different numbers of parts, such as [2, 3]; got {list(factors)}")
-        self.width, self.depth = check_count(self, "width", width), check_count(self, "depth", depth)
+        self.factors = list(factors)
+        self.width, self.depth = width, depth
         self.activation = activation
         size = CELL_PATCH**2
         self.trunks = nn.ModuleDict({str(f): MLP(size + 1, f * f, depth, width, activation) for f in self.factors})

@@ -23,7 +23,6 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import EncoderLike, resolve
-from pe_lightning.encoders.base import check_count
 from pe_lightning.encoders.kernels import KERNELS
 from pe_lightning.encodings.base import EncoderList, Encoding
 from pe_lightning.errors import InputError
@@ -108,7 +107,7 @@ class LocalPrior(Encoding):
             raise InputError(f"LocalPrior encodes the place along each axis; {given.name!r} is not for one axis: use gau")
         if any(True for _ in given.parameters()):
             raise InputError(f"LocalPrior takes an encoder without parameters, and {given.name!r} has some: use gau or linf")
-        self.width, self.depth = check_count(self, "width", width), check_count(self, "depth", depth)
+        self.width, self.depth = width, depth
         self.activation, self.negated = activation, negated
         self.encoders = EncoderList([given, given])
         self.num_features = given.num_features

@@ -378,14 +378,15 @@ class PatchRegression(TrainedModule):
     def __init__(
         self,
         encoder: Described[Encoder] | None = None,
-        width: int = 192,
-        depth: int = 2,
+        width: PositiveInt = 192,
+        depth: PositiveInt = 2,
         activation: str = "relu",
         lr: PositiveFloat = 3e-3,
     ) -> None:
         super().__init__()
         self.metric_name = "psnr"
-        self.lr = float(lr)
+        # plain numbers: the parser makes instances of the types, which a checkpoint cannot hold
+        width, depth, self.lr = int(width), int(depth), float(lr)
         with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
             self.prior = self._make_prior(encoder, width, depth, activation)
         self.scorer = TaskScores("psnr", 1)
@@ -479,7 +480,9 @@ class CellRegression(PatchRegression):
         lr: The highest learning rate.
     """
 
-    def __init__(self, width: int = 128, depth: int = 2, activation: str = "relu", lr: float = 3e-3) -> None:
+    def __init__(
+        self, width: PositiveInt = 128, depth: PositiveInt = 2, activation: str = "relu", lr: PositiveFloat = 3e-3
+    ) -> None:
         super().__init__(None, width, depth, activation, lr)
 
     def _make_prior(self, encoder: object, width: int, depth: int, activation: str) -> CellPrior:  # type: ignore[override]

@@ -136,6 +136,9 @@ def test_invalid_groups_of_axes_and_features_are_refused() -> None:
     for name in ("lff", "sine1d", "sine_nd", "md_sine"):
         with pytest.raises(InputError, match="num_features must be even per group"):
             create(name, num_features=7)
+    for name in ("linf", "logf", "rff"):
+        with pytest.raises(InputError, match=r"num_features must be even.*got 255; use 254 or 256$"):
+            create(name, num_features=255)
     with pytest.raises(InputError, match="num_inputs must be even per group"):
         create("lff", mlp=True, num_inputs=7)
     with pytest.raises(InputError, match="num_features must be even per group, and at least 6"):

@@ -26,8 +26,6 @@ def test_means_over_the_parts_are_the_cells_and_turned_pictures_have_turned_resu
 def test_factors_without_a_network_have_no_steps() -> None:
     prior = CellPrior([2, 3], width=4)
     assert [prior.steps(factor) for factor in (2, 3, 4, 6, 8, 5)] == [[2], [3], [2, 2], [3, 2], [2, 2, 2], []]
-    with pytest.raises(InputError, match="different numbers of parts"):
-        CellPrior([2, 2])
 
 
 def test_a_network_for_points_is_refused_for_cells() -> None:
