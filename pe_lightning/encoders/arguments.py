@@ -63,9 +63,8 @@ def checked(name: str, value: Any, hint: Any) -> Any:
         others = f", or {', '.join(words)}" if words else ""
         check: Any = validation.integer if number is int else validation.number
         return check(name, value, limit, hint=others)
-    if hint is bool:
-        return validation.flag(name, value)
-    return validation.choice(name, value, words) if get_origin(hint) is Literal else value
+    choices = (False, True) if hint is bool else words
+    return validation.choice(name, value, choices) if hint is bool or get_origin(hint) is Literal else value
 
 
 def plain(value: object) -> Any:
