@@ -184,7 +184,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
 
 def _move_into_callbacks(config: Namespace) -> None:
     """Moves settings that a stock LightningCLI does not know into the arguments of callbacks."""
-    settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings(enabled=False)) | {"enabled": True}
+    settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings())
     callbacks = config.trainer.callbacks or []
     config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
     if runs.recorder_of(config.trainer.callbacks) is None:

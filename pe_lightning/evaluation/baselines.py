@@ -35,16 +35,12 @@ from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.signals.splits import GridSplit, Split
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
-FLOAT32_EPS = 2.0**-23
-"""Rounding error of float32 coordinates in [0, 1]."""
 MAX_OUTPUT_VALUES = 1 << 24
 """Output values that are computed at once."""
-SAME_PLACE = 1e-9
-"""Distance from a sample, in samples of the grid, below which a place is that of the sample."""
 RBF_NEIGHBOURS = 50
 """Nearest samples that radial basis functions interpolate."""
-DISTANCE_NEIGHBOURS, DISTANCE_POWER = 12, 2.0
-"""Nearest samples that are averaged, and the power of their distance by which their weight falls."""
+DISTANCE_NEIGHBOURS = 12
+"""Nearest samples that are averaged."""
 POSITION_TOLERANCE = 1e-6
 """Rounding error of positions between two samples, in samples."""
 
@@ -70,13 +66,14 @@ class Interpolation:
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples."""
-        if isinstance(split, GridSplit):
-            return self.on_grids
-        if self.on_points:
-            every = math.prod(info.grid) if info.num_points is None else info.num_points
-            _limit("points", info.num_signals * split.num_train, self.max_points)
-            _limit("places", info.num_signals * max(0, every - split.num_train), self.max_places)
-        return self.on_points
+        if isinstance(split, GridSplit) or not self.on_points:
+            return self.on_grids and isinstance(split, GridSplit)
+        every = math.prod(info.grid) if info.num_points is None else info.num_points
+        counts = {"points": (split.num_train, self.max_points), "places": (every - split.num_train, self.max_places)}
+        for what, (count, most) in counts.items():
+            if info.num_signals * count > most:
+                raise InputError(f"{info.num_signals * count:,} {what}, more than the {most:,.0f} computed beside a fit")
+        return True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Indices and weights of the training samples of one axis whose weighted sum is each value, ``(N, m)`` each.
@@ -174,12 +171,10 @@ class Nearest(Interpolation):
     on_grids = on_points = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """One sample."""
         left, beta = _cells(training, x)
         return (left + (beta > 0.5 + POSITION_TOLERANCE))[:, None], torch.ones_like(x)[:, None]
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """The nearest of the scattered points."""
         return _fill(values, coords, axes, lambda points, known, wanted: known[cKDTree(points).query(wanted)[1]])
 
 
@@ -191,7 +186,6 @@ class Linear(Interpolation):
     on_grids = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Two samples."""
         left, beta = _cells(training, x)
         return torch.stack([left, left + 1], 1), torch.stack([1 - beta, beta], 1)
 
@@ -206,8 +200,7 @@ class CubicConvolution(Interpolation):
     on_grids = True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Four samples: Catmull-Rom."""
-        if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=FLOAT32_EPS):
+        if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=2**-23):
             raise InputError("bicubic needs evenly spaced training samples on every axis; use linear or spline")
         spacing = training.diff().mean() if len(training) > 1 else torch.ones_like(training[0])
         # coordinates are not clamped: beyond the border the kernel is applied to replicated samples
@@ -227,7 +220,6 @@ class Spline(Interpolation):
     on_grids = True
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
-        """One banded solve for all columns."""
         if len(training) < 3:
             return Linear().along(values, training, x, axis)
         knots, inside = training.cpu().numpy(), x.clamp(training[0], training[-1]).cpu().numpy()
@@ -248,15 +240,11 @@ class Delaunay(Interpolation):
     max_points = 1 << 21
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for at most two axes: triangulating more takes minutes."""
-        if not super().applies_to(info, split):
-            return False
-        if info.num_axes > 2:
+        if info.num_axes > 2 and not isinstance(split, GridSplit):
             raise InputError(f"triangulating {info.num_axes} axes takes minutes")
-        return True
+        return super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """One triangulation per set of points."""
         if coords.shape[-1] > 3:
             raise InputError(f"delaunay takes up to 3 axes, the signals have {coords.shape[-1]}; use nearest")
         return _fill(values, coords, axes, self._interpolate)
@@ -288,26 +276,25 @@ class CloughTocher(Interpolation):
     max_points = 1 << 17
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for two axes."""
         return info.num_axes == 2 and super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """One triangulation per set of points."""
         if coords.shape[-1] != 2:
             raise InputError(f"clough_tocher takes 2 axes, the signals have {coords.shape[-1]}; use delaunay")
         cubic = partial(Delaunay._interpolate, interpolator=CloughTocher2DInterpolator)
         return _fill(values, coords, axes, cubic)
 
 
-class _RadialBasis(Interpolation):
-    """Radial basis functions fitted to the nearest :data:`RBF_NEIGHBOURS` samples of every place (SciPy)."""
+@baselines.register("rbf_linear")
+class LinearRadialBasis(Interpolation):
+    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
 
+    program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
     on_points = True
     max_places = 30_000  # one system for each
-    kernel: ClassVar[str]
+    kernel: ClassVar[str] = "linear"
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """One system per place."""
         return _fill(values, coords, axes, self._interpolate)
 
     @one_blas_thread
@@ -322,16 +309,8 @@ class _RadialBasis(Interpolation):
         return result
 
 
-@baselines.register("rbf_linear")
-class LinearRadialBasis(_RadialBasis):
-    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
-
-    program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
-    kernel = "linear"
-
-
 @baselines.register("thin_plate")
-class ThinPlate(_RadialBasis):
+class ThinPlate(LinearRadialBasis):
     """Thin plate splines fitted to the nearest 50 samples of every place (SciPy)."""
 
     program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
@@ -350,13 +329,12 @@ class InverseDistance(Interpolation):
     max_places = 1 << 21
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """One search for all places."""
         return _fill(values, coords, axes, self._interpolate)
 
     @staticmethod
     def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
         distance, near = cKDTree(points).query(wanted, np.arange(1, min(DISTANCE_NEIGHBOURS, len(points)) + 1))
-        weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -DISTANCE_POWER
+        weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -2
         result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
         return result
 
@@ -374,11 +352,9 @@ class Biharmonic(Interpolation):
     max_places = 60_000  # one system for all
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        """As in the base class, for samples of a grid."""
         return info.num_points is None and super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """One system per signal."""
         from skimage.restoration import inpaint_biharmonic  # takes a while, and few fits need it
 
         on_grid = not isinstance(axes, Tensor) and all(
@@ -395,17 +371,11 @@ class Biharmonic(Interpolation):
             try:
                 found = inpaint_biharmonic(image, missing, channel_axis=-1)
             except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
-                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-                raise InputError(f"biharmonic: scikit-image cannot solve its system ({reason}); use delaunay") from error
+                raise InputError(f"biharmonic: scikit-image cannot solve its system ({error}); use delaunay") from error
             if not np.isfinite(found).all():  # SciPy's solver returns NaN for a singular system
                 raise InputError("biharmonic: its system is singular for these missing samples; use delaunay")
             filled.append(torch.from_numpy(found))
         return torch.stack(filled).to(values)
-
-
-def _limit(what: str, count: int, most: float) -> None:
-    if count > most:
-        raise InputError(f"{count:,} {what}, more than the {most:,.0f} that are computed beside a fit")
 
 
 def _fill(
@@ -420,7 +390,7 @@ def _fill(
         # (signals of this set of points, P, C) -> (P, signals * C)
         known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
         distance, near = cKDTree(points).query(wanted)
-        values_at, unseen = known[near], distance > SAME_PLACE  # every method takes the value of a sample at its place
+        values_at, unseen = known[near], distance > 1e-9  # every method takes the value of a sample at its place
         values_at[unseen] = method(points, known, wanted[unseen])
         result = torch.from_numpy(values_at)
         filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))

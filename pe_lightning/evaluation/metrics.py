@@ -46,13 +46,11 @@ class SignalMetric(nn.Module, ABC):
         setattr(self, name, zeros)
 
     def reset(self) -> None:
-        """Starts new sums."""
         for name in self._states:
             setattr(self, name, torch.zeros_like(getattr(self, name)))
 
     @property
     def device(self) -> torch.device:
-        """Where the sums are."""
         return self.count.device
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SignalMetric:
@@ -78,9 +76,6 @@ class SignalMetric(nn.Module, ABC):
             prediction: ``(S, *samples, C)``.
             target: The same shape.
             mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
-
-        Raises:
-            ValueError: If the shapes do not fit; nothing is broadcast.
         """
         signals, samples = len(self.count), target.shape[1:-1]
         masked = mask is None or (mask.shape[1:] == samples and len(mask) in (1, signals))
@@ -154,11 +149,9 @@ class SignalPSNR(SignalMetric):
     squared_error: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Squared errors."""
         return ((prediction - target).square(),)
 
     def compute(self) -> Tensor:
-        """PSNR per signal."""
         return psnr(self.squared_error, self.count)
 
 
@@ -172,11 +165,9 @@ class SNR(SignalMetric):
     energy: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Squared errors, and squares of the signal."""
         return (prediction - target).square(), target.square()
 
     def compute(self) -> Tensor:
-        """SNR per signal; not finite under the same conditions as :func:`psnr`."""
         ratio = psnr(self.squared_error, self.energy.clamp(min=torch.finfo(torch.float64).tiny))
         return torch.where(self.count > 0, ratio, torch.nan)
 
@@ -190,12 +181,10 @@ class IoU(SignalMetric):
     union: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Values above 0.5 in both, and in either; predictions that are not finite count in the union only."""
         inside, finite = target > 0.5, prediction.isfinite()
         return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
 
     def compute(self) -> Tensor:
-        """IoU per signal."""
         ratio = torch.where(self.union > 0, self.intersection / self.union, 1.0)
         return torch.where(self.count > 0, ratio, torch.nan)
 
@@ -208,11 +197,9 @@ class Accuracy(SignalMetric):
     right: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """One where the class is correct."""
         return (prediction == target,)
 
     def compute(self) -> Tensor:
-        """Accuracy per signal."""
         return torch.where(self.count > 0, self.right / self.count, torch.nan)
 
 
@@ -225,11 +212,10 @@ class BitsPerDimension(SignalMetric):
     bits: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Target minus prediction: zero minus the base-2 logarithm of the probability of the truth."""
+        """The target is zero, the prediction the base-2 logarithm of the probability of the truth."""
         return (target - prediction,)
 
     def compute(self) -> Tensor:
-        """Bits per value of each signal."""
         return torch.where(self.count > 0, self.bits / self.count, torch.nan)
 
 
@@ -239,11 +225,7 @@ class AveragePrecision(SignalMetric):
 
     In each picture detections are matched in descending order of confidence, each to the unmatched box of its class with
     the largest overlap. Precision is interpolated at 101 values of recall. Confidences are rounded down to 1/1000, so that
-    counts per confidence can be summed over batches and processes.
-
-    Args:
-        num_signals: Number of sets of pictures ``S``.
-        sync_on_compute: Whether the score is that of the counts over all processes.
+    counts per confidence can be summed over batches and processes. A signal is a set of pictures.
     """
 
     levels = 1000
@@ -261,8 +243,7 @@ class AveragePrecision(SignalMetric):
         self.add_sum("boxes", torch.zeros(num_signals, self.classes))
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        """Empty: the counts are not sums over samples."""
-        return ()
+        return ()  # the counts are not sums over samples
 
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
         """Adds the detections of pictures.
@@ -296,7 +277,6 @@ class AveragePrecision(SignalMetric):
                 self.right[sets, :, kind, level] += hit.float().to(self.device)
 
     def compute(self) -> Tensor:
-        """Average precision of each set, over the classes that have boxes."""
         right, given = self.right.flip(-1).cumsum(-1).double(), self.given.flip(-1).cumsum(-1).double()
         precision = right / given[:, None].clamp(min=1)
         envelope = precision.flip(-1).cummax(-1).values.flip(-1)
@@ -367,17 +347,17 @@ class HeldOutScores(nn.Module):
 
 
 def held_out_psnr(label: str, scores: Mapping[str, Tensor]) -> float:
-    """Mean over signals of the PSNR of the held-out samples in dB.
+    """Mean over signals of the PSNR of the held-out samples in dB, from scores ``(S,)`` by name.
 
     Args:
         label: Name of the model in messages.
-        scores: Scores of each signal ``(S,)`` by name.
+        scores: Scores of each signal by name.
     """
     mean = float(scores["test/psnr"].mean()) if "test/psnr" in scores else math.nan
-    if mean != mean and "train/psnr" in scores:
+    if not math.isnan(mean):
+        return mean
+    there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
+    if "train/psnr" in scores:
         trained = float(scores["train/psnr"].mean())
-        raise InputError(f"no sample is held out: the PSNR of the trained samples is train_psnr, {trained:.2f} dB")
-    if mean != mean:
-        there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
-        raise InputError(f"this {label} has no PSNR: {there}")
-    return mean
+        there = f"no sample is held out, and that of the trained samples is train_psnr, {trained:.2f} dB"
+    raise InputError(f"this {label} has no PSNR: {there}")

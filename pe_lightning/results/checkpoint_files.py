@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pickle
 import zipfile
@@ -44,32 +43,17 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         checkpoint: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
         checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": dict(checkpoint["state_dict"])}
         checkpoint["hyper_parameters"] = current_settings(checkpoint["hyper_parameters"])
-        _check_counters(checkpoint.get("loops"), "loops")
         ours = "_class_path" in checkpoint["hyper_parameters"]
     except Exception as error:  # damaged files make zipfile and torch raise anything
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"cannot open {str(path)!r}: {error.strerror}") from error
         reason = "its pickle names code" if isinstance(error, pickle.UnpicklingError) else type(error).__name__
-        reason = str(error) if isinstance(error, _CounterError) else reason
         raise InputError(
             f"{str(path)!r} is not a checkpoint of pe_lightning, or is damaged ({reason} while it was read)"
         ) from error
     if ours:
         refuse_other_version(checkpoint, str(path))
     return checkpoint
-
-
-class _CounterError(ValueError):
-    """A counter of the loops is not a number."""
-
-
-def _check_counters(tree: Any, path: str) -> None:
-    """Refuses NaN and infinity among the counters of Lightning's loops: no comparison with them ends a loop."""
-    if isinstance(tree, float) and not math.isfinite(tree):
-        raise _CounterError(f"{path} is {tree}")
-    children = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, (list, tuple)) else ()
-    for key, value in children:
-        _check_counters(value, f"{path}/{key}")
 
 
 def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpoint") -> None:

@@ -17,12 +17,7 @@ MAX_DEPTH = 100
 
 
 def load_limited(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
-    """The content of a YAML text of limited size.
-
-    Args:
-        text: The text.
-        load: Parses it.
-    """
+    """The content of a YAML text of limited size."""
     refusal = InputError(
         f"a configuration has more than {MAX_VALUES} values or {MAX_DEPTH} levels, or refers to itself (YAML's & and *)"
     )
@@ -48,14 +43,11 @@ def read_config(path: Path) -> dict[str, Any]:
     """The content of a configuration file."""
     try:
         content = load_limited(path.read_text(encoding="utf-8"))
-    except InputError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"cannot read {str(path)!r}: it is not UTF-8 text") from error
-    except yaml.YAMLError as error:
-        raise InputError(f"cannot read {str(path)!r}: it is not YAML ({paragraph(str(error), 200)})") from error
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise InputError(f"cannot read {str(path)!r}: it holds no settings by name")
+        if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+            raise InputError("it holds no settings by name")
+    except (ValueError, OSError, yaml.YAMLError) as error:
+        kinds = {yaml.YAMLError: "it is not YAML: ", UnicodeDecodeError: "it is not UTF-8 text: "}
+        kind = next((words for cls, words in kinds.items() if isinstance(error, cls)), "")
+        reason = getattr(error, "strerror", None) or paragraph(str(error), 200)
+        raise InputError(f"cannot read {str(path)!r}: {kind}{reason}") from error
     return content

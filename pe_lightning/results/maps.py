@@ -38,7 +38,7 @@ class PointMap:
     Args:
         axes: Coordinates of the samples per axis in the user's units, ``(N_a,)``, by name.
         values: Values ``(N_1, ..., N_D)`` by name.
-        std: Standard deviations of the values, the same shape, by the name of the value; may be empty.
+        std: Their standard deviations, the same shape, by the name of the value; may be empty.
         attributes: Attributes of the values, which NetCDF files have.
         crs: Coordinate reference system of the axes as GDAL reads it; longitudes and latitudes without one are in WGS 84.
     """
@@ -168,12 +168,7 @@ def _crs_attributes(crs: str, geographic: bool) -> dict[str, Any]:
 
 
 def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
-    """Checks before anything is computed that a map can be written to a path.
-
-    Args:
-        path: The file.
-        axes: Coordinates by name, if they are known.
-    """
+    """Checks before anything is computed that a map, of these coordinates by name, can be written to a path."""
     if path.suffix not in MAP_SUFFIXES:
         raise InputError(f"a map is written as {', '.join(MAP_SUFFIXES)}, by its suffix; got {str(path)!r}")
     if path.suffix == ".nc":
@@ -182,19 +177,13 @@ def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
     if path.suffix not in (".tif", ".tiff"):
         return
     require("rasterio", "GeoTIFF")
-    if axes is None:
-        return
-    if len(axes) != 2 or any(column.dtype.kind == "M" or len(column) < 2 for column in axes.values()):
+    columns = [] if axes is None else list(axes.values())
+    numeric = len(columns) in (0, 2) and all(column.dtype.kind != "M" and len(column) > 1 for column in columns)
+    if not numeric or not all(np.allclose(np.diff(x), np.diff(x).mean(), rtol=1e-3) for x in columns):
         raise InputError(
-            f"GeoTIFF holds two numeric axes of at least 2 samples, and the map has {', '.join(axes)}; write .nc, .csv or "
-            ".npy"
+            f"GeoTIFF takes two numeric axes of at least 2 samples at equal distances, unlike {', '.join(axes or ())}: "
+            "write .nc, .csv or .npy"
         )
-    for name, column in axes.items():
-        steps = np.diff(column)
-        if not np.allclose(steps, steps.mean(), rtol=1e-3):
-            raise InputError(
-                f"GeoTIFF needs samples at equal distances, and those of {name!r} are not: write .nc, .csv or .npy"
-            )
 
 
 def write_places(
@@ -259,7 +248,7 @@ def write_predicted(folder: Path, info: SignalInfo, output: Output, values: Arra
 
 
 def _limits(column: AnyArray) -> tuple[Any, Any]:
-    """The range of a picture, without margins: these may leave the years 1 to 9999 that matplotlib knows."""
+    """The range of a picture; margins may leave the years 1 to 9999 that matplotlib knows."""
     return column.min(), column.max()
 
 
@@ -273,7 +262,7 @@ def east_and_north(names: list[str]) -> tuple[str, str]:
 def plot_map(
     path: Path, found: PointMap, places: Mapping[str, AnyArray], points: Mapping[str, AnyArray], caption: str
 ) -> Path:
-    """Plots each value of a map of one or two axes and the points that it was made from, and its standard deviation.
+    """Plots each value of a map, its standard deviation, and the points that it was made from.
 
     Args:
         path: Path of the PNG.

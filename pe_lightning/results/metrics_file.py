@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.files import write_atomically
@@ -18,15 +17,8 @@ MAX_DEPTH = 32
 """Most levels of nested lists and mappings."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """The type of a field.
-
-    Args:
-        words: What messages call it.
-        fits: Whether a value is of this type.
-        null: Whether the field may be ``null``: a value that is not known, or not finite.
-    """
+class Kind(NamedTuple):
+    """The type of a field, as messages call it and as a test; ``null`` is a value that is not known, or not finite."""
 
     words: str
     fits: Callable[[Any], bool]
@@ -57,10 +49,6 @@ def _is_text(value: Any) -> bool:
 
 def _is_mapping(value: Any) -> bool:
     return isinstance(value, dict)
-
-
-def _is_table(value: Any) -> bool:
-    return _is_mapping(value) and all(map(_is_mapping, value.values()))
 
 
 NUMBER = Kind("a number", _is_number)
@@ -94,7 +82,9 @@ FIELDS: Mapping[str, Kind] = {
     "fit_seconds": NUMBER,
     "solve_seconds": NUMBER,
     "steps": COUNT,
-    "baselines": Kind("a mapping of scores by method", _is_table),
+    "baselines": Kind(
+        "a mapping of scores by method", lambda value: _is_mapping(value) and all(map(_is_mapping, value.values()))
+    ),
     "versions": MAPPING,
 }
 """Types of the fields that this package writes. Callbacks and modules may add others, of any plain values."""
@@ -105,12 +95,7 @@ SCORE_KINDS = {"_per_signal": NUMBERS, "_reason": TEXT, "": NUMBER}
 
 
 def check_metrics(content: Any) -> dict[str, Any]:
-    """Checks the content of ``metrics.json`` against the schema, and returns it.
-
-    Raises:
-        ValueError: If it is of another schema, a field has another type, a number is not finite, or a list of scores has
-            not one value per signal. The message names the field.
-    """
+    """Checks the content of ``metrics.json`` against the schema, and returns it; ValueError names what does not fit."""
     if not isinstance(content, dict):
         raise ValueError(f"it holds {paragraph(json.dumps(content), 60)}, not a mapping")
     if content.get("schema") != SCHEMA or isinstance(content["schema"], bool):
@@ -154,12 +139,7 @@ def _numbers(tree: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, i
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """The content of a ``metrics.json``, checked.
-
-    Raises:
-        ValueError: If it is not JSON, or does not fit the schema.
-        OSError: If it cannot be read.
-    """
+    """The content of a ``metrics.json``, checked; ValueError if it is not JSON, or does not fit the schema."""
     try:
         return check_metrics(json.loads(path.read_text(encoding="utf-8")))
     except RecursionError as error:

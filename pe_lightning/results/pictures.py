@@ -10,17 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
+from pe_lightning.results.runs import frames_of
+from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing, save_figure
+from pe_lightning.signals.raw import AnyArray, EditableFile
 
 if TYPE_CHECKING:  # Matplotlib is imported where something is plotted: it takes as long as SciPy
     from matplotlib.axes import Axes
-
-from numpy.typing import NDArray
-
-from pe_lightning.results.runs import frames_of
-from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
-from pe_lightning.signals.raw import AnyArray, EditableFile
 
 Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -31,19 +28,16 @@ PNG_COMPRESSION = 3
 """Level of zlib: photographs become no smaller at Pillow's default of 6, which takes more than twice the time."""
 COMPARED_FRAMES = 4
 """Number of frames of a video, or slices of a volume, in a comparison."""
-
 DETAIL_SAMPLES = 120
 """Number of samples of a row in its detail view."""
 MAX_ROW_CHANNELS = 4
 """Largest number of channels of a row in a plot."""
-
 MISSING_COLOUR = (255, 0, 255)
 """Colour of missing samples in pictures, which is rare in photographs."""
-
 GAP_PIXELS = 4
 """Space between the pictures of a comparison."""
-MIN_CAPTION_PIXELS = 14
-"""Smallest font size of a caption."""
+MAX_SIGNALS = 8
+"""Most signals of a file in a picture before and after it was filled."""
 
 
 def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) -> npt.NDArray[Any]:
@@ -118,12 +112,7 @@ def comparison(
 
 
 def before_after(before: Array, after: Array) -> Image.Image:
-    """A picture before and after it was filled, smoothed or enlarged, side by side.
-
-    Args:
-        before: ``(H, W, C)``, NaN where samples are missing; smaller if it was enlarged, shown with its pixels repeated.
-        after: ``(H, W, C)``.
-    """
+    """A picture ``(H, W, C)``, NaN where samples are missing, beside it filled, smoothed or enlarged."""
     times = len(after) // len(before)
     captions = ("missing samples marked", "filled") if np.isnan(before).any() else ("given", "smoothed")
     if times > 1:
@@ -154,7 +143,7 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
     # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
     zoom = max(1, round(256 / max(width, height)))
     width, height = width * zoom, height * zoom
-    size = max(MIN_CAPTION_PIXELS, width // 12)
+    size = max(14, width // 12)
     font = ImageFont.load_default(size)
     captions = [_wrapped(caption, font, width) for caption, _ in panels]
     line = int(1.3 * size)
@@ -195,17 +184,7 @@ def comparison_frames(
     trained: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """:func:`comparison` of several frames of a cube, stacked vertically.
-
-    Args:
-        prediction: Frames of a video, or slices of a volume, ``(n, H, W, C)``.
-        truth: Same shape.
-        caption: Caption of the predicted frames.
-        frames: Indices of the frames.
-        count: Number of frames of the cube.
-        trained: Mask of the trained samples, ``(n, H, W)``.
-        interpolation: Caption and frames of an interpolation, ``(n, H, W, C)``.
-    """
+    """:func:`comparison` of several frames ``(n, H, W, C)`` of a cube of ``count``, stacked vertically."""
     sheets = []
     for place, frame in enumerate(frames):
         mask = None if trained is None else trained[place]
@@ -308,15 +287,10 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
 
 
 def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
-    """Plots held-out PSNR against the ridge, and against the width if it was chosen too.
+    """Plots held-out PSNR against the ridge, and against the width if it was chosen too; ``None`` if nothing was chosen.
 
-    Args:
-        path: Path of the PNG.
-        choice: ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR), may be empty; ``ridge`` and
-            ``factor``: the chosen values.
-
-    Returns:
-        The path; ``None`` if nothing was chosen.
+    ``choice`` has ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR), may be empty; ``ridge`` and
+    ``factor``: the chosen values.
     """
     named = [("relative ridge", choice.get("curve")), ("width, times the rule's", choice.get("factors"))]
     panels = [(title, points) for title, points in named if points and len(points) > 1]
@@ -357,21 +331,13 @@ def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[
     save_figure(path, figure)
 
 
-MAX_SIGNALS = 8
-"""Most signals of a file in a picture."""
-SHOWN_FRAMES = 4
-"""Frames of a cube in a picture: those with most missing samples."""
-
-
 def draw_before_after(original: EditableFile, values: AnyArray) -> Image.Image | None:
     """Draws signals with missing samples marked beside the filled ones; latitudes and longitudes north up.
 
     Args:
         original: The file with missing samples.
-        values: Its filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples or more.
-
-    Returns:
-        The picture; ``None`` for signals of more than three axes.
+        values: Its filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples or more; of more than three axes none is
+            drawn.
     """
     if values.ndim > 5:
         return None
@@ -384,21 +350,19 @@ def draw_before_after(original: EditableFile, values: AnyArray) -> Image.Image |
         known = before[~missing]
         whole = before.dtype.kind in "iu" and before.dtype.itemsize <= 2 and original.media in ("image", "video")
         low, high = (0, np.iinfo(before.dtype).max) if whole else (float(known.min()), float(known.max()))
-        shown = _scaled(np.where(missing, 0, before), low, high)
+        shown, filled = (
+            ((signal.astype(np.float64) - low) / (high - low or 1)).astype(np.float32)
+            for signal in (np.where(missing, 0, before), after)
+        )
         shown[missing.any(-1)] = np.nan
-        sheets += _sheets(name, _north_up(shown, original.axes), _north_up(_scaled(after, low, high), original.axes))
+        sheets += _sheets(name, _north_up(shown, original.axes), _north_up(filled, original.axes))
     if not sheets:
         return None
     wide = max(sheet.width for sheet in sheets)
     return stacked([sheet for sheet in sheets if sheet.width == wide])
 
 
-def _scaled(values: AnyArray, low: float, high: float) -> NDArray[np.float32]:
-    scaled: NDArray[np.float32] = ((values.astype(np.float64) - low) / (high - low or 1)).astype(np.float32)
-    return scaled
-
-
-def _north_up(values: NDArray[np.float32], axes: Sequence[Axis]) -> NDArray[np.float32]:
+def _north_up(values: Array, axes: Sequence[Axis]) -> Array:
     """``(*frames, H, W, C)`` with north at the top and east at the right, by the names of the axes; others unchanged."""
     if len(axes) < 2:
         return values
@@ -412,15 +376,14 @@ def _north_up(values: NDArray[np.float32], axes: Sequence[Axis]) -> NDArray[np.f
     return values
 
 
-def _sheets(name: str, before: NDArray[np.float32], after: NDArray[np.float32]) -> list[Image.Image]:
-    if before.ndim == 2:
-        if before.shape != after.shape:
-            return []
-        return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), name, names=("known", "filled"))]
+def _sheets(name: str, before: Array, after: Array) -> list[Image.Image]:
+    """A picture of a row, of an image, or of the frames of a cube with most missing samples."""
     if before.ndim == 3:
         return [before_after(before, after)]
-    missing = np.isnan(before).any(-1).mean((1, 2))
-    worst = np.argsort(-missing, kind="stable")[:SHOWN_FRAMES] if missing.any() else frames_of(len(before), SHOWN_FRAMES)
     if before.shape != after.shape:
         return []
+    if before.ndim == 2:
+        return [row_plot(after, before, np.asarray(~np.isnan(before).any(-1)), name, names=("known", "filled"))]
+    missing, count = np.isnan(before).any(-1).mean((1, 2)), COMPARED_FRAMES
+    worst = np.argsort(-missing, kind="stable")[:count] if missing.any() else frames_of(len(before), count)
     return [before_after(before[frame], after[frame]) for frame in sorted(worst)]

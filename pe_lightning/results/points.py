@@ -63,10 +63,7 @@ def write_points(
         prediction: ``(S, P, 1)`` in [0, 1].
         batch: All points, with masks.
         info: Names, axes and ranges of the signals.
-        draw: Whether to draw the pictures.
-
-    Returns:
-        Paths of the pictures.
+        draw: Whether to draw the pictures, whose paths are returned.
     """
     folder.mkdir(parents=True, exist_ok=True)
     points = batch.coords[0].double().numpy()
@@ -133,9 +130,8 @@ def plot_points(
         which = "held-out" if held_out.any() else "trained"
         panels = [("trained rows", trained, truth, limits), (f"prediction at {which} rows", shown, prediction, limits)]
         panels.append((f"prediction minus value at {which} rows", shown, error, spread))
-        for panel, (title, where, colour, options) in zip(
-            figure.subplots(1, 3, sharex=True, sharey=True), panels, strict=True
-        ):
+        drawn_on = figure.subplots(1, 3, sharex=True, sharey=True)
+        for panel, (title, where, colour, options) in zip(drawn_on, panels, strict=True):
             drawn = panel.scatter(places[0][where], places[1][where], c=colour[where], s=8, linewidths=0, **options)
             panel.set(title=title, xlabel=axes[0].name, ylabel=axes[1].name)
             figure.colorbar(drawn, ax=panel)

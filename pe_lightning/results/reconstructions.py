@@ -106,7 +106,7 @@ def write_reconstructions(
     interpolation: tuple[str, Array] | None = None,
     draw: bool = True,
 ) -> list[str]:
-    """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.png`` and ``<stem>_comparison.h5``.
+    """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.png``, whose paths it returns, and ``.h5``.
 
     The picture shows trained samples, truth, reconstruction, interpolation and error; of rows and cubes only the first
     :data:`MAX_SHEETS` have one. The HDF5 file has the data (see :func:`write_comparison`).
@@ -121,9 +121,6 @@ def write_reconstructions(
         write: Writes a signal in a format specific to its source, or returns ``None``.
         interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
         draw: Whether to write the pictures.
-
-    Returns:
-        Paths of the comparison pictures.
     """
     pictures = []
     metric = metrics.get("metric", "psnr")
@@ -182,7 +179,7 @@ def write_comparison(
     attributes ``media`` and ``rate`` are those of the source, if it is known.
 
     Args:
-        path: Path of the file.
+        path: The file.
         values: ``truth``, ``reconstruction`` and optionally ``interpolation``: ``(*grid, C)``, or frames of a cube.
         info: Shape and origin of the signals.
         frames: Indices of the frames of a cube.

@@ -113,7 +113,7 @@ class Durations:
             self.seconds["start"] = now - self._began
 
     def mark(self, name: str) -> None:
-        """Adds the seconds since this object was made, or since the last mark, to those of this name."""
+        """Adds the seconds since the last mark to those of this name."""
         now = time.perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._marked
         self._marked = now
@@ -134,12 +134,7 @@ def recorder_of(callbacks: Sequence[Any]) -> Any:
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "", entries: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields the dotted keys of a nested mapping with their values.
-
-    Args:
-        tree: Nested mappings.
-        prefix: Put before every key.
-        entries: Whether the entries of a list of mappings get keys too, by their numbers; else a list is a value.
+    """Yields the dotted keys of a nested mapping with their values; with ``entries`` also those within lists of mappings.
 
     >>> dict(flatten({"encoder": {"name": "gau", "sigma": 0.1}, "grid": [4, 4]}))
     {'encoder.name': 'gau', 'encoder.sigma': 0.1, 'grid': [4, 4]}

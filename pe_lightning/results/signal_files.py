@@ -29,26 +29,22 @@ import numpy.typing as npt
 import png
 from av.video.frame import VideoFrame
 
-from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.errors import InputError
 from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources.sound import write_sound
+from pe_lightning.signals.validation import choice
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
 """File formats; ``auto``: that of the medium, else NPY."""
 
 Array = npt.NDArray[np.float32]
 
-DEFAULT_FRAME_RATE = 25
-"""Frames per second of sources without a rate."""
 GIF_MAX_RATE = 50
 """Largest frames per second of a GIF: players slow down frames of less than two hundredths of a second."""
-H264_RATE_FACTOR = "15"
-"""Constant rate factor of x264: 17 to 18 is considered visually lossless, 0 is lossless."""
-
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
 AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
@@ -62,8 +58,8 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
         info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
         formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
     """
-    if formats not in (known := get_args(Formats)):
-        raise InputError(f"unknown output format {formats!r}{did_you_mean(formats, known)}; formats: {', '.join(known)}")
+    known = get_args(Formats)
+    choice("output_format", formats, known)
     chosen = formats
     if formats == "auto":
         natural = FORMAT_OF_MEDIUM[info.media if info is not None else "image" if len(shape) == 3 else "array"]
@@ -76,8 +72,7 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
         )
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
-            f"MP4 needs the H.264 encoder libx264, which the FFmpeg of the installed PyAV {av.__version__} lacks. "
-            "Output formats npy and gif do without it; PyAV's own wheels have the encoder: "
+            f"MP4 needs the H.264 encoder libx264, which the installed PyAV {av.__version__} lacks: use npy or gif, or "
             "pip install --force-reinstall --only-binary av av"
         )
     return chosen
@@ -86,7 +81,7 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
 def write_signal(
     path: Path, values: Array, info: SignalInfo | None = None, index: int = 0, formats: Formats = "auto"
 ) -> Path:
-    """Writes one signal atomically.
+    """Writes one signal atomically, and returns the path with its suffix.
 
     Args:
         path: Path without a suffix.
@@ -94,9 +89,6 @@ def write_signal(
         info: Shape and origin of the signals; without it NPY and HDF5 hold the unscaled values.
         index: Index of the signal.
         formats: Requested format.
-
-    Returns:
-        The path with its suffix.
     """
     chosen = choose_format(values.shape, info, formats)
     target = path.with_name(f"{path.name}.{chosen}")
@@ -127,7 +119,7 @@ def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
 
 def _frame_rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction:
     ratio = Fraction(shape[0], info.grid[0]) if info is not None else Fraction(1)
-    return _rate(shape, info) or DEFAULT_FRAME_RATE * ratio
+    return _rate(shape, info) or 25 * ratio
 
 
 def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
@@ -153,7 +145,6 @@ def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) ->
 
 
 def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -> None:
-    """Writes values in the source's range and dtype to an array, a block of rows at a time."""
     for rows in row_blocks(values.shape):
         with np.errstate(over="ignore"):  # values beyond the dtype become infinite
             target[rows] = scaling.restore(values[rows], index)
@@ -178,7 +169,8 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
     padding = ((0, height % 2), (0, width % 2), (0, 0))
     options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be truncated
     with av.open(str(path), "w", format="mp4", options=options) as container:
-        stream = container.add_stream("libx264", rate=rate, options={"crf": H264_RATE_FACTOR})
+        # 17 to 18 is considered visually lossless, 0 is lossless
+        stream = container.add_stream("libx264", rate=rate, options={"crf": "15"})
         stream.height, stream.width, stream.pix_fmt = height + height % 2, width + width % 2, "yuv420p"
         context = stream.codec_context
         context.colorspace = context.color_primaries = 1  # ITU-T H.273: BT.709, sRGB, limited range

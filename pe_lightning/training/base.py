@@ -89,11 +89,9 @@ class TrainedModule(LightningModule, ABC):
         """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
 
     def build_from(self, data: Any, device: torch.device | None = None) -> None:
-        """Takes from a DataModule what the layers depend on, before a fit; a module without such layers does nothing.
+        """Takes from a DataModule of the type :attr:`takes_data` what the layers depend on, before a fit.
 
-        Args:
-            data: The DataModule that the module is going to be fitted to, of the type :attr:`takes_data`.
-            device: Where to compute; the CPU by default.
+        By default nothing. Computes on ``device``, or the CPU.
         """
 
     # -- scores -------------------------------------------------------------------------------------------------------
@@ -225,9 +223,8 @@ class TrainedModule(LightningModule, ABC):
             raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.may_differ)
-        if (
-            trainer := trainer_of(self)
-        ) is not None:  # Lightning would convert, such as to float64, what float32 has rounded
+        if (trainer := trainer_of(self)) is not None:
+            # Lightning would convert, such as to float64, what float32 has rounded
             trainer.precision_plugin.convert_module(self)
 
 
@@ -257,23 +254,18 @@ def signals_of(module: LightningModule) -> SignalDataModule:
 
 
 def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_differ: frozenset[str]) -> None:
-    """Checks that a checkpoint has the class, encoder and architecture of the model.
-
-    Args:
-        saved: Hyper-parameters of the checkpoint.
-        given: Hyper-parameters of the model.
-        may_differ: Names of those that may differ.
-    """
+    """Checks that the hyper-parameters of a checkpoint and of a model are of the same class, encoder and architecture."""
 
     def in_words(key: str, value: Any) -> str:
         if key == "_class_path":
             return f"a {str(value).rpartition('.')[2]}"
         if key != "encoder" or isinstance(value, str):
             return f"a model with {key}={value}"
-        entries = value if isinstance(value, list) else [value]
-        spelt = [", ".join(f"{name}={argument}" for name, argument in entry["init_args"].items()) for entry in entries]
-        names = [entry["class_path"].rpartition(".")[2] for entry in entries]
-        return f"encoder {', '.join(f'{name}({text})' for name, text in zip(names, spelt, strict=True))}"
+        spelt = []
+        for entry in value if isinstance(value, list) else [value]:
+            arguments = ", ".join(f"{name}={argument}" for name, argument in entry["init_args"].items())
+            spelt.append(f"{entry['class_path'].rpartition('.')[2]}({arguments})")
+        return f"encoder {', '.join(spelt)}"
 
     saved, given = current_settings(dict(saved)), current_settings(dict(given))
     # the class first: of another class, the other hyper-parameters differ anyway

@@ -33,7 +33,6 @@ class CheckpointFiles(TorchCheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes a checkpoint."""
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
         write_atomically(path, buffer.getbuffer())
@@ -41,7 +40,6 @@ class CheckpointFiles(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Reads a checkpoint by :func:`read_checkpoint`; the other arguments are not used."""
         return read_checkpoint(path)
 
 
@@ -134,9 +132,9 @@ def model_class(name: str) -> type[LightningModule]:
     """The class that a checkpoint names, imported by :func:`~pe_lightning.registry.import_class`."""
     try:
         found = import_class(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except (ImportError, AttributeError, ValueError):
         found = None
     if not (isinstance(found, type) and issubclass(found, LightningModule)):
         raise InputError(f"the checkpoint is of {name!r}, which is not a LightningModule that can be imported here")
@@ -153,23 +151,14 @@ def read_model(path: str | Path) -> dict[str, Any] | None:
 
 
 def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, Any]:
-    """The sections of a configuration that a checkpoint and the ``config.yaml`` of its run hold.
-
-    Args:
-        path: The checkpoint.
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        configured: Whether a configuration is given in place of the one of the run.
-    """
+    """The sections of a configuration that a checkpoint and, unless ``configured`` otherwise, its run hold for a verb."""
     settings: dict[str, Any] = {}
     config = runs.of_checkpoint(path) / runs.CONFIG
     model = read_model(path)
     if verb != "fit" and not configured and config.is_file():
         # predict needs no data; a model that the checkpoint does not name is the one of the run
         keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
-        try:
-            saved = read_config(config)
-        except InputError as error:
-            raise InputError(f"{error}. Give another configuration by --config, or copy the one of the run again") from error
+        saved = read_config(config)
         settings = {key: saved[key] for key in keys if key in saved}
     if model is not None:
         settings["model"] = model

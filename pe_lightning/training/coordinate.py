@@ -194,12 +194,7 @@ class CoordinateModule(FunctionModule):
             self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
 
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
-        """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once.
-
-        Args:
-            data: The DataModule that the module is going to be fitted to.
-            device: Where to compute; the CPU by default.
-        """
+        """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
         wrapping = [axis.name for axis in data.info.axes if axis.periodic]
         if wrapping and not self.takes_periodic:
             raise InputError(
@@ -215,14 +210,12 @@ class CoordinateModule(FunctionModule):
         self.is_calibrated = True
 
     def build(self, info: SignalInfo, source: str = "the data") -> None:
-        """Creates the parameters for signals of this shape; does nothing if it was built for the same shape.
-
-        Args:
-            info: The shape.
-            source: Where it comes from, for the message of the error.
-        """
+        """Creates the parameters for signals of this shape, once; an error names the ``source`` of another shape."""
         if self.info is not None:
-            mine, theirs = _shape_in_words(self.info), _shape_in_words(info)
+            mine, theirs = (
+                f"{given.num_signals} signal(s) of {given.num_axes} axes and {given.channels} channel(s)"
+                for given in (self.info, info)
+            )
             if mine != theirs:
                 raise InputError(f"this module holds {mine}; {source} has {theirs}")
             return
@@ -242,7 +235,6 @@ class CoordinateModule(FunctionModule):
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def save_arguments(self, **arguments: Any) -> None:
-        """Saves the hyper-parameters, with the encoders as configured."""
         specs = self.configured.specs()
         super().save_arguments(encoder=specs[0] if self.configured.one_for_all else specs, **arguments)
 
@@ -279,11 +271,7 @@ class CoordinateModule(FunctionModule):
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
-        """The optimiser of all parameters, its scheduler and the schedule in words.
-
-        Encoders that have a learning rate of their own are a group. Without a configured scheduler the default optimiser has
-        the default schedule, another one a constant rate.
-        """
+        """As in the base class; encoders that have a learning rate of their own are a group of parameters."""
         parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if self.encoder_lr is not None and self.networks.features_are_trained:
             parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
@@ -323,8 +311,7 @@ class CoordinateModule(FunctionModule):
 
         Args:
             batch: The training samples.
-            every_step: Whether the following steps have the same batch, so that results that depend on it alone are worth
-                computing.
+            every_step: Whether the following steps have the same batch.
             exact: Whether the value may not rely on earlier ones. The gradient never does.
         """
         errors = self.errors(batch)
@@ -390,12 +377,6 @@ class CoordinateModule(FunctionModule):
 
     def fit(self, signals: Signals) -> CoordinateModule:
         """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
-        from pe_lightning.training.datamodule import SignalDataModule  # both import this module
-        from pe_lightning.training.quiet_fits import fit_quietly
+        from pe_lightning.training.quiet_fits import fit_quietly  # imports this module
 
         return fit_quietly(self, SignalDataModule.of_signals(signals))
-
-
-def _shape_in_words(info: SignalInfo) -> str:
-    """The sizes of a set of signals that the shapes of the parameters depend on."""
-    return f"{info.num_signals} signal(s) of {info.num_axes} axes and {info.channels} channel(s)"

@@ -70,13 +70,9 @@ class SignalDataModule(LightningDataModule):
         super().__init__()
         self.source = sources.resolve(source)
         options = Splitting.of(sampling, eval_mask, batching, storage, folds, validation, samples)
-        self.sampling, self.eval_mask, self.samples, self.folds = (
-            options.sampling,
-            options.eval_mask,
-            options.samples,
-            options.folds,
-        )
-        self.batching, self.storage, self.validation = options.batching or Batching(), options.storage, options.validation
+        self.sampling, self.eval_mask, self.samples = options.sampling, options.eval_mask, options.samples
+        self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
+        self.batching = options.batching or Batching()
         self._signals: Signals | None = None
         self._shard: tuple[slice, SignalDataset] | None = None
         self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
@@ -148,12 +144,10 @@ class SignalDataModule(LightningDataModule):
 
     @property
     def info(self) -> SignalInfo:
-        """Shape and origin of the signals."""
         return self.signals.info
 
     @property
     def split(self) -> Split:
-        """The split into trained and held-out samples."""
         return self.dataset.split
 
     @property

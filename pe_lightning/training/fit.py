@@ -93,10 +93,7 @@ def fold_scores(
 ) -> dict[str, Tensor]:
     """The held-out scores of a module that trains on every known sample: ``test/<metric>`` of each signal ``(S,)``.
 
-    Args:
-        module: The module, not built yet; copies of it are fitted.
-        data: Its DataModule, with ``folds``; empty without.
-        fit: Fits a module to a DataModule.
+    Copies of the module, which is not built yet, are fitted. Without ``folds`` of the DataModule there are none.
     """
     if data.folds is None:
         return {}

@@ -118,7 +118,7 @@ class FunctionModule(TrainedModule):
         return self._at("laplacian", coords)
 
     def _at(self, name: str, coords: Tensor) -> Tensor:
-        """:meth:`evaluate` at coordinates that are checked here, ``(*batch, D)`` -> ``(S, *batch, *rest)``."""
+        """:meth:`evaluate` at ``(*batch, D)``: ``(S, *batch, *rest)``."""
         info = self.require_info()
         self.encoding.check_points(coords)
         found = self.evaluate(name, coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))

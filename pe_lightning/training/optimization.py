@@ -25,13 +25,7 @@ SUBNORMAL_MARGIN = 128
 def parameter_groups(
     parameters: Sequence[nn.Parameter], encoder_parameters: Iterable[nn.Parameter], encoder_lr: float
 ) -> list[dict[str, Any]]:
-    """Two groups: the parameters of the network at the optimiser's rate, those of the encoder at their own.
-
-    Args:
-        parameters: All trained parameters.
-        encoder_parameters: The parameters of the encoder; frozen ones are left out.
-        encoder_lr: Learning rate of the second group.
-    """
+    """Two groups: the parameters of the network at the optimiser's rate, the trained ones of the encoder at their own."""
     encoder = [parameter for parameter in encoder_parameters if parameter.requires_grad]
     network = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
     return [{"params": network}, {"params": encoder, "lr": encoder_lr}]
@@ -86,14 +80,8 @@ def with_scheduler(
 ) -> OptimizerLRScheduler:
     """The return value of ``configure_optimizers``: schedulers step after every optimiser step.
 
-    ``ReduceLROnPlateau`` steps after every validation instead.
-
-    Args:
-        optimizer: The optimiser.
-        scheduler: Its scheduler; ``None``: a constant rate.
-        monitor: The value of the model's validation.
-        mode: Whether that value grows (``max``) or falls (``min``) as the fit improves.
-        validation_period: Epochs between two validations.
+    ``ReduceLROnPlateau`` steps after every validation instead, every ``validation_period`` epochs, by the value ``monitor``,
+    which grows (``max``) or falls (``min``) as the fit improves.
     """
     if scheduler is None:
         return optimizer
@@ -108,13 +96,7 @@ def with_scheduler(
 
 
 def step_plateau(trainer: Trainer, monitor: str, score: Tensor) -> None:
-    """Steps ``ReduceLROnPlateau`` by the value that it monitors; not in the validation of a fit stopped within an epoch.
-
-    Args:
-        trainer: The Trainer.
-        monitor: Name of the score of the validation.
-        score: That score, ``()``.
-    """
+    """Steps ``ReduceLROnPlateau`` by the value that it monitors; not in the validation of a fit stopped within an epoch."""
     if trainer.should_stop and not trainer.is_last_batch:
         return
     for config in trainer.lr_scheduler_configs:

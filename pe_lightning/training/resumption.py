@@ -6,7 +6,6 @@ Lightning saves neither the logged metrics, which callbacks monitor, nor resumes
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -44,7 +43,6 @@ class Resumption(Callback):
         self._averaged = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses weight averaging of a module without parameters, which would average nothing."""
         averaging = any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
         if stage == "fit" and averaging and not any(True for _ in pl_module.parameters()):
             raise InputError(
@@ -57,7 +55,6 @@ class Resumption(Callback):
         checkpoint[AVERAGED_KEY] = self._averaged
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Keeps the parts of the checkpoint that are restored when training starts."""
         self._averaged = checkpoint.get(AVERAGED_KEY, False)
         self._checkpoint = {
             "metrics": checkpoint.get(METRICS_KEY, {}),
@@ -75,8 +72,8 @@ class Resumption(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Restores the metrics, starts a new epoch after a finished one, and restores weight averaging."""
-        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in self._metrics.items()})
-        _check_early_stopping(trainer)
+        metrics = self._checkpoint.get("metrics", {})
+        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in metrics.items()})
         if not trainer.fit_loop.is_resuming:
             return
         if self._averaged:
@@ -90,10 +87,6 @@ class Resumption(Callback):
                 callback.on_train_epoch_start(trainer)
         self._restore_averaging(trainer, pl_module)
         self._checkpoint = {}
-
-    @property
-    def _metrics(self) -> dict[str, Any]:
-        return dict(self._checkpoint.get("metrics", {}))
 
     def _restore_averaging(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the schedule of stochastic weight averaging, which resets the learning rates, and restores the rates."""
@@ -126,34 +119,3 @@ def close_epoch(trainer: Trainer) -> None:
     loop.reset_restart_stage()
     loop.epoch_loop.restarting = False
     loop.epoch_loop.reset_restart_stage()
-
-
-def _check_early_stopping(trainer: Trainer) -> None:
-    """Refuses a fit that ends, or checks ``EarlyStopping``, before the monitored value is logged for the first time."""
-    batches: Any = trainer.num_training_batches
-    interval: Any = trainer.val_check_batch
-    every, accumulated = trainer.check_val_every_n_epoch, trainer.accumulate_grad_batches
-    unknown = interval is None or math.isinf(interval) or math.isinf(batches)  # validation by time, or epochs of any length
-    if unknown or getattr(trainer, "fast_dev_run", False):
-        return
-    per_epoch = -(-batches // accumulated)
-    validation = interval // accumulated if every is None else (every - 1) * per_epoch + -(-interval // accumulated)
-    log_every = trainer.log_every_n_steps  # type: ignore[attr-defined]
-    steps, epochs = trainer.max_steps, trainer.max_epochs
-    by_epochs = epochs * per_epoch if epochs is not None and epochs >= 0 else math.inf
-    end = min(steps, by_epochs) if steps >= 0 else by_epochs
-    for callback in _callbacks(trainer):
-        if not isinstance(callback, EarlyStopping) or not callback.strict or callback.monitor in trainer.callback_metrics:
-            continue
-        name = callback.monitor
-        if name.startswith("val/") and end < validation:
-            raise InputError(
-                f"EarlyStopping monitors {name}, but the fit ends after {end} steps and the first validation is after "
-                f"{validation}: raise trainer.max_steps, or lower data.steps_per_epoch or trainer.check_val_every_n_epoch"
-            )
-        first = min(per_epoch, validation, end)
-        if name.startswith("train/") and (log_every == 0 or log_every > first):
-            raise InputError(
-                f"EarlyStopping monitors {name} from step {first} on, but it is logged every {log_every} steps: lower "
-                "trainer.log_every_n_steps"
-            )

@@ -181,10 +181,10 @@ def test_a_biharmonic_system_that_cannot_be_solved_is_named_beside_the_other_bas
 
 
 def test_baselines_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pe_lightning.evaluation.baselines._RadialBasis.max_places", 40)
+    monkeypatch.setattr("pe_lightning.evaluation.baselines.ThinPlate.max_places", 40)
     rows, _ = score_baselines(TensorDataModule(numbers(1, 8, 8, 1).float(), sampling="random"))
-    assert rows["thin_plate"] == {"test/psnr": None, "test/psnr_reason": "left out: 48 places, more than the 40 that are "
-                                  "computed beside a fit"}  # fmt: skip
+    reason = "left out: 48 places, more than the 40 computed beside a fit"
+    assert rows["thin_plate"] == {"test/psnr": None, "test/psnr_reason": reason}
 
 
 # -- where a baseline applies -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.solvers import ConvergenceWarning, solve_points
 from pe_lightning.training import ImageDataModule, RowDataModule
-from pe_lightning.training.callbacks import WandbSettings
+from pe_lightning.training.callbacks import RunRecorder, WandbSettings
 from pe_lightning.training.callbacks.loggers import TolerantWandbLogger
 
 FIT = ["fit", "--config", "image/demo", "--data.resize", "16", "--model.encoder.num_features", "8"]
@@ -99,8 +99,8 @@ def test_settings_that_wandb_refuses_are_refused_before_any_work(
     if not given:
         monkeypatch.setenv("WANDB_MODE", "bogus")
     with pytest.raises(InputError, match=r"W&B: .*--wandb\.enabled false leaves it out"):
-        WandbSettings(**given)  # type: ignore[arg-type]
-    WandbSettings(enabled=False, **given)  # type: ignore[arg-type]
+        RunRecorder(wandb=WandbSettings(**given))  # type: ignore[arg-type]
+    RunRecorder(wandb=WandbSettings(enabled=False, **given))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("where", ["init", *(pytest.param(where, marks=pytest.mark.slow) for where in ("log", "finish"))])

@@ -193,25 +193,6 @@ def test_a_fit_that_early_stopping_ended_is_not_trained_further(tmp_path: Path) 
     assert longer.global_step == 20
 
 
-@pytest.mark.parametrize(
-    ("monitor", "options", "message"),
-    [
-        ("val/psnr", {"max_steps": 5}, "the fit ends after 5 steps and the first validation is after 6"),
-        ("val/psnr", {"max_steps": 17, "check_val_every_n_epoch": 3}, "after 17 steps and the first validation is after 18"),
-        ("train/psnr", {"max_steps": 50, "log_every_n_steps": 20}, "train/psnr from step 6 on, but it is logged every 20"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:The number of training batches")
-def test_early_stopping_before_the_first_value_is_refused(
-    make_trainer: MakeTrainer, monitor: str, options: dict[str, Any], message: str
-) -> None:
-    data = TensorDataModule(signals(1, 12, 12), batching=Batching(steps_per_epoch=STEPS_PER_EPOCH))
-    trainer = make_trainer(callbacks=[early(monitor=monitor)], num_sanity_val_steps=0, **{"log_every_n_steps": 5, **options})
-    with pytest.raises(InputError, match=message):
-        trainer.fit(MODULES["simple"](), data)
-    assert trainer.global_step == 0
-
-
 def test_weights_of_an_unbuilt_module_are_not_averaged(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match=r"call SimpleMLP.build_from\(data\) before Trainer.fit"):
         make_trainer(callbacks=swa(), max_steps=5).fit(MODULES["simple"](), TensorDataModule(signals(1, 12, 12)))

@@ -35,14 +35,6 @@ def data_of(trainer: Trainer) -> SignalDataModule | None:
     return datamodule_of(trainer, SignalDataModule)
 
 
-def require_signals(owner: str, trainer: Trainer) -> SignalDataModule:
-    """Returns the Trainer's DataModule if it is a :class:`SignalDataModule`; raises InputError otherwise."""
-    data = data_of(trainer)
-    if data is None:
-        raise InputError(f"{owner} needs a DataModule of pe_lightning.signals, such as TensorDataModule(values)")
-    return data
-
-
 def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
     """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is never logged, or whose mode is the wrong one.
 
@@ -82,14 +74,10 @@ class TrainingClock:
 
     @classmethod
     def of(cls, trainer: Trainer) -> TrainingClock:
-        """The clock of a Trainer."""
         return _CLOCKS.setdefault(trainer, cls())
 
     def start(self, seconds: float = 0.0) -> None:
-        """Starts with the seconds of the fit that is resumed.
-
-        Several callbacks may start the clock of one fit; the largest number of seconds is used.
-        """
+        """Starts with the seconds of the fit that is resumed, the largest that the callbacks of the fit know."""
         if self._since is None or seconds > self._before:
             self._before, self._since = seconds, time.perf_counter()
 
@@ -99,13 +87,11 @@ class TrainingClock:
         self._before, self._since = self.seconds, None
 
     def resume(self) -> None:
-        """Continues if it is stopped."""
         if self._since is None:
             self._since = time.perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Seconds so far."""
         return self._before + (time.perf_counter() - self._since if self._since is not None else 0.0)
 
     @contextmanager
@@ -170,8 +156,7 @@ class PeriodicCallback(Callback):
         raise NotImplementedError
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts to count at the current step: that of the checkpoint in a resumed fit."""
-        self._last = trainer.global_step
+        self._last = trainer.global_step  # that of the checkpoint in a resumed fit
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

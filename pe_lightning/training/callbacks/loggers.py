@@ -20,7 +20,7 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
 from torch import Tensor
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 
@@ -54,16 +54,16 @@ class WandbSettings:
     artifact: bool = False
     enabled: bool = True
 
-    def __post_init__(self) -> None:
-        if self.enabled:
-            import wandb  # late: it makes folders in the temporary folder, which a killed process leaves
+    def check(self) -> None:
+        """Refuses what W&B does not take; not in the constructor, since importing wandb takes a second."""
+        import wandb
 
-            given: dict[str, Any] = {"project": self.project, "entity": self.entity, "mode": os.environ.get("WANDB_MODE")}
-            given |= {f"run_{name}": getattr(self, name) for name in ("name", "tags", "group", "job_type")}
-            try:
-                wandb.Settings(**{name: value for name, value in given.items() if value})
-            except (ValueError, wandb.errors.UsageError) as error:
-                raise InputError(f"W&B: {' '.join(str(error).split())}; --wandb.enabled false leaves it out") from error
+        given: dict[str, Any] = {"project": self.project, "entity": self.entity, "mode": os.environ.get("WANDB_MODE")}
+        given |= {f"run_{name}": getattr(self, name) for name in ("name", "tags", "group", "job_type")}
+        try:
+            wandb.Settings(**{name: value for name, value in given.items() if value})
+        except (ValueError, wandb.errors.UsageError) as error:
+            raise InputError(f"W&B: {paragraph(str(error))}; --wandb.enabled false leaves it out") from error
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def wandb_may_fail() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # wandb raises anything
-        reason = f"{type(error).__name__}, {' '.join(str(error).split())}"
+        reason = f"{type(error).__name__}, {paragraph(str(error))}"
         rank_zero_info(f"W&B failed ({reason}). The run directory has everything; --wandb.enabled false leaves W&B out.")
 
 
@@ -87,10 +87,7 @@ def mark_preempting(loggers: Sequence[Logger]) -> None:
 class TolerantWandbLogger(WandbLogger):
     """W&B logger whose errors are notices; every row also has the seconds of the fit.
 
-    Args:
-        run_dir: The run directory.
-        clock: Of the fit.
-        experiment: The W&B run, in the process that has it.
+    ``experiment`` is the W&B run, in the process that has it.
     """
 
     def __init__(self, run_dir: Path, clock: TrainingClock, experiment: Any) -> None:
@@ -127,11 +124,7 @@ def wandb_is_offline() -> bool:
 def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
     """Creates the loggers of a run in each process, of which the first one writes.
 
-    Args:
-        trainer: Whose fit it is.
-        run_dir: The run directory.
-        settings: How the run appears in W&B.
-        goals: ``max`` or ``min`` per logged value: which of its values is the summary of the run.
+    ``goals`` is ``max`` or ``min`` per logged value: which of its values is the summary of the run in W&B.
     """
     loggers: list[Logger] = [CSVLog(run_dir, TrainingClock.of(trainer))]
     if settings.enabled:
@@ -215,12 +208,8 @@ def _log_media(logger: WandbLogger, metrics: Mapping[str, Any], shown: Sequence[
 class CSVLog(CSVLogger):
     """Lightning's ``CSVLogger`` in ``logs/version_<n>/`` of a run directory, whose files are whole at any time.
 
-    Every row has the seconds of the fit, in the column ``seconds``. Rows of a validation are exact. On a GPU those of a
-    training step may be a little early: nothing waits for the device.
-
-    Args:
-        run_dir: The run directory.
-        clock: Of the fit, the one of ``fit_seconds``.
+    Every row has the seconds of the fit, in the column ``seconds``, by the clock of ``fit_seconds``. Rows of a validation
+    are exact. On a GPU those of a training step may be a little early: nothing waits for the device.
     """
 
     def __init__(self, run_dir: Path, clock: TrainingClock) -> None:

@@ -40,11 +40,8 @@ from pe_lightning.training.checkpoints import CheckpointFiles
 from pe_lightning.training.resumption import close_epoch
 
 VERSIONS = {
-    "pe_lightning": pe_lightning.__version__,
+    **{module.__name__: module.__version__ for module in (pe_lightning, torch, lightning, np)},
     "python": platform.python_version(),
-    "torch": torch.__version__,
-    "lightning": lightning.__version__,
-    "numpy": np.__version__,
 }
 
 
@@ -85,6 +82,8 @@ class RunRecorder(TimedCallback):
         self.root = root
         self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
         self.wandb = wandb or WandbSettings()
+        if log and self.wandb.enabled:
+            self.wandb.check()
         self.log_runs = log
         self.table = table
         self.folder = folder
@@ -239,7 +238,7 @@ class RunRecorder(TimedCallback):
             print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
 
     def _checkpoint_bytes(self) -> int | None:
-        """Size of the checkpoint of the fit, or of the one that is tested; ``None`` without one."""
+        """Size of the checkpoint of the fit, or of the one that is tested."""
         assert self.run_dir is not None
         last = self.run_dir / runs.CHECKPOINTS / LAST
         path = last if last.is_file() else self.ckpt_path
@@ -269,10 +268,7 @@ class RunRecorder(TimedCallback):
 
 
 def reports(trainer: Trainer) -> dict[str, Any]:
-    """Entries that callbacks with a method ``report()`` add to ``metrics.json``, in the order of the callbacks.
-
-    A report is a dictionary of plain values, empty before a fit. Not collective: one process may call it alone.
-    """
+    """Entries that callbacks with a method ``report()`` add to ``metrics.json``: plain values by name, none before a fit."""
     found: dict[str, Any] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         if hasattr(callback, "report"):

@@ -29,13 +29,7 @@ Array = npt.NDArray[np.float32]
 
 
 class TestResults:
-    """Predictions of a test, kept by the first process, or in files for signals that stay in theirs.
-
-    Args:
-        trainer: Of the test.
-        module: The module that is tested.
-        run_dir: The run directory.
-    """
+    """Predictions of a test, kept by the first process, or in files for signals that stay in theirs."""
 
     def __init__(self, trainer: Trainer, module: Any, run_dir: Path) -> None:
         self.trainer, self.module, self.run_dir = trainer, module, run_dir
@@ -48,7 +42,6 @@ class TestResults:
             trainer.strategy.barrier("the files are there")
 
     def add(self, prediction: Tensor, batch: Any) -> None:
-        """Keeps the prediction of a batch."""
         first = self.trainer.is_global_zero
         if isinstance(batch, PointBatch) and first:
             self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
@@ -73,13 +66,7 @@ class TestResults:
         return scores
 
     def write(self, metrics: dict[str, Any], best: tuple[str, Array] | None, draw: bool) -> list[str]:
-        """Writes the reconstructions, and returns the pictures among them.
-
-        Args:
-            metrics: Content of ``metrics.json``.
-            best: The best interpolation and its values.
-            draw: Whether reconstructions are drawn beside the truth.
-        """
+        """Writes the reconstructions beside the truth and the best interpolation, and returns the pictures among them."""
         folder = self.run_dir / runs.RECONSTRUCTIONS
         if self._at_points is not None:
             return write_points(folder, metrics, *self._at_points, self.module.info, draw)
@@ -93,10 +80,7 @@ class TestResults:
 class Predictions:
     """Predicted signals as files: on the grid of the signals, or at the samples of an :class:`OutputGrid`.
 
-    Args:
-        trainer: Of the prediction.
-        module: The module that predicts.
-        run_dir: Folder of the files; ``None``: none are written.
+    Without a folder ``run_dir`` none are written.
     """
 
     def __init__(self, trainer: Trainer, module: LightningModule, run_dir: Path | None) -> None:

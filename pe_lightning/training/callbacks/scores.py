@@ -26,11 +26,17 @@ from pe_lightning.results import runs
 from pe_lightning.results.metrics_file import SCHEMA
 from pe_lightning.signals.batches import GridBatch, SignalInfo
 from pe_lightning.signals.blocks import row_blocks
-from pe_lightning.signals.sampling import FoldSampling
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.training.datamodule import SignalDataModule
 
 Array = npt.NDArray[np.float32]
+
+MIN_SSIM_SIDE = 7
+"""Side of scikit-image's default window; smaller pictures have no SSIM."""
+TIE_DB, TIE = 0.05, 0.005
+"""Differences below these, in dB and of metrics without a unit, are not reported."""
+MAX_TABLE_ROWS = 24
+"""Of more signals than this the table has the mean only; metrics.json has them all."""
 
 
 @runtime_checkable
@@ -55,7 +61,7 @@ class Describes(Protocol):
 
 
 def metric_of(module: Describes) -> str:
-    """The metric by which the fits of a module are compared."""
+    """The metric by which fits of a module are compared."""
     return module.monitor.rpartition("/")[2]
 
 
@@ -90,17 +96,10 @@ def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]
     return {**described, "num_signals": len(described["signals"])}
 
 
-MIN_SSIM_SIDE = 7
-"""Side of scikit-image's default window; smaller pictures have no SSIM."""
-
-
 def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
     """The scores of a tested module, per signal and on average, as plain values.
 
-    Args:
-        module: A module whose test has ended.
-        described: What :func:`describe` returned.
-        tested: Prediction and truth, ``(S, *grid, C)`` each; ``None`` if they are not in memory.
+    ``tested`` is prediction and truth, ``(S, *grid, C)`` each, if they are in memory.
     """
     metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
     shapes = {key: tuple(values.shape) for key, values in scores.items()}
@@ -117,12 +116,7 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
 
 
 def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
-    """The root mean squared error of held-out samples in the units of the source, from their PSNR, as plain values.
-
-    Args:
-        scores: Those of a tested module, by name.
-        info: Shape and range of the signals.
-    """
+    """The root mean squared error of held-out samples in the units of the source, from their PSNR, as plain values."""
     psnr = scores["test/psnr"].double()
     ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
     extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
@@ -162,11 +156,6 @@ def picture_ssim(prediction: Array, truth: Array) -> float:
     return float(total / (height - overlap))
 
 
-TIE_DB = 0.05
-"""Differences below this, in dB, are not reported."""
-TIE = 0.005
-"""Differences below this are not reported, for metrics without a unit."""
-
 Baselines = tuple[dict[str, dict[str, Any]], "tuple[str, Array] | None"]
 _BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, Baselines]] = WeakKeyDictionary()
 
@@ -180,16 +169,29 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
     Returns:
         The scores per baseline; and the name of the best one with its prediction ``(S, *grid, C)``.
     """
-    if data is not None and data.folds is not None and metric == data.info.metric:
-        return _folds_of(data, data.folds), None
-    if data is None or data.effective_eval_mask == "none" or metric not in metrics:
+    if data is None:
+        return {}, None
+    known = _BASELINES.setdefault(data, {})
+    if metric not in known:
+        in_folds = data.folds is not None and metric == data.info.metric
+        known[metric] = (_in_folds(data), None) if in_folds else _on_held_out(data, metric)
+    return known[metric]
+
+
+def _in_folds(data: SignalDataModule) -> dict[str, dict[str, Any]]:
+    assert data.folds is not None
+    scores, left_out = interpolated_folds(data, data.folds)
+    key = f"test/{data.info.metric}"
+    found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
+    return found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}
+
+
+def _on_held_out(data: SignalDataModule, metric: str) -> Baselines:
+    if data.effective_eval_mask == "none" or metric not in metrics:
         return {}, None
     key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
     if data.streamed:
         return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}, None
-    known = _BASELINES.setdefault(data, {})
-    if metric in known:
-        return known[metric]
     train, evaluation = data.train_batch(), data.evaluation_batch()
     found: dict[str, dict[str, Any]] = {}
     best: tuple[str, Array] | None = None
@@ -209,29 +211,11 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
         mean = found[name][key]
         if mean is not None and (best is None or sign * mean > sign * found[best[0]][key]):
             best = name, prediction.float().numpy()
-    known[metric] = found, best
-    return known[metric]
-
-
-def _folds_of(data: SignalDataModule, folds: FoldSampling) -> dict[str, dict[str, Any]]:
-    """Scores of the baselines on the held-out samples of the folds, computed once per DataModule."""
-    known, metric = _BASELINES.setdefault(data, {}), data.info.metric
-    if metric not in known:
-        key = f"test/{metric}"
-        scores, left_out = interpolated_folds(data, folds)
-        found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
-        known[metric] = found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}, None
-    return known[metric][0]
+    return found, best
 
 
 def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = False) -> str:
-    """A message with what to try if the result is below the best baseline, else an empty string.
-
-    Args:
-        report: The content of ``metrics.json``.
-        folder: The run directory.
-        can_solve_exactly: Whether the model has an exact fit.
-    """
+    """A message with what to try if the result of a run is below the best baseline, else an empty string."""
     test = f"test/{report['metric']}"
     scores = {name: row[test] for name, row in report["baselines"].items() if row[test] is not None}
     if report[test] is None or not scores:  # there are baselines for registered metrics only
@@ -249,21 +233,12 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
     return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * is_trained}{other}."
 
 
-MAX_TABLE_ROWS = 24
-"""Of more signals than this the table has the mean only; metrics.json has them all."""
-
-
 def print_scores(
     report: Mapping[str, Any], run_dir: Path, durations: runs.Durations, can_solve_exactly: bool = False
 ) -> None:
     """Prints the scores per signal beside interpolation, the seconds that everything took, and where the files are.
 
-    Args:
-        report: The content of ``metrics.json``.
-        run_dir: The run directory.
-        durations: Of the command, by what it did.
-        can_solve_exactly: Whether the model has an exact fit, which is recommended where a trained one is below
-            interpolation.
+    A model that can be solved exactly is recommended to, where its trained fit is below interpolation.
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric

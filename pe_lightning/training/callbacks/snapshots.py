@@ -15,12 +15,12 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison_frames, ro
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.blocks import grid_axes
+from pe_lightning.training.base import signals_of
 from pe_lightning.training.callbacks.base import (
     PeriodicCallback,
     TrainingClock,
     callbacks,
     require_coordinates,
-    require_signals,
 )
 from pe_lightning.training.callbacks.recorder import RunRecorder
 from pe_lightning.training.datamodule import SignalDataModule
@@ -50,24 +50,21 @@ class Snapshots(PeriodicCallback):
         self.signals = signals
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses modules and data that cannot be shown, before a run directory is made."""
         if stage != "fit":
             return
         require_coordinates("Snapshots", pl_module)
         if not any(isinstance(callback, RunRecorder) for callback in trainer.callbacks):  # type: ignore[attr-defined]
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")
-        data = require_signals("Snapshots", trainer)
-        if data.info.num_axes > 3:
-            raise InputError(f"Snapshots shows signals of 1 to 3 axes; these have {data.info.num_axes}")
-        if data.info.num_axes == 1 and data.streamed:
-            raise InputError("Snapshots draws rows beside the truth, which stays in its file; set in_memory: true")
+        data = signals_of(pl_module)
+        if data.info.num_axes > 3 or (data.info.num_axes == 1 and data.streamed):
+            raise InputError("Snapshots shows signals of 1 to 3 axes, and rows beside the truth, in memory")
 
     def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
         run_dir = RunRecorder.run_dir_of(trainer)
         if run_dir is None or not trainer.is_global_zero:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
-            data, step = require_signals("Snapshots", trainer), trainer.global_step
+            data, step = signals_of(pl_module), trainer.global_step
             shown = [_shown(n, axis, data.info.num_axes) for axis, n in enumerate(data.info.grid)]
             axes = [x[part].to(pl_module.device) for x, part in zip(grid_axes(data.info.grid), shown, strict=True)]
             with torch.no_grad(), trainer.precision_plugin.val_step_context():
@@ -83,7 +80,6 @@ class Snapshots(PeriodicCallback):
 
 
 def _picture(data: SignalDataModule, index: int, prediction: Array, shown: list[Tensor], caption: str) -> Image.Image:
-    """Picture of the signal ``index``, predicted at the given samples of each axis."""
     info = data.info
     if info.num_axes == 2:
         return to_image(prediction)

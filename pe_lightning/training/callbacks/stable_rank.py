@@ -15,13 +15,13 @@ from pe_lightning.results.pictures import plot_curves
 from pe_lightning.signals import GridBatch, PointBatch, sample_coordinates, validation
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.training import CoordinateModule
+from pe_lightning.training.base import signals_of
 from pe_lightning.training.callbacks.base import (
     PeriodicCallback,
     TrainingClock,
     callbacks,
     log_values,
     require_coordinates,
-    require_signals,
 )
 from pe_lightning.training.callbacks.recorder import RunRecorder
 
@@ -73,7 +73,7 @@ class StableRank(PeriodicCallback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage == "fit":
-            require_signals("StableRank", trainer)
+            signals_of(pl_module)
             if not getattr(pl_module, "has_layers", False):
                 raise InputError(f"StableRank is for SimpleMLP and ComplexLinear, got a {type(pl_module).__name__}")
 
@@ -115,7 +115,7 @@ class StableRank(PeriodicCallback):
         self._curves, self._resumed = state_dict["curves"], True
 
     def _ranks(self, trainer: Trainer, module: CoordinateModule) -> dict[str, float]:
-        batch = to_device(require_signals("StableRank", trainer).calibration_batch(), module.device)
+        batch = to_device(signals_of(module).calibration_batch(), module.device)
         if self._coords is None:
             self._coords = sample_coordinates(batch, self.points).to(next(module.parameters()).dtype)
         self._coords = self._coords.to(module.device)  # after the last step Lightning moves the module to the CPU

