@@ -1,23 +1,17 @@
-"""Encodings of D axes from encoders of one axis: by concatenation (``Simple``) or by a Kronecker product (``Complex``).
-
-``Blended`` is the papers' approximation of ``Complex`` at scattered points.
-"""
+"""Encodings of D axes from encoders of one axis: by concatenation (``Simple``) or by a Kronecker product (``Complex``)."""
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.base import EncoderList, Encoding
-from pe_lightning.encodings.blending import Blended, blending_weights
 from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
 from pe_lightning.encodings.ranks import encoder_rank, evaluating, feature_rank, stable_rank
 from pe_lightning.encodings.simple import Simple
 
 __all__ = [
     "AnisotropicKernels",
-    "Blended",
     "Complex",
     "EncoderList",
     "Encoding",
     "Simple",
-    "blending_weights",
     "encoder_rank",
     "evaluating",
     "feature_rank",

@@ -9,12 +9,45 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, registry, resolve
-from pe_lightning.encodings import blending_weights
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import create, summary
 from pe_lightning.linalg import mode_products
 from pe_lightning.signals import GridBatch
 from pe_lightning.training import SignalDataModule
+
+MAX_COORDINATE = 0.999
+"""Coordinates are clamped to this, as in the papers' experiments, so that every point has a node to its right."""
+
+
+def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""The left node of points on one axis, and the weights of this node and of the next.
+
+    :math:`\psi(x) \approx \alpha_0 \psi(x_0) + \alpha_1 \psi(x_1)` for :math:`x = x_0 + \beta d` between two nodes. With the
+    encoder's similarity ``D``, least squares gives
+
+    .. math::
+        \alpha_0 = \frac{D(0) D(\beta d) - D(d) D((1 - \beta) d)}{D(0)^2 - D(d)^2}, \quad
+        \alpha_1 = \frac{D(0) D((1 - \beta) d) - D(d) D(\beta d)}{D(0)^2 - D(d)^2},
+
+    and the pair is divided by its sum, as in the papers' experiments.
+
+    Args:
+        encoder: Its ``distance`` is the similarity ``D``.
+        nodes: Number of nodes on ``linspace(0, 1, nodes)``.
+        x: Coordinates ``(*batch,)``, clamped to [0, 0.999].
+
+    Returns:
+        Indices, int64, and weights that sum to one, float64, each ``(*batch,)``.
+    """
+    cells = nodes - 1
+    position = x.double().clamp(0, MAX_COORDINATE) * cells
+    left = position.floor().clamp_(0, cells - 1)
+    beta, spacing = position - left, 1 / cells
+    here, there = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()
+    near, far = encoder.distance(beta * spacing), encoder.distance((1 - beta) * spacing)
+    # the common factor 1 / (D(0)^2 - D(d)^2) drops out of the rescaled pair
+    first, second = here * near - there * far, here * far - there * near
+    return left.long(), first / (first + second), second / (first + second)
 
 
 class BlendedAxis(Encoder):
@@ -22,15 +55,14 @@ class BlendedAxis(Encoder):
 
     Its complex encoding blends :math:`2^D` nodes. As in the authors' program, the nodes around x are
     ``i = floor(x (K - 1))`` and ``i + 1``, while the features of node ``i`` are those at the shift ``i/K``.
-    :class:`~pe_lightning.encodings.Blended` takes the features at ``i/(K - 1)``, where the neighbours are, and approximates
-    the encoder at x; this class reproduces the tables.
 
     Args:
         inner: Name and arguments of the encoder.
         num_features: Number of features and of nodes, ``K``.
         seed: Seed of an encoder with random parameters; ignored for other encoders.
 
-    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15.
+    Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15
+    and 43-49.
     """
 
     formula = "α₀ ψ(i/K) + α₁ ψ((i + 1)/K) between two nodes"
