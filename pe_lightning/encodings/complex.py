@@ -21,8 +21,6 @@ MAX_WEIGHTS = 1 << 26
 """Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
 MAX_DENSE_FEATURES = 4096
 """Most features per axis with ``num_features: auto`` without compact support, which are factorised as a dense matrix."""
-MAX_MATRIX_ENTRIES = 1 << 28
-"""Most entries of such a matrix."""
 
 
 class Complex(Encoding):
@@ -208,7 +206,8 @@ def sized(
     """
     wanted = [1 / h for h in spacing]
     counts = [
-        min(n, MAX_DENSE_FEATURES, max(2.0, MAX_MATRIX_ENTRIES / m)) if encoder.support is None else n
+        # most entries of such a matrix
+        min(n, MAX_DENSE_FEATURES, max(2.0, (1 << 28) / m)) if encoder.support is None else n
         for encoder, n, m in zip(encoders, wanted, samples, strict=True)
     ]
     share = (max_weights / (channels * math.prod(counts))) ** (1 / len(counts))

@@ -16,10 +16,6 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.operators import Banded, Dense, GridOperator, Identity, Operator, as_operator, full_precision
 
-MAX_GRAM_CONDITION = 1e3
-"""Condition number up to which a banded matrix is factorised through its Gram matrix, with a relative error of the singular
-values of ``eps * 1e6 = 2e-10``; by the SVD above it."""
-
 _LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
@@ -92,7 +88,9 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
             )
         if banded is not None and gram is not None:
             eigenvalues, vectors = eigh(gram)
-            if eigenvalues[0] * MAX_GRAM_CONDITION**2 >= eigenvalues[-1]:
+            # condition number up to which a banded matrix is factorised through its Gram matrix, with a relative error of
+            # the singular values of ``eps * 1e6 = 2e-10``; by the SVD above it
+            if eigenvalues[0] * 1e3**2 >= eigenvalues[-1]:
                 s, right = eigenvalues.flip(0).sqrt(), vectors.flip(1)
                 return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", banded)
         u, s, vh, method = _svd(matrix.dense())

@@ -32,8 +32,6 @@ BLOCK = 1 << 18
 """Numbers that are transformed at once."""
 LONG = 1 << 13
 """Entries up to which the norms of an axis are computed one by one."""
-MIN_INTERIOR = 16
-"""Entries of a level from which the vector of its middle has the shape that it has far from both ends."""
 REACH = 8
 """More entries on each side of its own than a vector of one level differs from zero in: those of 9/7 reach 4."""
 
@@ -117,7 +115,8 @@ class Lifting:
         if gram is None and n > LONG:
             norms = self._norms(LONG, None, matrix_of)
             # levels of a few entries feel both ends: they have the norm of the coarsest level that does not
-            interior = [part for part in self.levels(LONG) if part.stop - part.start >= MIN_INTERIOR]
+            # entries of a level from which the vector of its middle has the shape that it has far from both ends
+            interior = [part for part in self.levels(LONG) if part.stop - part.start >= 16]
             middles = [norms[(part.start + part.stop) // 2] for part in interior]
             found = torch.empty(n, dtype=torch.float64)
             for depth, part in enumerate(reversed(levels)):  # fine to coarse; norms hardly change from level to level

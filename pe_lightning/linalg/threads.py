@@ -21,8 +21,6 @@ from torch import Tensor
 
 OPERATIONS_PER_THREAD = 1e10
 """Floating-point operations that are worth a thread: about half a second of one core."""
-MAX_COUNTED_FEATURES = 1024
-"""Features per axis that the estimate assumes at most: longer axes have fewer features than samples, or local ones."""
 HELD_AT_ONCE = 64
 """Results of :func:`in_turns` that are held at once."""
 
@@ -126,7 +124,8 @@ def solve_operations(shape: Sequence[int], passes: int) -> float:
         passes: How often the values are multiplied by the features of all axes.
     """
     numbers = float(torch.Size(shape).numel())
-    return 2.0 * passes * numbers * sum(min(n, MAX_COUNTED_FEATURES) for n in shape[1:-1])
+    # features per axis that the estimate assumes at most: longer axes have fewer features than samples, or local ones
+    return 2.0 * passes * numbers * sum(min(n, 1024) for n in shape[1:-1])
 
 
 def threads_for_values(passes: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:

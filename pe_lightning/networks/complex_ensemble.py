@@ -19,8 +19,6 @@ from pe_lightning.signals.batches import GridBatch, PointBatch
 
 MAX_VALUES_AT_ONCE = 1 << 24
 """Values of a hidden layer, or features of the first axis, that are held at a time outside training."""
-FEATURES_PER_SAMPLE_OF_A_LINE = 64
-"""Features that are computed per sample of a long axis, roughly."""
 
 
 class ComplexEnsemble:
@@ -111,7 +109,8 @@ class ComplexEnsemble:
         axes = [x.to(torch.promote_types(x.dtype, dtype)) for x in axes]
         # a few rows at a time, for their features and for hidden layers of `width` values per sample
         per_row = 0 if network.head is None else network.weight.shape[1] * count * math.prod(map(len, axes[1:]))
-        per_row = max(per_row, FEATURES_PER_SAMPLE_OF_A_LINE if self.encoding.is_line else self.encoding.num_features[0])
+        # features that are computed per sample of a long axis, roughly
+        per_row = max(per_row, 64 if self.encoding.is_line else self.encoding.num_features[0])
         some_rows = torch.split(axes[0], max(1, MAX_VALUES_AT_ONCE // per_row))
         if not self.networks.features_are_shared:
             return torch.cat([self.networks.call("grid", [some, *axes[1:]]) for some in some_rows], 1)

@@ -25,8 +25,6 @@ MIN_BANDED_FEATURES = 1024
 """The same on other devices, where starting a small product takes longer than computing it."""
 MAX_BLOCK_DENSITY = 0.5
 """Largest share of entries in blocks; matrices with more are stored densely."""
-CPU_CACHE_BYTES = 1 << 20
-"""Bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache."""
 MAX_STEPS_BETWEEN_EVALUATIONS = 50
 """Steps after which the error is evaluated through the samples again; the first intervals are 1, 2, 4, ..."""
 
@@ -153,7 +151,8 @@ def _groups(weight: Tensor) -> list[slice]:
     """Signals that are processed together: on a CPU as many as fit into its cache."""
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
-    count = max(1, CPU_CACHE_BYTES // max(each, 1)) if weight.device.type == "cpu" else signals
+    # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache
+    count = max(1, (1 << 20) // max(each, 1)) if weight.device.type == "cpu" else signals
     return [some for (some,) in grid_blocks([signals], [count])]
 
 

@@ -41,10 +41,6 @@ DEVIATION_OFFSET = 0.02
 """Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
 MIN_DEVIATION = 0.01
 """Standard deviation of the inner samples below which a cell is interpolated bicubically."""
-REFLECTION_TOLERANCE = 1e-3
-"""Largest error of reflected features, relative to the largest feature."""
-MIN_FRAME_WEIGHT = 1e-6
-"""Frames of a smaller weight are left out of a sum over frames."""
 SNAP = 2.0**-12
 """Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
 MAX_NUMBERS = 1 << 23
@@ -148,7 +144,8 @@ class LocalPrior(Encoding):
         place = torch.linspace(-0.5, 1.5, 129, dtype=torch.float64)
         features, reflected = self.features(place), self.features(1 - place)
         found: Tensor = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
-        if (features @ found - reflected).abs().max() > REFLECTION_TOLERANCE * reflected.abs().max():
+        # largest error of reflected features, relative to the largest feature
+        if (features @ found - reflected).abs().max() > 1e-3 * reflected.abs().max():
             raise InputError(
                 f"the features of {self.encoders[0].name!r} are not closed under reflection at the middle of a cell; use an "
                 "encoder that is, such as gau, tri, bspline, linf or logf"
@@ -378,7 +375,8 @@ class LocalFrames:
         taps, weights = self._between(axes[self.axis].double())
         within, found, planes = [axes[a] for a in self.spaced], dict[int, Tensor](), []
         for near, keys in zip(taps.tolist(), weights.tolist(), strict=True):
-            used = [(frame, weight) for frame, weight in zip(near, keys, strict=True) if abs(weight) > MIN_FRAME_WEIGHT]
+            # frames of a smaller weight are left out of a sum over frames
+            used = [(frame, weight) for frame, weight in zip(near, keys, strict=True) if abs(weight) > 1e-6]
             found = {frame: found[frame] if frame in found else self.frames[frame].predict(within) for frame, _ in used}
             planes.append(torch.stack([weight * found[frame] for frame, weight in used]).sum(0))
         return torch.stack(planes, self.axis)

@@ -25,10 +25,6 @@ MAX_SAMPLES = 4096
 """Most positions, and most features, of a report: it takes all singular values, ``O(N K min(N, K))``."""
 THRESHOLD = 10**-1.6
 """Similarity, relative to that at zero, down to which a distance counts as preserved: R §5.2 has ``k = 1.6``."""
-BINS = 20
-"""Of a histogram of weights."""
-SHOWN = 8
-"""Features that a report holds one by one."""
 
 
 def positions(samples: int) -> Tensor:
@@ -184,7 +180,8 @@ def weight_histogram(encoder: LearnableFourier) -> dict[str, Any]:
     """
     weights = (encoder.frequencies.detach().cpu().double() * encoder.gamma).flatten()
     limit = max(4.0, weights.abs().max().item())
-    density, edges = torch.histogram(weights, BINS, range=(-limit, limit), density=True)
+    # of a histogram of weights
+    density, edges = torch.histogram(weights, 20, range=(-limit, limit), density=True)
     std, mean = torch.std_mean(weights, correction=0)
     middles = (edges[1:] + edges[:-1]) / 2
     return {"weight": middles.tolist(), "density": density.tolist(), "mean": mean.item(), "std": std.item()}
@@ -238,7 +235,8 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
     condition = condition_number(values, size)
     kept, by_theory = preservation(delta, measured), None if theory is None else preservation(delta, theory)
     counts = sorted({round(samples ** (step / 12)) for step in range(2, 13)})
-    shown = torch.linspace(0, made.num_features - 1, min(SHOWN, made.num_features)).long()
+    # features that a report holds one by one
+    shown = torch.linspace(0, made.num_features - 1, min(8, made.num_features)).long()
     return {
         "label": name,
         "encoder": {"name": made.name, **made.resolved()},

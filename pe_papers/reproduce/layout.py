@@ -34,8 +34,6 @@ from pe_lightning.studies.statistics import t_interval
 from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.run import Row
 
-MAX_TICK_CHARACTERS = 40
-"""Characters of all tick labels of an axis, above which a tick at each value would overlap the next."""
 PAPER_COLOUR, OUR_COLOUR = "0.72", "tab:blue"
 
 K = TypeVar("K", bound=Hashable)
@@ -183,7 +181,8 @@ def _curves(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
         places = sorted({point for line in axes.get_lines() for point in np.asarray(line.get_xdata()).tolist()})
         numeric = _numeric([(place, 0.0, 0.0) for place in places])
         few = len(places) < 9 and "marks" not in panel and numeric
-        few = few and sum(len(f"{place:g}") for place in places) <= MAX_TICK_CHARACTERS
+        # characters of all tick labels of an axis, above which a tick at each value would overlap the next
+        few = few and sum(len(f"{place:g}") for place in places) <= 40
         if few and ("x" in log or all(float(place).is_integer() for place in places)):  # a tick at each value
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.xaxis.set_minor_locator(NullLocator())  # minor ticks of a logarithmic y stay

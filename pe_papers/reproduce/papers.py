@@ -15,9 +15,6 @@ from pe_lightning.linalg import mode_products
 from pe_lightning.signals import GridBatch
 from pe_lightning.training import SignalDataModule
 
-MAX_COORDINATE = 0.999
-"""Coordinates are clamped to this, as in the papers' experiments, so that every point has a node to its right."""
-
 
 def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""The left node of points on one axis, and the weights of this node and of the next.
@@ -40,7 +37,8 @@ def blending_weights(encoder: Encoder, nodes: int, x: Tensor) -> tuple[Tensor, T
         Indices, int64, and weights that sum to one, float64, each ``(*batch,)``.
     """
     cells = nodes - 1
-    position = x.double().clamp(0, MAX_COORDINATE) * cells
+    # coordinates are clamped to this, as in the papers' experiments, so that every point has a node to its right
+    position = x.double().clamp(0, 0.999) * cells
     left = position.floor().clamp_(0, cells - 1)
     beta, spacing = position - left, 1 / cells
     here, there = encoder.distance(torch.tensor([0.0, spacing], dtype=torch.float64, device=x.device)).unbind()

@@ -12,9 +12,6 @@ from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.layout import exploded, group_rows, interpolation_of, over_seeds, points_of
 from pe_papers.reproduce.run import Row
 
-MAX_CURVE_LINES = 25
-"""Lines of the table of a curve; the CSV file has all points."""
-
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
     """The rows with their difference from the paper, followed by rows of interpolation, for each set of signals."""
@@ -133,7 +130,8 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
         xs = list(dict.fromkeys(x for points in at.values() for x in points))
         if not any(isinstance(x, str) for x in xs):
             xs.sort()
-        xs = xs[:: math.ceil(len(xs) / MAX_CURVE_LINES)]
+        # lines of the table of a curve; the CSV file has all points
+        xs = xs[:: math.ceil(len(xs) / 25)]
         one = "" if value is None else f", {definition.heading(str(split), value)}"
         parts.append(f"{of}{panel.get('title') or panel['y']}{one}:")
         lines = [

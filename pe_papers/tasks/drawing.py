@@ -35,7 +35,6 @@ OVERSAMPLING = 2
 FILTERS = (Image.Resampling.BICUBIC, Image.Resampling.LANCZOS, Image.Resampling.BOX, Image.Resampling.HAMMING)
 """Filters by which drawn pictures are reduced, one at random for each."""
 LETTERS = string.ascii_letters + string.digits
-SIGNS = " ,.;!?&%"
 
 
 @cache
@@ -73,7 +72,7 @@ def draw_picture(random: np.random.Generator, side: int = 256) -> Picture:
             ImageDraw.Draw(mask).ellipse(box, fill=255)
             image.paste(_texture(random, large), mask=mask)
         else:
-            letters = random.choice(list(LETTERS + SIGNS), int(random.integers(2, 14)))
+            letters = random.choice(list(LETTERS + " ,.;!?&%"), int(random.integers(2, 14)))
             font = _font(FONTS[int(random.integers(len(FONTS)))], int(random.integers(16, 110)))
             draw.text((x, y), "".join(letters), fill=_color(random), font=font)
     return _reduced(image, side, FILTERS[int(random.integers(len(FILTERS)))])

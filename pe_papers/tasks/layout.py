@@ -24,9 +24,6 @@ NUM_POSITIONS = 32
 """Positions per axis: coordinates are i/32."""
 MIN_TRAINED, MAX_TRAINED = 6, 25
 """Range of the coordinates in training."""
-HELD_OUT_COORDINATES = (8, 13, 18, 23)
-"""Coordinates in that range that no training box has. Both ends and their neighbours are trained, so that the convex hull of
-the training boxes contains all boxes of the range."""
 NUM_NAMES = 16
 """Number of names."""
 BOXES_PER_SCENE = 8
@@ -60,7 +57,9 @@ def subset_of(boxes: Tensor) -> Tensor:
     ``unseen-inside``: all others.
     """
     outside = ((boxes < MIN_TRAINED) | (boxes > MAX_TRAINED)).any(-1)
-    new = torch.isin(boxes, torch.tensor(HELD_OUT_COORDINATES)).any(-1)
+    # coordinates in that range that no training box has. Both ends and their neighbours are trained, so that the convex
+    # hull of the training boxes contains all boxes of the range
+    new = torch.isin(boxes, torch.tensor((8, 13, 18, 23))).any(-1)
     return torch.where(outside, 2, new.long())
 
 

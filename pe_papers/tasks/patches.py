@@ -42,8 +42,6 @@ from pe_lightning.training import TrainedModule, datamodule_of, trainer_of, warm
 from pe_papers.tasks.base import TaskScores
 from pe_papers.tasks.drawing import draw_picture
 
-SHIPPED_PHOTOGRAPHS = "shipped"
-"""The value of ``paths`` that stands for :data:`PHOTOGRAPHS`."""
 PHOTOGRAPHS = {
     "skimage.data": (
         "coffee.png",
@@ -65,8 +63,6 @@ PHOTOGRAPHS = {
 """Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
 CANDIDATES = 4
 """Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
-MIN_PROBABILITY = 1e-12
-"""Relative probability of flat patches, which are interpolated bicubically and need no training."""
 HELD_OUT_SHARE = 8
 """The lowest rows of every picture, one of this many, are validated on."""
 MIN_HELD_OUT_ROWS = 16
@@ -205,7 +201,8 @@ class _Planes:
         if by_contrast:
             scale, flat = samples.scale(self.around(cells, known, means))
             chances = scale.double().square()
-            chances = chances if flat is None else chances.masked_fill(flat, MIN_PROBABILITY)
+            # relative probability of flat patches, which are interpolated bicubically and need no training
+            chances = chances if flat is None else chances.masked_fill(flat, 1e-12)
             chosen = torch.multinomial(chances, count, replacement=True, generator=generator)
             cells = (cells[0][chosen], cells[1][chosen])
         return self.around(cells, known, means), self.around(cells, wanted)
@@ -281,7 +278,8 @@ class PatchDataModule(LightningDataModule):
         """The pictures by kind, ``photographs`` and ``drawn``."""
         found: dict[str, list[Picture]] = {}
         if self.paths:
-            whole = shipped_photographs() if self.paths == [SHIPPED_PHOTOGRAPHS] else self._own()
+            # the value of ``paths`` that stands for :data:`PHOTOGRAPHS`
+            whole = shipped_photographs() if self.paths == ["shipped"] else self._own()
             small = [_halved(picture) for picture in whole]
             found["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > self._smallest]
         if self.drawn:

@@ -20,10 +20,6 @@ PositionChoice: TypeAlias = Described[Encoder]
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """The choices that add no features to the tokens."""
 Combine: TypeAlias = Literal["add", "concat"]
-SCALE_SAMPLES = 4096
-"""Number of random positions over which the length of the features is measured."""
-TABLE_ITERATIONS = 32
-"""Iterations that scale tables to features of mean length 1; each at least halves the logarithm of the length."""
 
 
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
@@ -98,13 +94,15 @@ class Positions(nn.Module):
     @torch.no_grad()
     def _set_length_to_one(self, encoding: Simple, num_axes: int) -> None:
         """Sets :attr:`scale`, and the scale of tables, from the mean length at random positions."""
-        positions = torch.rand(SCALE_SAMPLES, num_axes, generator=torch.Generator().manual_seed(0))
+        # number of random positions over which the length of the features is measured
+        positions = torch.rand(4096, num_axes, generator=torch.Generator().manual_seed(0))
         training = encoding.training
         encoding.eval()  # without dropout
         if not all(encoder.normalizable for encoder in encoding.encoders):
             # trained tables are scaled themselves: the optimiser's steps are relative to their entries, not to the scale.
             # The features may be sums of products of entries, so the factor is found iteratively
-            for _ in range(TABLE_ITERATIONS):
+            # iterations that scale tables to features of mean length 1; each at least halves the logarithm of the length
+            for _ in range(32):
                 length = self._features(encoding, positions).norm(dim=-1).mean()
                 for parameter in encoding.parameters():
                     parameter.mul_(length**-0.5)

@@ -10,11 +10,6 @@ from torch.nn import functional as F
 
 from pe_lightning.errors import InputError
 
-ROTARY_BASE = 100.0
-"""Longest over shortest wavelength of axial rotary positions: 6 samples to 600, for axes of tens of positions."""
-MIXED_ROTARY_BASE = 10.0
-"""The same ratio at the start of mixed rotary positions, as in Heo et al."""
-
 
 class Rotary(nn.Module):
     r"""Angles of axial rotary positions in D dimensions: each axis rotates its own share of the pairs of a head.
@@ -36,7 +31,8 @@ class Rotary(nn.Module):
     def __init__(self, head_width: int, samples: Sequence[float]) -> None:
         super().__init__()
         self.frequencies: Tensor
-        self.register_buffer("frequencies", _axial_frequencies(head_width, samples, ROTARY_BASE), persistent=False)
+        # longest over shortest wavelength of axial rotary positions: 6 samples to 600, for axes of tens of positions
+        self.register_buffer("frequencies", _axial_frequencies(head_width, samples, 100.0), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """Returns the angles in radians."""
@@ -63,7 +59,8 @@ class MixedRotary(nn.Module):
 
     def __init__(self, depth: int, heads: int, head_width: int, samples: Sequence[float]) -> None:
         super().__init__()
-        axial = _axial_frequencies(head_width, [1.0] * len(samples), MIXED_ROTARY_BASE)
+        # the same ratio at the start of mixed rotary positions, as in Heo et al
+        axial = _axial_frequencies(head_width, [1.0] * len(samples), 10.0)
         # of the QR decompositions of normal matrices, those with a positive diagonal are uniformly distributed
         q, r = torch.linalg.qr(torch.randn(depth, heads, len(samples), len(samples)))
         rotations = q * r.diagonal(dim1=-2, dim2=-1).sgn()[..., None, :]
