@@ -14,7 +14,7 @@ from rich.text import Text
 from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError, did_you_mean, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
-from pe_lightning.signals.cache import CacheFolder, Entry
+from pe_lightning.signals.cache import Entry, SignalCache, read_entry
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
@@ -180,14 +180,14 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
         action: ``list`` shows the entries, least recently used first; ``clear`` removes them.
         cache_dir: The folder (default: $PE_LIGHTNING_CACHE, else $XDG_CACHE_HOME/pe_lightning or ~/.cache/pe_lightning).
     """
-    folder = CacheFolder(cache_dir)
+    folder = SignalCache(cache_dir)
     if cache_dir == "" or (folder.path.exists() and not folder.path.is_dir()):
         raise InputError(f"--cache_dir takes a folder; got {cache_dir or folder.path!r}")
     if action == "clear":
-        cleared = folder.clear()
-        print(f"removed {_count(cleared.entries)}, {show_bytes(cleared.bytes)}, from {folder.path}")
-        if cleared.busy:
-            print(f"kept {_count(cleared.busy)} that another process is writing, or that cannot be deleted")
+        removed = folder.clear()
+        print(f"removed {_count(len(removed))}, {show_bytes(sum(entry.bytes for entry in removed))}, from {folder.path}")
+        if entries := folder.entries():
+            print(f"kept {_count(len(entries))} that cannot be deleted")
         return
     table = Table("signals", "shape", "dtype", "size", "last used", "key")
     entries = folder.entries()
@@ -203,12 +203,11 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
 def _content(entry: Entry) -> tuple[Text, str, str]:
     """The first name with the number of other signals, the shape and the dtype."""
     try:
-        description = entry.describe()
+        description, values = read_entry(entry.path)
         first, *others = description["names"]
-        shape = (1 + len(others), *description["grid"], description["channels"])
         names = f"{first} and {len(others)} more" if others else first
-        return Text(names), "x".join(map(str, shape)), str(description["stored"])
-    except (KeyError, ValueError, TypeError):  # damaged, or of another version: the next fit replaces it
+        return Text(names), "x".join(map(str, values.shape)), values.dtype.name
+    except Exception:  # NumPy raises many types for a damaged file, which the next fit replaces
         return Text("(not readable)"), "", ""
 
 

@@ -59,6 +59,7 @@ def fill_files(
     axes: int | None = None,
     grow: int | None = None,
     no_std: bool = False,
+    key: str | None = None,
     variable: str | None = None,
     dims: str | None = None,
     force: bool = False,
@@ -115,6 +116,7 @@ def fill_files(
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         grow: Pixels by which missing samples of pictures grow; 3 by default where the file is a JPEG, else 0.
         no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
+        key: HDF5: name of the array, where the file has several.
         variable: NetCDF and Zarr: the variable; the only one by default.
         dims: NetCDF and Zarr: 1 to 3 dimensions that are the axes, such as lat,lon (all by default); others count signals.
         force: Replace results that exist; files that are read are never replaced.
@@ -153,7 +155,7 @@ def fill_files(
         elif variable is not None or dims is not None:
             raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
         else:
-            original = read_file(path, mark, axes, grow)
+            original = read_file(path, mark, axes, grow, key)
             _check_table(path, target, original, smooth)
         check_suffix(target, original)
         if len(files) > 1 and not (original.missing.any() or smooth or upscale > 1):

@@ -100,7 +100,7 @@ class FilledSignal:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(repr=False)
 class Filled:
     """Filled signals.
 
@@ -115,7 +115,7 @@ class Filled:
     missing: Mask
     signals: list[FilledSignal]
     original: EditableFile | None = None
-    stack: AnyArray = field(default_factory=lambda: np.zeros(0), repr=False)
+    stack: AnyArray = field(default_factory=lambda: np.zeros(0))
     """The values as ``(S, N_1, ..., N_D, C)``."""
     std: AnyArray | None = None
     """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
@@ -123,6 +123,11 @@ class Filled:
     without ``std``."""
     points: bool = False
     """Whether the samples of an enlargement are values at points."""
+
+    def __repr__(self) -> str:
+        score = "no score" if math.isnan(self.score) else f"{self.score:.2f} dB"
+        lost = sum(signal.num_missing for signal in self.signals)
+        return f"Filled({' x '.join(map(str, self.values.shape))} {self.values.dtype}, {lost} samples were missing, {score})"
 
     @property
     def score(self) -> float:
@@ -171,6 +176,7 @@ def fill(
     std: bool = False,
     grow: int | None = None,
     members: Sequence[str] | None = None,
+    key: str | None = None,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
@@ -211,6 +217,7 @@ def fill(
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``fourier``, ``kriging``,
             ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and ``thin_plate``. By default
             those that suit the axes and numbers of samples.
+        key: Name of the array of an HDF5 file that has several.
 
     Returns:
         The filled values and their scores.
@@ -231,7 +238,7 @@ def fill(
         validation.choice("members", name, tuple(MEMBERS))
     if members is not None and (model != "auto" or encoder is not None or smooth or enlarges or not members):
         raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
-    original, stack, marked, shape = _read(values, missing, axes, grow)
+    original, stack, marked, shape = _read(values, missing, axes, grow, key)
     factors = _factors(upscale, stack.ndim - 2, original) if enlarges else ()
     if not marked.any() and not smooth and not enlarges:
         raise InputError(
@@ -301,12 +308,13 @@ def _read(
     missing: MissingLike | Mask | Image.Image,
     axes: int | None,
     grow: int | None,
+    key: str | None,
 ) -> tuple[EditableFile | None, AnyArray, Mask, tuple[int, ...]]:
     """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
     if isinstance(values, (str, os.PathLike, EditableFile)):
         if not isinstance(missing, (str, int, float, list)):
             raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
-        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow)
+        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow, key)
         shape = original.values.shape
         return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
@@ -357,10 +365,14 @@ def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
 
 
 def read_file(
-    path: str | os.PathLike[str], missing: MissingLike = "nan", axes: int | None = None, grow: int | None = None
+    path: str | os.PathLike[str],
+    missing: MissingLike = "nan",
+    axes: int | None = None,
+    grow: int | None = None,
+    key: str | None = None,
 ) -> EditableFile:
     """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
-    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow)
+    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow, key)
 
 
 def _file(given: str) -> SourceFile:

@@ -87,11 +87,7 @@ class Axis:
         return unit % 1.0 if self.periodic else unit
 
     def grid(self, size: int | None = None) -> Floats:
-        """Coordinates of the samples of a grid in [0, 1): sample j of ``size`` lies at ``j/size`` of the samples.
-
-        Args:
-            size: Number of samples; that of the axis by default.
-        """
+        """Coordinates in [0, 1) of the samples of a grid: sample j of ``size`` lies at ``j/size`` of the samples."""
         count = size or self.size
         places = np.arange(count) / count
         if self.samples is None:
@@ -127,13 +123,7 @@ class Axis:
 
 
 def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
-    """Coordinates as float64, dates and times as seconds since 1970-01-01 UTC; missing ones are NaN.
-
-    Args:
-        name: Name of the axis, for messages.
-        values: Numbers, ``datetime64`` or text of dates in ISO 8601.
-        time: Whether they are on an axis of time; numbers are seconds then.
-    """
+    """Numbers as float64; dates, also as text in ISO 8601, as seconds since 1970-01-01 UTC; missing ones as NaN."""
     array = np.asarray(values)
     if array.dtype.kind in "OUS" and time:
         try:
@@ -219,16 +209,11 @@ def in_period(column: Floats, period: float) -> Floats:
 def axes_of_points(
     names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
 ) -> tuple[Axis, ...]:
-    """The axes of scattered points. Their sizes are those of a grid of the same density over the extent.
+    """The axes of scattered points, from their coordinates ``(P,)`` per axis.
 
-    Args:
-        names: Names of the axes.
-        columns: Coordinates per axis, ``(P,)``.
-        time: Whether each axis is one of time.
-        periods: The periodic axes.
-        same_unit: Whether all axes have the same unit of length, so that the cells of that grid are cubes in it; else the
-            grid has equally many samples along each axis. ``None``: if none is of time, and the longest is at most
-            :data:`MAX_EXTENT_RATIO` times as long as the shortest.
+    Their sizes are those of a grid of the same density over the extent. Its cells are cubes where all axes have the
+    ``same_unit`` of length; else it has equally many samples along each axis. ``None``: the same unit if none is of time,
+    and the longest is at most :data:`MAX_EXTENT_RATIO` times as long as the shortest.
     """
     limits = []
     for name, column in zip(names, columns, strict=True):
@@ -341,13 +326,10 @@ def describe_layouts(label: str, shape: Sequence[int]) -> str:
 
 
 def signals_of(values: npt.NDArray[Any], label: str, axes: int | None = None) -> npt.NDArray[Any]:
-    """An array as signals ``(S, N_1, ..., N_D, C)``, a view.
+    """An array as signals ``(S, N_1, ..., N_D, C)``, a view, where its shape has one plausible reading.
 
-    Args:
-        values: Of any shape that has one plausible reading, or that ``axes`` makes clear: ``(N_1, ..., N_D)`` is one signal,
-            with a last axis of at most 4 its channels, with a longer one a first axis that counts signals.
-        label: What messages call it.
-        axes: Number of axes of a signal.
+    With ``axes``, the number of axes of a signal, ``(N_1, ..., N_D)`` is one signal, with a last axis of at most 4 its
+    channels, with a longer one a first axis that counts signals.
     """
     layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
     if not layouts and axes is not None and values.ndim == axes + 2:
@@ -358,13 +340,7 @@ def signals_of(values: npt.NDArray[Any], label: str, axes: int | None = None) ->
 
 
 def in_shape(values: npt.NDArray[Any], shape: Sequence[int], signals: Sequence[int]) -> npt.NDArray[Any]:
-    """Signals ``(S, N_1, ..., N_D, C)``, of any number of samples, in the axes of the array that they come from.
-
-    Args:
-        values: The signals.
-        shape: Shape of the array.
-        signals: Shape of its signals.
-    """
+    """Signals ``(S, N_1, ..., N_D, C)``, of any number of samples, in the axes of the array that they come from."""
     axes = len(signals) - 2
     channels = [] if tuple(shape[len(shape) - axes :]) == tuple(signals[1:-1]) else [values.shape[-1]]
     return values.reshape(*shape[: len(shape) - axes - len(channels)], *values.shape[1:-1], *channels)

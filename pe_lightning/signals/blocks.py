@@ -57,9 +57,7 @@ def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
 
 
 def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
-    """Divides the first axis of an array of this shape, in order, so that temporary copies of a block stay small.
-
-    A block has about :data:`ROW_BLOCK_VALUES` values, and one row at least.
+    """Divides the first axis of an array of this shape into blocks of about :data:`ROW_BLOCK_VALUES`, one row at least.
 
     >>> [(rows.start, rows.stop) for rows in row_blocks((5, 512, 1024))]
     [(0, 2), (2, 4), (4, 5)]
@@ -70,7 +68,7 @@ def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
 
 
 def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: Sequence[float] = ()) -> tuple[Tensor, ...]:
-    """Coordinate vectors of a grid: ``i/N`` for ``i = 0..N-1``, computed in float64 and rounded once.
+    """Coordinate vectors of a grid, axis a of shape ``(N_a,)``: ``i/N`` for ``i = 0..N-1``, rounded once from float64.
 
     Args:
         shape: Number of samples per axis, ``(N_1, ..., N_D)``.
@@ -78,9 +76,6 @@ def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: S
         cells: Lengths of the cells of the fitted samples, where these are means over cells. The first of them has its centre
             at 0 and begins half a cell before it; the cells of this grid divide the same extent, and have their centres
             where those of the fit have: ``(i + 1/2)/N`` from its beginning.
-
-    Returns:
-        ``D`` vectors, axis a of shape ``(N_a,)``.
 
     >>> grid_axes((2, 4))
     (tensor([0.0000, 0.5000]), tensor([0.0000, 0.2500, 0.5000, 0.7500]))
@@ -93,15 +88,7 @@ def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: S
 
 
 def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
-    """Coordinates of the samples of a grid at row-major positions ``index``.
-
-    Args:
-        axes: ``D`` coordinate vectors, axis a of shape ``(N_a,)``.
-        index: ``(*batch,)`` integers below ``N_1 * ... * N_D``.
-
-    Returns:
-        ``(*batch, D)``.
-    """
+    """Coordinates ``(*batch, D)`` of the samples of a grid at row-major positions ``index``, ``(*batch,)``."""
     grid = [len(axis) for axis in axes]
     if index.device.type != "cpu":
         positions = torch.unravel_index(index, tuple(grid))
@@ -200,12 +187,7 @@ def known_samples(values: Tensor) -> Tensor | None:
 
 
 def check_known(known: Tensor, names: Sequence[str]) -> None:
-    """Prints how many samples are missing.
-
-    Args:
-        known: Samples that are not missing, ``(S, N_1, ..., N_D)`` booleans.
-        names: Names of the signals.
-    """
+    """Prints how many samples are missing: those that are not ``known``, ``(S, N_1, ..., N_D)`` booleans."""
     missing, size = (~known).flatten(1).sum(1).tolist(), known[0].numel()
     some = [(name, count) for name, count in zip(names, missing, strict=True) if count]
     if empty := [name for name, count in some if count == size]:

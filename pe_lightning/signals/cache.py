@@ -6,17 +6,16 @@ here imports torch.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import math
 import os
 import re
 import shutil
-import warnings
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +41,8 @@ ENTRY_FORMAT = 5
 """Increment when the meaning of an entry changes; those of another format are not found."""
 LOCK_NOTICE_SECONDS = 5.0
 """Seconds of waiting for another process before a notice."""
+ABANDONED_SECONDS = 86_400.0
+"""Age of a temporary file that no living process is expected to write."""
 READ_BYTES = 1 << 22
 MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for values; training needs memory besides."""
@@ -85,13 +86,6 @@ class Entry(NamedTuple):
     bytes: int
     used: float
 
-    def describe(self) -> dict[str, Any]:
-        """Names, grid, channels and stored dtype of its signals; empty if the file cannot be read."""
-        try:
-            return read_entry(self.path)[0]
-        except Exception:  # NumPy raises many types for a damaged file
-            return {}
-
 
 def read_entry(path: Path) -> tuple[dict[str, Any], np.memmap[Any, np.dtype[Any]]]:
     """The description of an entry and its values, ``(S, N_1, ..., N_D, C)``, mapped into memory."""
@@ -102,20 +96,11 @@ def read_entry(path: Path) -> tuple[dict[str, Any], np.memmap[Any, np.dtype[Any]
         return described, np.memmap(file, dtype, "r", file.tell(), shape)
 
 
-class Cleared(NamedTuple):
-    """Result of :meth:`CacheFolder.clear`: removed entries and bytes, and entries that are in use or protected."""
+class SignalCache:
+    """A folder of entries ``<key>.npy``, which are written to temporary files and renamed, so that they are complete.
 
-    entries: int
-    bytes: int
-    busy: int
-
-
-class CacheFolder:
-    """A folder of entries ``<key>.npy``, their temporary files and their locks.
-
-    An entry is written to a temporary file and renamed, so it is complete. Its lock is held while it is written or removed,
-    not while it is read. Lock files are empty and never removed: otherwise two processes could hold one lock. Other files in
-    the folder are not touched.
+    Of several processes that need an entry, one writes it, and the others wait for its lock. Lock files are empty and never
+    removed: otherwise two processes could hold one lock. Other files in the folder are not touched.
 
     Args:
         folder: Path; ``None``: ``$PE_LIGHTNING_CACHE``, else the user's cache folder (``~/.cache/pe_lightning`` on Linux).
@@ -128,14 +113,18 @@ class CacheFolder:
         self.path = Path(folder or default).expanduser().absolute()
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
+    def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
+        """Key of the signals decoded from some files: 64 hexadecimal digits.
+
+        The order, names and contents of the files count, not their folders and times; ``parameters`` is everything else that
+        changes the result, as plain JSON values.
+        """
+        contents = [[path.name, _sha256(path)] for path in map(Path, files)]
+        text = json.dumps({"format": ENTRY_FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     def entry(self, key: str) -> Path:
         return self.path / f"{key}.npy"
-
-    def temporary(self, key: str) -> Path:
-        return self.path / f".{key}.part"
-
-    def lock(self, key: str) -> FileLock:
-        return FileLock(self.path / f".{key}.lock")
 
     def entries(self, form: str = r"([0-9a-f]{64})\.(?:npy|h5)") -> list[Entry]:
         """The entries, least recently used first; ``.h5`` are those of version 0.2."""
@@ -152,40 +141,97 @@ class CacheFolder:
         """Temporary files, of running and of killed processes."""
         return self.entries(r"\.([0-9a-f]{64})\.part")
 
-    def remove(self, entry: Entry) -> bool:
-        """Removes an entry or a temporary file unless its lock is held; returns whether it was removed."""
-        try:
-            with self.lock(entry.key).acquire(timeout=0):
+    def clear(self) -> list[Entry]:
+        """Removes all entries, and temporary files of killed processes; returns what was removed."""
+        return self._remove([*self._abandoned(), *self.entries()])
+
+    def _abandoned(self) -> list[Entry]:
+        return [part for part in self.unfinished() if part.used < time.time() - ABANDONED_SECONDS]
+
+    def _remove(self, entries: Sequence[Entry]) -> list[Entry]:
+        removed = []
+        for entry in entries:
+            with suppress(OSError):  # the folder may be read-only
                 entry.path.unlink(missing_ok=True)
-        except OSError:  # the lock is held (Timeout is an OSError), or the folder is read-only
-            return False
-        return True
+                removed.append(entry)
+        return removed
 
-    def clear(self) -> Cleared:
-        """Removes all entries and temporary files that no process is writing."""
-        size = sum(part.bytes for part in self.unfinished() if self.remove(part))
-        entries = self.entries()
-        removed = [entry for entry in entries if self.remove(entry)]
-        return Cleared(len(removed), size + sum(entry.bytes for entry in removed), len(entries) - len(removed))
+    def find(self, key: str) -> RawSignals | None:
+        """The cached signals of a key, or ``None``; a damaged entry is removed. The time of use of the entry is updated."""
+        path = self.entry(key)
+        try:
+            plain, values = read_entry(path)
+            parts: dict[str, Any] = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
+            parts["scaling"] = ValueRange.from_dict(plain["scaling"])
+            raw = RawSignals(**{**plain, **parts}, blocks=partial(_blocks, path), array=partial(_values, path))
+            if (raw.shape, raw.stored) != (values.shape, values.dtype.name):
+                raise ValueError("values differ from their description")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except Exception as error:  # NumPy raises many types for a damaged file
+            with suppress(OSError):
+                path.unlink()
+            rank_zero_info(f"The cached signals in {str(path)!r} were damaged ({error}) and are decoded again")
+            return None
+        with suppress(OSError):  # the cache may be read-only
+            os.utime(path)
+        return raw
 
-    def make_room(self, needed: int) -> None:
+    def store(self, key: str, source: Source) -> RawSignals:
+        """The signals of a key from the cache; if there are none, they are decoded into it block by block."""
+        with self.errors():
+            self.path.mkdir(parents=True, exist_ok=True)
+            with self._locked(key):
+                if (found := self.find(key)) is None:
+                    self._write(key, source.read())
+                    found = self.find(key)
+        assert found is not None
+        return found
+
+    def _locked(self, key: str) -> AbstractContextManager[object]:
+        lock = FileLock(self.path / f".{key}.lock")
+        try:
+            return lock.acquire(timeout=LOCK_NOTICE_SECONDS)
+        except Timeout:
+            rank_zero_info(f"Waiting for another process that writes the same signals to the cache in {str(self.path)!r}")
+            return lock.acquire()
+
+    def _write(self, key: str, raw: RawSignals) -> None:
+        stored = np.dtype(raw.stored)
+        self._make_room(raw.nbytes // 4 * stored.itemsize)
+        described = {name: getattr(raw, name) for name in ("names", "grid", "channels", "stored", "unit", "rate", "media")}
+        described["scaling"] = raw.scaling.to_dict()
+        text = json.dumps(described, default=lambda number: number.item())
+        temporary = self.path / f".{key}.part"
+        try:
+            with temporary.open("wb") as file:
+                np.save(file, np.frombuffer(text.encode(), np.uint8))
+                header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": raw.shape}
+                np.lib.format.write_array_header_1_0(file, header)
+                for _, block in raw.decoded():
+                    file.write(np.ascontiguousarray(block).data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.entry(key))
+        finally:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    def _make_room(self, needed: int) -> None:
         """Removes abandoned temporary files, and least recently used entries until ``needed`` bytes fit."""
-        for part in self.unfinished():
-            self.remove(part)
+        self._remove(self._abandoned())
         entries = self.entries()
         excess = needed + sum(entry.bytes for entry in [*entries, *self.unfinished()]) - self.limit
         oldest: list[Entry] = []
         while entries and sum(entry.bytes for entry in oldest) < excess:
             oldest.append(entries.pop(0))
-        with self.errors():
-            free = shutil.disk_usage(self.path).free + sum(entry.bytes for entry in oldest)
+        free = shutil.disk_usage(self.path).free + sum(entry.bytes for entry in oldest)
         if needed > min(self.limit, free):
             raise CacheError(
                 f"the cache in {str(self.path)!r} needs {show_bytes(needed)} for this; its limit is "
                 f"{show_bytes(self.limit)} ({LIMIT_VARIABLE}, in GB) and the disk has {show_bytes(free)}; {REMEDY}"
             )
-        for entry in oldest:
-            self.remove(entry)
+        self._remove(oldest)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -195,23 +241,6 @@ class CacheFolder:
         except OSError as error:
             problem = f"cannot use the cache in {str(self.path)!r}: {error.strerror or error}"
             raise CacheError(f"{problem}; {REMEDY}") from error
-
-
-def _default_limit() -> int:
-    given = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_LIMIT_GB)
-    try:
-        limit = int(float(given) * 1e9)
-    except (ValueError, OverflowError):
-        limit = 0
-    if limit <= 0:
-        raise InputError(
-            f"{LIMIT_VARIABLE} is the limit of the cache, a positive number of gigabytes such as 20; got {given!r}"
-        )
-    return limit
-
-
-class CacheNotice(UserWarning):
-    """An event of the cache that costs time only: an entry is rebuilt, or another process is writing it."""
 
 
 def open_signals(source: Source, storage: Storage) -> RawSignals:
@@ -234,85 +263,6 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
         return source.read()
 
 
-class SignalCache(CacheFolder):
-    """The cache of decoded signals. An entry that cannot be opened is removed with a :class:`CacheNotice`."""
-
-    def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
-        """Key of the signals decoded from some files: 64 hexadecimal digits.
-
-        Args:
-            parameters: Everything else that changes the result, as plain JSON values.
-            files: The files in order. Names and contents count, folders and times do not.
-        """
-        contents = [[path.name, _sha256(path)] for path in map(Path, files)]
-        text = json.dumps({"format": ENTRY_FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def find(self, key: str) -> RawSignals | None:
-        """The cached signals of a key, or ``None``. The time of use of the entry is updated."""
-        path = self.entry(key)
-        try:
-            plain, values = read_entry(path)
-            parts: dict[str, Any] = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
-            parts |= {"scaling": ValueRange.from_dict(plain["scaling"]), "blocks": functools.partial(_blocks, path)}
-            raw = RawSignals(**{**plain, **parts}, array=functools.partial(_values, path))
-            if (raw.shape, raw.stored) != (values.shape, values.dtype.name):
-                raise ValueError("values differ from their description")
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except Exception as error:  # NumPy raises many types for a damaged file
-            with suppress(OSError):
-                path.unlink()
-            notice = f"the cached signals in {str(path)!r} were damaged ({error}) and have been removed"
-            warnings.warn(f"{notice}; they are decoded again", CacheNotice, stacklevel=2)
-            return None
-        with suppress(OSError):  # the cache may be read-only
-            os.utime(path)
-        return raw
-
-    def store(self, key: str, source: Source) -> RawSignals:
-        """The signals of a key from the cache; if there are none, they are decoded into it block by block."""
-        with self.errors():
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = self.lock(key)
-            try:
-                lock.acquire(timeout=LOCK_NOTICE_SECONDS)
-            except Timeout:
-                notice = f"waiting for another process that writes the same signals to the cache in {str(self.path)!r}"
-                warnings.warn(notice, CacheNotice, stacklevel=2)
-                lock.acquire()
-            try:
-                if (found := self.find(key)) is None:
-                    self._write(key, source.read())
-                    found = self.find(key)
-                assert found is not None
-                return found
-            finally:
-                lock.release()
-
-    def _write(self, key: str, raw: RawSignals) -> None:
-        stored = np.dtype(raw.stored)
-        self.make_room(math.prod(raw.shape) * stored.itemsize)
-        described = {name: getattr(raw, name) for name in ("names", "grid", "channels", "stored", "unit", "rate", "media")}
-        described["scaling"] = raw.scaling.to_dict()
-        text = json.dumps(described, default=lambda number: number.item())
-        temporary = self.temporary(key)
-        try:
-            with temporary.open("wb") as file:
-                np.save(file, np.frombuffer(text.encode(), np.uint8))
-                header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": raw.shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for _, block in raw.decoded():
-                    file.write(np.ascontiguousarray(block).data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.entry(key))
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-
-
 def _values(path: Path) -> AnyArray:
     return read_entry(path)[1]
 
@@ -330,3 +280,11 @@ def _sha256(path: Path) -> str:
         while part := file.read(READ_BYTES):
             digest.update(part)
     return digest.hexdigest()
+
+
+def _default_limit() -> int:
+    given = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_LIMIT_GB)
+    with suppress(ValueError, OverflowError):
+        if (limit := int(float(given) * 1e9)) > 0:
+            return limit
+    raise InputError(f"{LIMIT_VARIABLE} is the limit of the cache, a positive number of gigabytes such as 20; got {given!r}")

@@ -90,9 +90,8 @@ class SignalDataset:
         if isinstance(split, GridSplit):
             chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
             return GridBatch(chosen, split.take(values))
-        if isinstance(split, PointSplit):
-            return PointBatch(point_coordinates(self.axes, split.index), split.take(values), self.axes, split.index)
-        raise TypeError(f"a split is a GridSplit or a PointSplit, got a {type(split).__name__}")
+        assert isinstance(split, PointSplit)
+        return PointBatch(point_coordinates(self.axes, split.index), split.take(values), self.axes, split.index)
 
     @cached_property
     def evaluation_batch(self) -> GridBatch:
@@ -183,12 +182,7 @@ class SignalDataset:
         return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
 
     def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
-        """Loader of the whole grid: one batch for every process in memory, or this process's blocks of a file.
-
-        Args:
-            process: Rank and number of processes.
-            validation: Whether the samples are scored that are held out for validation, if there are some.
-        """
+        """Loader of the whole grid, for validation too: one batch in memory, or this process's blocks of a file."""
         if not isinstance(self.values, FileValues):
             batch = self.validation_batch if validation else self.evaluation_batch
             return GridLoader([whole(self.split.grid)], lambda _: batch)
@@ -209,12 +203,10 @@ class SignalDataset:
 
 
 class PointDataset(SignalDataset):
-    """Batches of signals at scattered samples, the same places for all signals.
+    """Batches of signals ``(S, P, C)`` at scattered samples, the same places for all signals; the split has a grid ``(P,)``.
 
     Args:
-        values: ``(S, P, C)`` in [0, 1].
-        split: The trained samples, of a grid ``(P,)``.
-        eval_mask: Which samples are scored.
+        values, split, eval_mask: See :class:`SignalDataset`.
         points: Coordinates of the samples, ``(P, D)`` float64 in [0, 1).
         grid: Number of samples per axis of a grid of the same density.
     """

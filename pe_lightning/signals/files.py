@@ -62,12 +62,7 @@ def stem_of(path: Path) -> str:
 
 
 def check_readable(given: str, samples: Iterable[str] = ()) -> None:
-    """Refuses what is neither a file with content nor a folder of signals.
-
-    Args:
-        given: The path.
-        samples: Names of samples that may have been meant.
-    """
+    """Refuses what is neither a file with content nor a folder of signals; ``samples`` may have been meant."""
     path = Path(given).expanduser()
     if "://" in given:
         raise InputError(
@@ -125,10 +120,7 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
 def write_atomically(path: str | Path, content: str | bytes | memoryview, force: bool = True) -> None:
     """Writes a file atomically: a reader finds the old content or the new content, never a part of it.
 
-    Args:
-        path: The file.
-        content: Its content.
-        force: Whether a file of this name is replaced.
+    ``force``: whether a file of this name is replaced.
     """
     data = content.encode() if isinstance(content, str) else content
     with replacing(Path(path), len(data), force) as temporary:
@@ -173,12 +165,7 @@ def _claim(path: Path) -> None:
 
 
 def append_lines(path: Path, lines: str) -> None:
-    """Appends whole lines to a file, or nothing.
-
-    Args:
-        path: The file, which exists.
-        lines: One or more lines, each with its line end.
-    """
+    """Appends whole lines, each with its line end, to a file that exists, or nothing."""
     data = lines.encode()
     try:
         with path.open("ab", buffering=0) as file:  # one system call: a kill leaves none or all

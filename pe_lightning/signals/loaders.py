@@ -240,9 +240,8 @@ class FilePointLoader(TrainLoader):
     def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The points of all blocks in rounds; each round takes the same share of every block in the buffer.
 
-        Yields:
-            The random order of all points of the round, as indices into the points that this process has read, -1 for points
-            of other processes; their row-major positions; and their values.
+        Yields the random order of all points of the round, as indices into the points that this process has read, -1 for
+        those of other processes; their row-major positions; and their values.
         """
         blocks = permutation(len(self.blocks), self.seed, number).tolist()
         groups = [blocks[start : start + self.blocks_per_buffer] for start in range(0, len(blocks), self.blocks_per_buffer)]
@@ -318,12 +317,7 @@ class BlockLoader(TrainLoader):
 
 
 class GridLoader(Generic[B]):
-    """Blocks of the whole grid in order, for evaluation and prediction.
-
-    Args:
-        blocks: The blocks of this process.
-        read: Returns the batch of a block.
-    """
+    """Blocks of the whole grid in order, for evaluation and prediction; ``read`` returns the batch of one."""
 
     def __init__(self, blocks: Sequence[Block], read: Callable[[Block], B]) -> None:
         self.blocks = blocks

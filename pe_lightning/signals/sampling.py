@@ -21,7 +21,7 @@ from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.sources.missing import read_mask
 from pe_lightning.signals.sources.paths import SourceFile, expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
-from pe_lightning.signals.validation import choice, integer, integers, number
+from pe_lightning.signals.validation import choice, in_common, integer, integers, number
 
 FOLD_KEYS = 1 << 20
 """Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
@@ -60,8 +60,8 @@ class Sampling(ABC):
     def split_rows(self, count: int, num_signals: int) -> PointSplit:
         """Splits the rows of scattered points, ``P`` of them, as :meth:`split` splits signals of ``P`` samples.
 
-        The rows of a random split are shuffled first. Its keys are the numbers that ``numpy.random.default_rng(seed)``
-        draws, so that points whose coordinates were drawn with the same seed would be split by coordinate.
+        The rows of a random split are shuffled first: its keys are the numbers that ``numpy.random.default_rng(seed)``
+        draws, and points whose coordinates were drawn with the same seed would be split by coordinate.
         """
         split = self.split((count,), num_signals)
         found = split if isinstance(split, PointSplit) else PointSplit((count,), torch.cat(list(split.train_indices))[None])
@@ -107,15 +107,14 @@ class GridSampling(Sampling):
             raise InputError(f"offset is the first trained sample and must be less than the stride {stride}; got {offset}")
 
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
-        """The sub-grid, shared by all signals."""
         strides, offsets = (x if isinstance(x, list) else [x] * len(grid) for x in (self.stride, self.offset))
-        if len(strides) != len(grid) or len(offsets) != len(grid):
-            raise InputError(f"{self} gives {len(strides)} strides and {len(offsets)} offsets for {_axes(grid)}; give one")
-        axes = list(zip(offsets, grid, strides, strict=True))
-        if any(first >= stride or first + stride >= size for first, size, stride in axes):
+        axes = list(zip(offsets, grid, strides, strict=False))
+        suits = all(first < stride and first + stride < size for first, size, stride in axes)
+        if not suits or not len(strides) == len(offsets) == len(grid):
             raise InputError(
-                f"{self} does not suit {_axes(grid)}: each offset must be less than its stride, and at least 2 samples of "
-                f"each axis are trained on; set a stride of at most {max(min(grid) - 1, 1)}"
+                f"{self} does not suit signals of {len(grid)} axes ({_by(grid)} samples): strides and offsets are one "
+                "number or one per axis, each offset must be less than its stride, and at least 2 samples of each axis are "
+                f"trained on; set a stride of at most {max(min(grid) - 1, 1)}"
             )
         return GridSplit(tuple(grid), tuple(torch.arange(*axis) for axis in axes), tuple(strides))
 
@@ -143,14 +142,12 @@ class RandomSampling(Sampling):
         self.count = None if count is None else integer("count", count, 1)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        """The chosen samples, per signal or shared."""
         size, count = self._sizes(grid)
         signals = range(1 if self.shared else num_signals)
         index = np.stack([chosen_positions(self.seed, signal, size, count) for signal in signals])
         return PointSplit(tuple(grid), torch.from_numpy(index))
 
     def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
-        """The same samples, computed block by block; shared by all signals."""
         if num_signals > 1 and not self.shared:
             raise InputError(
                 f"{num_signals} signals that are read from their file need the same trained samples: set "
@@ -196,17 +193,12 @@ class MaskSampling(Sampling):
         self.invert = choice("invert", invert, (True, False))
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        """The marked samples, per signal or shared."""
         files = expand(self.path, PICTURES | {"npy"}, "mask")
         if len(files) not in (1, num_signals):
             raise InputError(f"{len(files)} masks for {num_signals} signal(s); give one for all, or one for each")
         indices = [self._marked(file, tuple(grid)) for file in files]
-        if len({len(index) for index in indices}) > 1:
-            listed = ", ".join(f"{file.given}: {len(index)}" for file, index in list(zip(files, indices, strict=True))[:8])
-            raise InputError(
-                f"the masks mark different numbers of samples ({listed}), but signals that are fitted together are trained "
-                "on equally many. Fit these signals in separate runs"
-            )
+        counts = [(file.given, len(index)) for file, index in zip(files, indices, strict=True)]
+        in_common("numbers of samples that masks mark", counts, "Fit these signals in separate runs")
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
     def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
@@ -267,7 +259,6 @@ class FoldSampling(Sampling):
         return sizes
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        """The samples outside the fold, shared by all signals."""
         sizes = self.sizes(grid)
         counts = [-(-n // size) for n, size in zip(grid, sizes, strict=True)]
         blocks = math.prod(counts)
@@ -275,15 +266,11 @@ class FoldSampling(Sampling):
             raise InputError(
                 f"{self.number} folds of {blocks} block(s) of {_by(sizes)} samples: set a smaller folds.size or kind: random"
             )
-        # choices with one seed are nested: the fold is what its choice has more than the one before
-        ends = [
-            chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * k // self.number)
-            for k in (self.fold + 1, self.fold)
-            if k
-        ]
         held_out = np.zeros(blocks, dtype=bool)
-        held_out[ends[0]] = True
-        held_out[ends[1] if len(ends) > 1 else []] = False
+        # choices with one seed are nested: the fold is what its choice has more than the one before
+        for k, is_held_out in ((self.fold + 1, True), (self.fold, False)):
+            if k:
+                held_out[chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * k // self.number)] = is_held_out
         mask = held_out.reshape(counts)
         for axis, (size, n) in enumerate(zip(sizes, grid, strict=True)):
             mask = mask.repeat(size, axis).take(range(n), axis)
@@ -310,7 +297,3 @@ def make_folds(folds: FoldsLike) -> FoldSampling:
 
 def _by(numbers: Sequence[int]) -> str:
     return "x".join(map(str, numbers))
-
-
-def _axes(grid: Sequence[int]) -> str:
-    return f"signals of {len(grid)} axes ({_by(grid)} samples)"

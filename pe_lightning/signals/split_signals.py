@@ -90,15 +90,7 @@ class Splitting:
 
 
 class Signals:
-    """Signals of one shape with the split of their samples.
-
-    Args:
-        source: Where they come from.
-        sampling: Which samples are trained on.
-        raw: What the source read.
-        info: Shape and origin.
-        dataset: Values, split and batches.
-    """
+    """Signals of one shape with the split of their samples."""
 
     def __init__(
         self, source: Source, sampling: Sampling, raw: RawSignals, info: SignalInfo, dataset: SignalDataset

@@ -64,18 +64,6 @@ class Split(ABC):
     def train_indices(self) -> Iterable[Tensor]:
         """Integers that define the split, for fingerprints."""
 
-    @property
-    def allows_odd(self) -> bool:
-        """Whether ``odd`` scores held-out samples only."""
-        return False
-
-    def midpoints_of(self, block: Block) -> Tensor:
-        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
-        raise InputError(
-            "eval_mask 'midpoints' needs sampling: {name: grid, stride: 2}, or another even stride on every axis; set that, "
-            "or eval_mask: rest"
-        )
-
     @abstractmethod
     def train_mask_of(self, block: Block) -> Tensor:
         """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
@@ -94,15 +82,12 @@ class Split(ABC):
         if eval_mask == "rest":
             rest, inside = ~self.train_mask_of(block), (slice(None), *block)
             return rest if self.validation is None else rest & ~self.validation[inside]
-        if eval_mask == "midpoints":
-            return self.midpoints_of(block)
-        if eval_mask == "odd" and not self.allows_odd:
+        if eval_mask in ("odd", "midpoints"):
+            needed = {"odd": "2, offset: 0}", "midpoints": "2}, or another even stride on every axis"}[eval_mask]
             raise InputError(
-                "eval_mask 'odd' needs sampling: {name: grid, stride: 2, offset: 0}, between whose samples it scores; set "
-                "that, or eval_mask: rest"
+                f"eval_mask {eval_mask!r} needs sampling: {{name: grid, stride: {needed}, between whose samples it scores; "
+                "set that, or eval_mask: rest"
             )
-        if eval_mask == "odd":
-            return _outer_and([torch.arange(part.start, part.stop) % 2 == 1 for part in block])
         return torch.full((1, *shape_of(block)), eval_mask == "all")
 
     def test_mask(self, eval_mask: EvalMask) -> Tensor:
@@ -125,11 +110,7 @@ class Split(ABC):
         return replace(self, **parts)  # type: ignore[arg-type]
 
     def with_validation(self, share: float) -> Self:
-        """The split with a part of the trained samples held out for validation.
-
-        Args:
-            share: Of the trained samples, in (0, 0.5].
-        """
+        """The split with a share of the trained samples, in (0, 0.5], held out for validation."""
         if self.num_train < MIN_TRAINED_SAMPLES:
             raise InputError(
                 f"validation {share} needs at least {MIN_TRAINED_SAMPLES} trained samples, there are {self.num_train}; set "
@@ -140,7 +121,7 @@ class Split(ABC):
 
     def _without(self, share: float) -> Self:
         """The split with fewer trained samples."""
-        raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
+        raise NotImplementedError
 
     def among(self, known: Tensor) -> Split:
         """The split without the samples that are missing.
@@ -174,43 +155,32 @@ class Split(ABC):
 
 @dataclass(frozen=True, eq=False)
 class GridSplit(Split):
-    """A sub-grid shared by all signals.
-
-    Args:
-        index: Trained positions of each axis, ascending: axis a of shape ``(n_a,)``, int64.
-        stride: Distance between them, per axis.
-    """
+    """A sub-grid shared by all signals: ascending positions of each axis, ``(n_a,)`` int64, and their distances."""
 
     index: tuple[Tensor, ...]
     stride: tuple[int, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Number of trained samples per axis, ``(n_1, ..., n_D)``."""
+        """``(n_1, ..., n_D)``."""
         return tuple(len(index) for index in self.index)
 
     @property
     def num_train(self) -> int:
-        """Number of trained samples of each signal."""
         return math.prod(self.sizes)
 
     @property
     def train_indices(self) -> tuple[Tensor, ...]:
-        """Positions along each axis."""
         return self.index
 
-    @property
-    def allows_odd(self) -> bool:
-        """Whether every even sample is trained on."""
-        return set(self.stride) == {2} and not any(int(index[0]) for index in self.index)
-
-    def midpoints_of(self, block: Block) -> Tensor:
-        """Which samples of a block are halfway between trained ones on every axis: ``(1, n_1, ..., n_D)`` booleans."""
-        if any(stride % 2 for stride in self.stride):
-            return super().midpoints_of(block)
-        axes = zip(block, self.index, self.stride, strict=True)
+    def _scored_of(self, eval_mask: EvalMask, block: Block) -> Tensor:
+        firsts = [int(index[0]) for index in self.index]
+        odd = eval_mask == "odd" and set(self.stride) == {2} and not any(firsts)
+        if not odd and (eval_mask != "midpoints" or any(stride % 2 for stride in self.stride)):
+            return super()._scored_of(eval_mask, block)
+        axes = zip(block, firsts, self.stride, strict=True)
         return _outer_and(
-            [(torch.arange(part.start, part.stop) - int(index[0])) % stride == stride // 2 for part, index, stride in axes]
+            [(torch.arange(part.start, part.stop) - first) % stride == stride // 2 for part, first, stride in axes]
         )
 
     def _without(self, share: float) -> GridSplit:
@@ -233,7 +203,6 @@ class GridSplit(Split):
         return values.contiguous()
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
         axes = zip(shape_of(block), self.positions_in(block), strict=True)
         return _outer_and([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
@@ -243,7 +212,6 @@ class GridSplit(Split):
         return tuple(_between(index, part.start, part.stop) - part.start for index, part in parts)
 
     def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
-        """Row-major positions of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
         inside = self.positions_in(block)
         in_grid = [along + part.start for along, part in zip(inside, block, strict=True)]
         return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
@@ -251,26 +219,19 @@ class GridSplit(Split):
 
 @dataclass(frozen=True, eq=False)
 class PointSplit(Split):
-    """Scattered samples, per signal or shared by all signals.
-
-    Args:
-        index: Row-major positions in the grid, ascending: ``(S or 1, P)``, int64.
-    """
+    """Scattered samples, per signal or shared: ascending row-major positions in the grid, ``(S or 1, P)`` int64."""
 
     index: Tensor
 
     @property
     def num_train(self) -> int:
-        """Number of trained samples of each signal."""
         return self.index.shape[1]
 
     @property
     def train_indices(self) -> tuple[Tensor, ...]:
-        """Row-major positions."""
         return (self.index,)
 
     def of(self, signals: slice) -> PointSplit:
-        """The split of a subset of the signals."""
         found = super().of(signals)
         return found if len(self.index) == 1 else replace(found, index=self.index[signals])
 
@@ -287,7 +248,6 @@ class PointSplit(Split):
         return flat.gather(1, index)
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Mask of the trained samples of a block, ``(S or 1, n_1, ..., n_D)`` booleans."""
         row = math.prod(self.grid[1:])
         first, last = block[0].start * row, block[0].stop * row
         mask = torch.zeros(len(self.index), last - first, dtype=torch.bool)
@@ -299,13 +259,7 @@ class PointSplit(Split):
 
 @dataclass(frozen=True, eq=False)
 class RandomSplit(Split):
-    """Random samples shared by all signals, computed block by block instead of stored.
-
-    Args:
-        seed: Seed of the choice.
-        count: Number of trained samples.
-        limit: Largest chosen key (:func:`pe_lightning.signals.random_keys.largest_chosen_key`).
-    """
+    """Random samples shared by all signals, those with keys up to ``limit``, computed block by block."""
 
     seed: int
     count: int
@@ -313,19 +267,16 @@ class RandomSplit(Split):
 
     @property
     def num_train(self) -> int:
-        """Number of trained samples of each signal."""
         return self.count
 
     @property
     def train_indices(self) -> Iterator[Tensor]:
-        """Row-major positions, in chunks of several rows."""
         rows = max(1, SAMPLES_AT_ONCE * self.grid[0] // math.prod(self.grid))
         for first in range(0, self.grid[0], rows):
             block = (slice(first, min(first + rows, self.grid[0])), *whole(self.grid[1:]))
             yield self.train_positions(block)[1][None]
 
     def train_mask_of(self, block: Block) -> Tensor:
-        """Mask of the trained samples of a block, ``(1, n_1, ..., n_D)`` booleans."""
         return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]
 
 
@@ -351,9 +302,9 @@ def _row_major(positions: Sequence[Tensor], grid: Sequence[int]) -> Tensor:
     return result
 
 
-# Random samples of a grid of any size, reproducible on every machine and process, and in any block of the grid: each sample
-# has a 64-bit key that depends only on its position, the seed and the signal, and those with the smallest keys are chosen.
-# NumPy guarantees a stable output of its bit generators, but not of Generator.choice.
+# Random samples are the same on every machine and process, and in any block of the grid: each sample has a 64-bit key that
+# depends only on its position, the seed and the signal, and those with the smallest keys are chosen. NumPy guarantees a
+# stable output of its bit generators, but not of Generator.choice.
 
 
 def chosen_positions(seed: int, signal: int, size: int, count: int) -> NDArray[np.int64]:
@@ -383,15 +334,7 @@ def largest_chosen_key(seed: int, signal: int, size: int, count: int) -> int:
 
 
 def chosen_in(seed: int, signal: int, limit: int, grid: Sequence[int], block: Block) -> NDArray[np.bool_]:
-    """Mask of the chosen samples of a block, booleans of the block's shape.
-
-    Args:
-        seed: Seed of the choice.
-        signal: Index of the signal.
-        limit: Largest chosen key of the whole grid, from :func:`largest_chosen_key`.
-        grid: Number of samples per axis.
-        block: A block of the grid.
-    """
+    """Mask of the samples of a block whose keys are at most ``limit``, booleans of the block's shape."""
     sizes = shape_of(block)
     run = len(grid) - 1  # trailing axes covered completely are read together with the axis before them
     while run > 0 and sizes[run] == grid[run]:

@@ -91,13 +91,7 @@ def number(name: str, value: object, interval: str, hint: str = "") -> float:
 
 
 def choice(name: str, value: T, allowed: object) -> T:
-    """The value if it is one of those that are allowed, of the same type.
-
-    Args:
-        name: Name in messages.
-        value: Given value.
-        allowed: A sequence, or a ``Literal`` type.
-    """
+    """The value if it is one of those that are allowed, a sequence or a ``Literal`` type, and of the same type."""
     options: Sequence[Any] = get_args(allowed) or allowed  # type: ignore[assignment]
     if not any(value is one or (value == one and type(value) is type(one)) for one in options):
         words = [str(one).lower() if isinstance(one, bool) else str(one) for one in options]
@@ -161,13 +155,7 @@ def check_fill_options(
 
 
 def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
-    """The common value of all files; :class:`InputError` if they differ.
-
-    Args:
-        what: Name of the property, in the plural.
-        values: Label of each file in messages, and its value.
-        remedy: What to do if they differ, a sentence without a full stop.
-    """
+    """The common value of all files, given by their labels; else an error names ``what``, a plural, and a remedy."""
     groups: dict[H, list[str]] = {}
     for given, value in values:
         groups.setdefault(value, []).append(given)
@@ -182,12 +170,7 @@ def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
 
 
 def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
-    """Number of leading samples taken of each signal: ``length``, or the common number of samples.
-
-    Args:
-        lengths: Label of each signal in messages, and its number of samples.
-        length: Requested number, at most that of the shortest signal.
-    """
+    """Number of leading samples taken of each signal: ``length``, or the common one of ``lengths``, given by labels."""
     name, shortest = min(lengths, key=lambda entry: entry[1])
     if shortest < 2:
         raise InputError(f"{name!r} has {shortest} sample(s); a signal needs at least 2. Remove it from the paths")
@@ -213,14 +196,7 @@ def check_area(given: str, height: int, width: int, max_pixels: int | None) -> N
 
 
 def check_claim(label: str, shape: Sequence[int], itemsize: int, stored: int) -> None:
-    """Refuses an array whose header claims more than its file can hold.
-
-    Args:
-        label: What messages call the array.
-        shape: Its shape.
-        itemsize: Bytes of one number.
-        stored: Bytes of the file.
-    """
+    """Refuses an array whose header claims more than its file, of ``stored`` bytes, can hold."""
     decoded = math.prod(shape) * itemsize
     if decoded > max(MAX_UNCHECKED_BYTES, MAX_COMPRESSION_RATIO * stored):
         raise InputError(
@@ -230,14 +206,7 @@ def check_claim(label: str, shape: Sequence[int], itemsize: int, stored: int) ->
 
 
 def check_memory(label: str, shape: Sequence[int], itemsize: int, remedy: str) -> None:
-    """Refuses to decode at once what does not fit in the free memory.
-
-    Args:
-        label: What messages call it.
-        shape: Shape of what is decoded at once.
-        itemsize: Bytes of one number.
-        remedy: What the user can do, a sentence without its full stop.
-    """
+    """Refuses to decode at once what does not fit in the free memory; ``remedy`` is a sentence without its full stop."""
     free = free_memory()
     if math.prod(shape) * itemsize > free:
         raise InputError(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import errno
 import multiprocessing
 import os
-import pickle
 import shutil
-import signal
-import warnings
 
 import numpy as np
 import pytest
-from filelock import FileLock
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage
 from pe_lightning.signals import cache as cache_module
-from pe_lightning.signals.cache import CacheError, CacheFolder, CacheNotice, SignalCache
+from pe_lightning.signals.cache import CacheError, SignalCache
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.training import SignalDataModule
@@ -94,7 +89,6 @@ def test_round_trip(cache, dtype, shape, monkeypatch):
         assert np.array_equal(array[block], values[block])
         assert np.array_equal(in_order(raw), values)
         assert {block.dtype.name for block in raw.blocks()} == {dtype}
-        assert np.array_equal(in_order(pickle.loads(pickle.dumps(raw))), values)
     assert source.decoded == 1
 
 
@@ -110,24 +104,22 @@ def test_the_description_is_kept_exactly(cache):
     found = cache.find(KEY)
     assert {name: getattr(found, name) for name in told} == told
     assert (found.grid, found.channels, found.stored) == ((20, 7), 2, "uint8")
-    (entry,) = cache.entries()
-    assert entry.describe()["names"] == list(told["names"])
 
 
 def test_default_folder_and_limit(tmp_path, monkeypatch):
     for name in ("PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert (CacheFolder().path, CacheFolder().limit) == (tmp_path / "xdg" / "pe_lightning", 20 * 10**9)
+    assert (SignalCache().path, SignalCache().limit) == (tmp_path / "xdg" / "pe_lightning", 20 * 10**9)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PE_LIGHTNING_CACHE", "~/mine")
     monkeypatch.setenv("PE_LIGHTNING_CACHE_GB", "0.5")
-    assert (CacheFolder().path, CacheFolder().limit) == (tmp_path / "mine", 5 * 10**8)
-    assert CacheFolder(tmp_path / "given", 7).path == tmp_path / "given"
+    assert (SignalCache().path, SignalCache().limit) == (tmp_path / "mine", 5 * 10**8)
+    assert SignalCache(tmp_path / "given", 7).path == tmp_path / "given"
     for wrong in ("much", "0", "inf", "nan"):
         monkeypatch.setenv("PE_LIGHTNING_CACHE_GB", wrong)
         with pytest.raises(InputError, match="PE_LIGHTNING_CACHE_GB is the limit"):
-            CacheFolder()
+            SignalCache()
 
 
 def test_the_key_depends_on_parameters_content_names_and_order(tmp_path, cache):
@@ -151,28 +143,15 @@ def test_the_key_depends_on_parameters_content_names_and_order(tmp_path, cache):
 
 
 @pytest.mark.parametrize("change", [lambda content: content[:-1], lambda content: content[:700], lambda content: b"text"])
-def test_truncated_and_foreign_files_are_made_anew(cache, change):
+def test_truncated_and_foreign_files_are_made_anew(cache, change, caplog):
     cache.store(KEY, Counting())
     cache.entry(KEY).write_bytes(change(cache.entry(KEY).read_bytes()))
     source = Counting()
-    with pytest.warns(CacheNotice, match="were damaged .* and have been removed; they are decoded again"):
+    with caplog.at_level("INFO"):
         found = cache.store(KEY, source)
+    assert "were damaged" in caplog.text
     assert np.array_equal(in_order(found), numbers())
     assert source.decoded == 1
-
-
-@pytest.mark.parametrize("in_memory", [True, False])
-def test_a_data_module_decodes_damaged_signals_anew(tmp_path, in_memory):
-    (tmp_path / "a").write_bytes(b"1")
-    source = Counting(paths=[tmp_path / "a"])
-    storage = Storage(in_memory, cache_dir=str(tmp_path / "cache"))
-    batching = {"kind": "points"}
-    fingerprint = SignalDataModule(source, batching=batching, storage=storage).fingerprint
-    (entry,) = CacheFolder(tmp_path / "cache").entries()
-    entry.path.write_bytes(entry.path.read_bytes()[:-1])
-    with pytest.warns(CacheNotice, match="were damaged .* they are decoded again"):
-        assert SignalDataModule(source, batching=batching, storage=storage).fingerprint == fingerprint
-    assert source.decoded == 2
 
 
 @pytest.mark.parametrize(
@@ -192,53 +171,10 @@ def test_blocks_that_are_not_what_was_announced(cache, source, told):
     assert cache.entries() == cache.unfinished() == []
 
 
-def test_an_error_of_the_source_stays_what_it_is(cache):
-    def blocks():
-        yield numbers()[0]
-        raise InputError("the disc is scratched")
-
-    with pytest.raises(InputError, match="the disc is scratched"):
-        cache.store(KEY, Counting(blocks=blocks))
-    assert cache.unfinished() == []
-
-
 # -- processes ------------------------------------------------------------------------------------------------
 
 
-def start(target, *arguments):
-    process = multiprocessing.get_context("fork").Process(target=target, args=arguments)
-    process.start()
-    return process
-
-
-def write_and_hang(path, ready):
-    def blocks():
-        yield numbers()[0]
-        ready.set()
-        signal.pause()
-
-    SignalCache(path).store(KEY, Counting(blocks=blocks))
-
-
-@fork
-@pytest.mark.parametrize("other", [KEY, "ef" * 32])
-def test_a_killed_writer_leaves_nothing_behind(cache, other):
-    ready = multiprocessing.get_context("fork").Event()
-    process = start(write_and_hang, cache.path, ready)
-    assert ready.wait(30)
-    cache.store("cd" * 32, Counting())
-    assert cache.clear()[::2] == (1, 0)
-    assert [part.key for part in cache.unfinished()] == [KEY], "a living writer is left alone"
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert cache.find(KEY) is None
-    assert np.array_equal(in_order(cache.store(other, Counting())), numbers())
-    assert cache.unfinished() == []
-
-
 def store_together(path, log, barrier):
-    warnings.simplefilter("ignore")
-
     def blocks():
         with log.open("a") as file:
             file.write("decoded\n")
@@ -250,29 +186,39 @@ def store_together(path, log, barrier):
         os._exit(3)
 
 
-@fork
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_processes_on_a_cold_cache_decode_once(cache, tmp_path):
-    barrier, log = multiprocessing.get_context("fork").Barrier(3), tmp_path / "log"
-    processes = [start(store_together, cache.path, log, barrier) for _ in range(3)]
+    context = multiprocessing.get_context("fork")
+    barrier, log = context.Barrier(3), tmp_path / "log"
+    processes = [context.Process(target=store_together, args=(cache.path, log, barrier)) for _ in range(3)]
+    for process in processes:
+        process.start()
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * 3
     assert log.read_text() == "decoded\n"
 
 
-@fork
-def test_an_entry_that_is_read_may_be_removed_and_read_after_a_fork(cache):
+def test_an_entry_that_is_read_may_be_removed(cache):
     array = cache.store(KEY, Counting()).array()
-    assert np.array_equal(array[:1], numbers()[:1])
     cache.clear()
-
-    def child():
-        os._exit(0 if np.array_equal(array[:], numbers()) else 3)
-
-    process = start(child)
-    process.join(30)
-    assert process.exitcode == 0
     assert np.array_equal(array[:], numbers())
+
+
+def test_remains_of_killed_writers_are_removed_after_a_day_and_other_files_never(cache):
+    cache.path.mkdir(parents=True)
+    parts, others = (
+        [cache.path / f".{letter * 64}.part" for letter in "ef"],
+        [cache.path / "notes.txt", cache.path / ".x.part"],
+    )
+    for path in (*parts, *others):
+        path.write_text("mine")
+    os.utime(parts[0], (1, 1))
+    cache.store(KEY, Counting())
+    assert [part.path for part in cache.unfinished()] == parts[1:], "a living writer is left alone"
+    assert [entry.key for entry in cache.clear()] == [KEY]
+    assert all(path.exists() for path in (*parts[1:], *others))
 
 
 # -- limits and full disks ------------------------------------------------------------------------------------
@@ -298,10 +244,6 @@ def test_the_least_recently_used_entry_is_removed_first(tmp_path):
     assert cache.find("a" * 64) is not None  # now the latest
     fill(cache, "d")
     assert held(cache) == {"a", "c", "d"}
-    os.utime(cache.entry("c" * 64), (1, 1))
-    with FileLock(tmp_path / f".{'c' * 64}.lock"):
-        fill(cache, "e")
-    assert "c" in held(cache), "one that is locked stays"
 
 
 @pytest.mark.parametrize(("limit", "free"), [(int(1.5 * SIZE), 10**9), (10**9, 1000)])
@@ -352,30 +294,3 @@ def test_folders_that_cannot_be_used(tmp_path, monkeypatch, caplog):
         assert SignalDataModule(source).values.shape == SHAPE
     assert "are not cached: cannot use the cache" in caplog.text
     assert SignalDataModule(source, storage=Storage(cache="off")).values.shape == SHAPE
-
-
-def test_a_folder_that_may_only_be_read_serves_what_it_holds(cache, monkeypatch):
-    cache.store(KEY, Counting())
-
-    def refuse(*arguments, **keywords):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "utime", refuse)
-    monkeypatch.setattr(FileLock, "acquire", refuse)
-    assert np.array_equal(in_order(cache.find(KEY)), numbers())
-    with pytest.raises(CacheError, match="Permission denied"):
-        cache.store("cd" * 32, Counting())
-
-
-def test_clear_leaves_other_files(cache):
-    fill(cache, "a", "b")
-    others = [cache.path / name for name in ("notes.txt", "mine.h5", ".x.part")]
-    for path in others:
-        path.write_text("mine")
-    cache.entry(KEY).mkdir()
-    cache.temporary(KEY).write_text("of a killed writer")
-    size = sum(entry.bytes for entry in cache.entries()) + 18
-    assert cache.clear() == (2, size, 0)
-    assert cache.entries() == cache.unfinished() == []
-    assert all(path.read_text() == "mine" for path in others)
-    assert cache.entry(KEY).is_dir()

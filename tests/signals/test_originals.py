@@ -28,8 +28,8 @@ from pe_lightning.signals.sources.pictures import decode_image
 RNG = np.random.default_rng(0)
 
 
-def read(path: Path, missing: str = "nan", axes: int | None = None) -> EditableFile:
-    return read_original(SourceFile(path, str(path)), Missing(missing), axes)
+def read(path: Path, missing: str = "nan", axes: int | None = None, key: str | None = None) -> EditableFile:
+    return read_original(SourceFile(path, str(path)), Missing(missing), axes, key=key)
 
 
 def changed(original: EditableFile, path: Path) -> np.ndarray:
@@ -269,6 +269,24 @@ def test_arrays(tmp_path: Path, shape: tuple[int, ...], axes: int | None) -> Non
         assert file["g"].attrs["who"] == "me"
         assert file["g/v"].compression == "gzip"
         assert file["g/v"][...].flat[5] == 5
+
+
+def test_one_of_several_arrays_of_a_file(tmp_path: Path) -> None:
+    values = np.sin(np.arange(60.0))
+    values[20:23] = np.nan
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t"], file["other"] = values, np.arange(9)
+    with pytest.raises(InputError, match="choose one array by key"):
+        fill(tmp_path / "a.h5")
+    filled = fill(tmp_path / "a.h5", key="t", folds="none")
+    assert repr(filled) == "Filled(60 x 1 float64, 3 samples were missing, no score)"
+    filled.write(tmp_path / "b.h5")
+    with h5py.File(tmp_path / "b.h5") as file:
+        assert np.isfinite(file["t"][...]).all()
+        np.testing.assert_array_equal(file["other"], np.arange(9))
+    np.save(tmp_path / "a.npy", values)
+    with pytest.raises(InputError, match="key chooses an array of an HDF5 file"):
+        read(tmp_path / "a.npy", key="t")
 
 
 def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:

@@ -208,8 +208,8 @@ def test_arguments_that_are_refused(name, arguments, match):
     [
         (GridSampling(5), r"5x9 samples.* stride of at most 4"),
         (GridSampling([2, 9]), "does not suit"),
-        (GridSampling([2, 2, 2]), "3 strides .* signals of 2 axes"),
-        (GridSampling(3, [0, 1, 2]), "3 offsets"),
+        (GridSampling([2, 2, 2]), "does not suit signals of 2 axes"),
+        (GridSampling(3, [0, 1, 2]), "one number or one per axis"),
         (GridSampling([2, 4], [3, 0]), "offset must be less than its stride"),
         (GridSampling(4, 3), "at least 2 samples"),
     ],
@@ -279,7 +279,7 @@ def test_one_mask_per_signal(tmp_path):
     with pytest.raises(InputError, match="the same trained samples; give one mask for all"):
         MaskSampling(paths).split((5, 7), 3).train_positions((slice(0, 5), slice(0, 7)))
     save(tmp_path / "1.npy", np.ones((5, 7), bool))
-    with pytest.raises(InputError, match=r"different numbers of samples .*0.npy: 8.*1.npy: 35"):
+    with pytest.raises(InputError, match=r"different numbers of samples that masks mark.*8: .*0.npy.*35: .*1.npy"):
         MaskSampling(paths).split((5, 7), 3)
 
 

@@ -221,12 +221,8 @@ def find_array(
 ) -> ArrayFile:
     """Describes one array of a file without loading it.
 
-    Args:
-        file: The file.
-        key: Name of the array; needed if the file has several.
-        num_axes: Number of axes of its signals; ``None``: do not name the axes.
-        channels: Meaning of its last axis, see :func:`read_arrays`.
-        fills: Values in place of missing samples, besides those that an HDF5 file declares.
+    Its axes are named if ``num_axes``, that of its signals, is given; ``key``, ``channels`` and ``fills`` are those of
+    :func:`read_arrays`.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
@@ -330,13 +326,7 @@ def array_clips(
 
 
 def check_dataset(dataset: Any, path: Path, given: str) -> None:
-    """Refuses an HDF5 dataset that is stored in other files, claims too much, or has chunks larger than the free memory.
-
-    Args:
-        dataset: An ``h5py.Dataset``.
-        path: The file it was opened from.
-        given: What messages call the file.
-    """
+    """Refuses an ``h5py.Dataset`` that is stored in other files, claims too much, or has too large chunks."""
     label = f"{dataset.name!r} of {given!r}"
     if dataset.external or dataset.is_virtual or Path(dataset.file.filename).resolve() != path.resolve():
         raise InputError(f"{label} is stored in other files, which are not read")

@@ -152,11 +152,9 @@ class Clip:
         return replace(self, stored="float32", unit=True, edits=(*self.edits, each))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
-        """Converts grey to RGB, or RGB to luma (0.299 R + 0.587 G + 0.114 B), in the same dtype.
+        """Grey as RGB, or RGB as luma (0.299 R + 0.587 G + 0.114 B), in the same dtype; without opacity 1 or 3 channels.
 
-        Args:
-            channels: Number of channels without opacity, 1 or 3.
-            opacity: Whether to append a channel of full opacity if there is none.
+        ``opacity``: appends a channel of full opacity if there is none.
         """
 
         def recolor(block: AnyArray) -> AnyArray:
@@ -218,11 +216,9 @@ def _resized_plane(plane: AnyArray, turned: tuple[int, int]) -> AnyArray:
 
 
 def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
-    """Converts clips to the same channels and, unless they are arrays, to the widest of their dtypes.
+    """Converts clips of one medium to the same channels and, unless they are arrays, to the widest of their dtypes.
 
-    Args:
-        clips: Clips of one medium.
-        color: ``auto``: unchanged if all have the same number of channels, else RGB. ``rgb``: three channels. ``grey``: one.
+    The channels are unchanged where all have the same number and ``color`` is ``auto``, which else is RGB.
     """
     channels = {clip.channels - clip.opacity for clip in clips}
     if color != "auto" or len(channels) > 1:
@@ -242,12 +238,9 @@ def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
 
 
 def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> RawSignals:
-    """Clips of one shape, medium and dtype as a set of signals.
+    """Clips that are :func:`alike` as a set of signals with the grid ``(T, H, W)``, or ``(H, W)`` of clips of one frame.
 
-    Args:
-        clips: See :func:`alike`.
-        grid: ``(T, H, W)``, or ``(H, W)`` of clips of one frame.
-        notify: Whether to print that a range was found in the data.
+    ``notify``: prints that a range was found in the data.
     """
     first = clips[0]
     scalings = [clip.scaling for clip in clips]

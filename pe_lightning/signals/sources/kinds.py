@@ -56,12 +56,9 @@ class UnclearKind(InputError):
 def kind_of(*paths: str, key: str | None = None) -> Kind:
     """The registered source that reads files, folders or samples.
 
-    The kind is found by the suffix, for TIFF by the number of pages, and for arrays by the shape, with a notice. In a
-    folder, arrays count only without pictures, videos and sound, and tables only without arrays, too.
-
-    Args:
-        paths: Files, folders or ``samples://NAME``.
-        key: Name of the array of an ``.npz`` or HDF5 file that has several.
+    The kind is found by the suffix, for TIFF by the number of pages, and for arrays (of which ``key`` chooses one of
+    several) by the shape, with a notice. In a folder, arrays count only without pictures, videos and sound, and tables only
+    without arrays, too.
 
     Raises:
         UnclearKind: If a path is of unknown kind, an array has several plausible layouts, or the kinds differ.
@@ -133,12 +130,7 @@ def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **ar
 
 
 def clear_kind(paths: Sequence[str], key: str | None = None) -> Kind:
-    """The kind of files; where it is not clear, the error names the DataModules.
-
-    Args:
-        paths: Files, folders or ``samples://NAME``.
-        key: Name of the array in a file of several.
-    """
+    """The kind of files; where it is not clear, the error names the DataModules."""
     try:
         return kind_of(*paths, key=key)
     except UnclearKind as error:

@@ -158,9 +158,7 @@ def stacked(
 ) -> tuple[npt.NDArray[np.float64], tuple[Axis, ...], tuple[str, ...]]:
     """A ``DataArray`` as signals ``(S, N_1, ..., N_D)`` float64, with their axes and names.
 
-    Args:
-        array: The array; dimensions of one sample that ``dims`` does not name are left out.
-        dims: The axes, in their order; the other dimensions count signals. ``None``: all.
+    The axes are ``dims`` in their order, by default all of more than one sample; the other dimensions count signals.
     """
     if array.dtype.kind not in "biuf":
         raise InputError(f"{array.name!r} holds {array.dtype} values; supported are numbers")
@@ -232,13 +230,7 @@ def edit_labelled(path: str, variable: str | None = None, dims: Sequence[str] | 
 
 
 def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> EditableFile:
-    """A ``DataArray`` as signals to fill.
-
-    Args:
-        array: The array.
-        dims: The axes.
-        **written: ``suffixes`` and ``write`` of the result, if it comes from a file.
-    """
+    """A ``DataArray`` as signals to fill, with ``suffixes`` and ``write`` of the result if it comes from a file."""
     values, axes, names = stacked(array, dims)
     signals = values[..., None]
     return EditableFile(names, signals, ~np.isfinite(signals), axes=axes, **{"suffixes": (), "write": _no_file, **written})
@@ -266,14 +258,9 @@ def _as_netcdf(path: str) -> bytes:
 
 
 def _edited(content: bytes, name: str, values: AnyArray, changed: AnyArray, std: AnyArray | None) -> bytes:
-    """A NetCDF file with other values in some cells of a variable; in memory, since HDF5 crashes on a full disk.
+    """A NetCDF file with other values in ``changed`` cells of a variable, and its standard deviations as another one.
 
-    Args:
-        content: The file.
-        name: Name of the variable.
-        values: Its values as users read them.
-        changed: Which cells to write.
-        std: Standard deviations, which become a variable of their own.
+    It is made in memory, since HDF5 crashes on a full disk.
     """
     buffer = io.BytesIO(content)
     with require("h5netcdf", "NetCDF").File(buffer, "r+") as file:
@@ -294,12 +281,9 @@ def _edited(content: bytes, name: str, values: AnyArray, changed: AnyArray, std:
 
 
 def packed(values: AnyArray, dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> AnyArray:
-    """Values as a NetCDF variable stores them: scaled, rounded and clipped to its valid range, and no fill value.
+    """Values ``(P,)`` as a NetCDF variable of these attributes stores them (CF conventions, Sec. 2.5.1 and 8.1).
 
-    Args:
-        values: ``(P,)`` as users read them.
-        dtype: How they are stored.
-        attributes: Attributes of the variable (CF conventions, Sec. 2.5.1 and 8.1).
+    They are scaled, rounded and clipped to the valid range, and no fill value.
     """
     stored = values.astype(np.float64)
     stored = (stored - float(attributes.get("add_offset", 0))) / float(attributes.get("scale_factor", 1))

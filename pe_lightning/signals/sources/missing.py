@@ -124,12 +124,9 @@ class Missing:
         return ranges
 
     def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[Mask]:
-        """Where mask files or numbers of lost frames mark missing samples, ``(N_1, ..., N_D)``: one for all signals or each.
+        """Where the mask files are not zero, or frames are lost: one mask ``(N_1, ..., N_D)`` for all signals or each.
 
-        Args:
-            grid: Samples per axis.
-            count: Number of signals.
-            orientation: EXIF orientation of the picture. A mask of its stored size is turned as the picture is.
+        A mask of the stored size of a picture is turned as the picture is, by its EXIF ``orientation``.
         """
         if self.kind == "frames":
             if len(grid) != 3 or max(last for _, last in self._ranges()) >= grid[0]:
@@ -156,12 +153,7 @@ class Missing:
         return [file.path for file in self.masks]
 
     def check(self, what: str, *kinds: str) -> None:
-        """Refuses what does not apply to a kind of files; numbers and masks apply to all.
-
-        Args:
-            what: The files, in the plural, for the message.
-            kinds: Which of ``alpha`` and ``colour`` apply.
-        """
+        """Refuses what does not apply to ``what``, a plural; of ``alpha`` and ``colour`` apply those in ``kinds``."""
         if self.kind in ("alpha", "colour") and self.kind not in kinds:
             raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask file")
 

@@ -100,11 +100,7 @@ def header_of(file: SourceFile) -> Header:
 
 
 def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, AnyArray]]:
-    """Names and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes; transparent ones lie over white.
-
-    Args:
-        paths: Files, folders or ``samples://NAME``.
-    """
+    """Names and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes, composited over white."""
     for file in expand(paths, ("picture", "tiff"), "image"):
         yield file.given, to_unit(over_white(decode_image(file)))
 
@@ -256,10 +252,7 @@ def upright(array: AnyArray, orientation: object) -> AnyArray:
 def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
     """Writes ``(H, W, C)`` uint8 or uint16 in the format of the suffix.
 
-    Args:
-        path: The file.
-        pixels: The pixels.
-        info: What Pillow read beside the pixels of another picture: EXIF and XMP data, colour profile, resolution, texts.
+    ``info`` is what Pillow read beside the pixels of another picture: EXIF and XMP data, colour profile, resolution, texts.
     """
     form, squeezed = SAVED_FORMATS[path.suffix.lower()], pixels[..., 0] if pixels.shape[-1] == 1 else pixels
     kept = {key: info[key] for key in ("exif", "icc_profile", "dpi", "xmp") if info.get(key)}

@@ -156,15 +156,9 @@ def points_as_signals(
     duplicates: Duplicates,
     same_unit: bool | None,
 ) -> RawSignals:
-    """Rows of points as signals, without missing ones; see :class:`PointSource`.
+    """Rows of points as signals, without missing ones; the options are those of :class:`PointSource`.
 
-    Args:
-        coordinates: Numbers or ``datetime64`` ``(P,)`` per axis.
-        values: Numbers ``(P,)`` per signal.
-        label: The rows, for messages.
-        periodic: Coordinates that repeat, as for :class:`PointSource`.
-        duplicates: Treatment of rows at one place.
-        same_unit: Whether the coordinates have one unit of length.
+    Coordinates are numbers or ``datetime64``, ``(P,)`` per axis, values numbers ``(P,)`` per signal; ``label`` names them.
     """
     names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
     periods = periods_of(periodic, names)
@@ -246,12 +240,9 @@ def _scaling(values: Sequence[str], rows: Floats, label: str) -> ValueRange:
 
 
 def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
-    """Columns of a file by name: numbers as float64 with NaN where one is missing, dates as ``datetime64``.
+    """Columns of a file by name, of which the first ``num_axes`` are coordinates.
 
-    Args:
-        file: The file.
-        names: The columns: coordinates, then values.
-        num_axes: How many of them are coordinates.
+    They are numbers as float64 with NaN where one is missing, or dates as ``datetime64``.
     """
     format = format_of(file.path)
     if format == "parquet":
@@ -285,15 +276,10 @@ def points_options(names: Sequence[str], prefix: str = "--") -> str:
 
 
 def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
-    """The coordinates of a file of places, and all columns that a table of results repeats.
+    """The coordinates of a file of places, and all columns that a table of results repeats, by name.
 
-    Args:
-        path: A text table, ``.parquet``, ``.npz`` or HDF5 file.
-        names: The columns of coordinates.
-
-    Returns:
-        Coordinates ``(P,)`` by name, NaN (``NaT``) where one is missing; and the columns of the file by name: all of a text
-        table, as text, else the coordinates.
+    Coordinates are ``(P,)``, NaN (``NaT``) where one is missing; the columns are all of a text table, as text, else the
+    coordinates.
     """
     (file,) = expand(path, POINT_FORMATS, "tables of places")
     columns = read_columns(file, names, len(names))

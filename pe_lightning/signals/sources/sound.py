@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
 from pe_lightning.signals.sources.arrays import marked_values
 from pe_lightning.signals.sources.missing import Missing
@@ -33,16 +35,9 @@ LOSSLESS_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 
 @dataclass(frozen=True)
 class Sound:
-    """An excerpt of a sound file, read and written in its own sample format.
+    """An excerpt of a sound file, from the sample ``start`` on, read and written in its own format.
 
-    Args:
-        file: The file.
-        rate: Samples per second.
-        channels: Number of channels.
-        format: Name of the file format by libsndfile, such as ``WAV``.
-        subtype: Name of its sample format, such as ``PCM_24``.
-        start: First sample.
-        samples: Number of samples.
+    ``format`` and ``subtype`` are names of libsndfile, such as ``WAV`` and ``PCM_24``; ``rate`` is in samples per second.
     """
 
     file: SourceFile
@@ -55,20 +50,13 @@ class Sound:
 
     @classmethod
     def open(cls, file: SourceFile, seconds: tuple[float, float] | None = None) -> Sound:
-        """Reads the header of a file.
-
-        Args:
-            file: The file.
-            seconds: ``(start, stop)`` of the excerpt; by default the whole file.
-        """
+        """Reads the header of a file, and takes ``(start, stop)`` in seconds, by default the whole file."""
         import soundfile  # imported late, because it loads a shared library
 
         with reading(file.given):
             info = soundfile.info(file.path, verbose=True)
-            # libsndfile reads truncated files with a note; headers written to a pipe have no size
-            notes = [line for line in info.extra_info.splitlines() if "(should be" in line and "4294967295" not in line]
-            if notes and info.format.startswith(("WAV", "RF64")):
-                raise ValueError(notes[0].strip())
+        if info.format.startswith(("WAV", "RF64")):
+            _check_header(file, info)
         start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
         if stop > info.frames:
             raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
@@ -103,6 +91,20 @@ class Sound:
     def write(self, path: Path, samples: AnyArray) -> None:
         """Writes other samples in the format and sample format of the file."""
         write_sound(path, samples, self.rate, self.subtype, self.format)
+
+
+def _check_header(file: SourceFile, info: Any) -> None:
+    """Refuses a WAV file that is shorter than its header says, and prints that one is longer, which libsndfile notes."""
+    for line in info.extra_info.splitlines():
+        with reading(file.given):
+            if "(should be" in line and "4294967295" not in line:  # headers written to a pipe have no size
+                raise ValueError(line.strip())
+        if "Unknown chunk marker" in line or "Have 0 marker" in line:
+            rank_zero_info(
+                f"{file.given!r}: the header counts {info.frames} samples, and what follows them is no part of the format. "
+                "If these are samples too, the header is damaged: repair it (ffmpeg -i), or copy the file again"
+            )
+            return
 
 
 def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: str = "WAV") -> None:

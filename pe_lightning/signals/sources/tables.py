@@ -95,13 +95,8 @@ def read_tables(
 class Table:
     """A UTF-8 text table: reads its columns, and writes a copy with other numbers in some cells.
 
-    Args:
-        file: The file.
-        names: Names of the columns in the header; empty texts without one.
-        lines: Number of the line of each row below the header, from 1.
-        cells: Texts of each column below the header, with decimal points.
-        delimiter: Between cells.
-        mark: Name of the decimal mark, ``point`` or ``comma``.
+    It has the names in its header, empty texts without one; of each row below the header the number of its line, from 1; the
+    texts of each column with decimal points; the delimiter; and the name of the decimal mark, ``point`` or ``comma``.
     """
 
     file: SourceFile
@@ -173,11 +168,9 @@ class Table:
         return found
 
     def write(self, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
-        """Writes a copy with other numbers, as the cells of their columns are written: lines without one are unchanged.
+        """Writes a copy with other numbers, by index of column and row, as the cells of their columns are written.
 
-        Args:
-            path: The file.
-            changed: Numbers by index of the column and of the row, each from 0.
+        Lines without one are unchanged.
         """
         content = self.file.path.read_bytes()
         encoding = "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
@@ -206,12 +199,9 @@ class Table:
 
 
 def note_repeated(label: str, values: NDArray[np.float64], remedy: str = "set missing (--missing={})") -> None:
-    """Prints a number that is in several cells of a column and far outside the others: it may mark missing values.
+    """Prints a number that is in several cells of a column, far outside the others: it may mark missing values.
 
-    Args:
-        label: What messages call the column.
-        values: Its values, NaN where one is missing.
-        remedy: What to do if it does; ``{}`` stands for the number.
+    ``{}`` in the remedy stands for the number.
     """
     numbers, counts = np.unique(values[np.isfinite(values)], return_counts=True)
     for count in range(1, min(MAX_MARKS, len(numbers) - MIN_OTHERS) + 1):

@@ -277,12 +277,7 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
 
 
 def lossless_suffixes(source: Path, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Suffixes of the files that can hold the frames and the sound of a clip without loss.
-
-    Args:
-        source: The clip.
-        dtype: That of its frames; MP4 holds 8 bits.
-    """
+    """Suffixes of the files that can hold frames of this dtype, and the sound of a clip, without loss."""
     with av.open(f"file:{source}") as container:
         fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
     mp4 = dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
@@ -290,13 +285,9 @@ def lossless_suffixes(source: Path, dtype: np.dtype[Any]) -> tuple[str, ...]:
 
 
 def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> None:
-    """Writes frames that decode to the same values.
+    """Writes frames that decode to the same values, as MP4 or Matroska by the suffix, with the sound and tags of a clip.
 
-    Args:
-        path: The file, by whose suffix MP4 or Matroska is written.
-        frames: ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16.
-        rate: Frames per second.
-        source: A clip whose sound and tags are copied.
+    They are ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16.
     """
     deep, grey, mp4 = frames.dtype == np.uint16, frames.shape[-1] == 1, path.suffix.lower() == ".mp4"
     given = ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")

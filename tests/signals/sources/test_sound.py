@@ -98,6 +98,19 @@ def test_truncated_files(tmp_path, size):
     refused(lambda: stored(RowSource(str(tmp_path / "a.wav")).read()), "a.wav", "truncated, damaged")
 
 
+def test_a_header_that_counts_fewer_samples_than_the_file_holds(tmp_path, caplog):
+    array = noise("int16", 1000)
+    save(tmp_path / "a.wav", array)
+    data = (tmp_path / "a.wav").read_bytes()
+    with caplog.at_level("INFO"):
+        RowSource(str(tmp_path / "a.wav")).read()
+        assert not caplog.messages
+        (tmp_path / "a.wav").write_bytes(data[:40] + (400).to_bytes(4, "little") + data[44:])
+        raw = RowSource(str(tmp_path / "a.wav")).read()
+    assert "a.wav': the header counts 200 samples" in caplog.text
+    np.testing.assert_array_equal(stored(raw)[0, :, 0], array[:200])
+
+
 def test_a_stream_of_unknown_size_is_whole(tmp_path):
     array = noise("int16", 100)
     save(tmp_path / "a.wav", array)
