@@ -54,7 +54,6 @@ def test_the_package_does_not_know_the_papers() -> None:
 
 
 def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
-    """``errors`` knows one exception of Lightning."""
     row = rows()
     importing = {
         part
@@ -62,7 +61,7 @@ def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
         if re.search(r"^\s*(import|from) lightning\b", file.read_text(), re.MULTILINE)
         and row.get(part := file.relative_to(PACKAGE).parts[0].removesuffix(".py"), 0) > row["training"]
     }
-    assert importing == {"errors"}
+    assert importing == set()
 
 
 def test_the_papers_use_documented_names_alone() -> None:

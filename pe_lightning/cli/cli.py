@@ -24,7 +24,8 @@ from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
 from pe_lightning.cli.help import PURPOSES, asks_short_help, short_help
-from pe_lightning.errors import InputError, explain, root_message
+from pe_lightning.cli.messages import explain, root_message
+from pe_lightning.errors import InputError
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint

@@ -14,7 +14,8 @@ from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
 from pe_lightning.cli.arguments import read
-from pe_lightning.errors import InputError, explain
+from pe_lightning.cli.messages import explain
+from pe_lightning.errors import InputError
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.folds import FoldScore

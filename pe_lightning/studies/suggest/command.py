@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from jsonargparse.typing import PositiveFloat
 
 from pe_lightning.cli.arguments import read, rewrite
-from pe_lightning.errors import InputError, unknown_option
+from pe_lightning.cli.messages import unknown_option
+from pe_lightning.errors import InputError
 
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule

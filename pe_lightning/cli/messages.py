@@ -1,0 +1,129 @@
+"""Messages of jsonargparse as sentences that say what to type."""
+
+from __future__ import annotations
+
+import pydoc
+from collections.abc import Iterable
+from typing import Any
+
+from pe_lightning.errors import InputError, did_you_mean, out_of_memory
+
+LIST_OPTIONS = "--help lists the options"
+EXPECTED = "Expected a "
+DENIED = "Importing '"
+"""Beginning of the message for what no configuration may import."""
+UNINFORMATIVE = (
+    *("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Given value type:"),
+    *("Given value: NestedArg", "Expected a <class 'NoneType'>", "Expected a path but"),
+)
+"""Lines of jsonargparse's messages that say nothing to a user."""
+UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", "="))
+"""How lines about an unknown name begin, and what ends the name."""
+REQUIRED = "the following arguments are required: "
+
+
+FILL_SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
+OUTPUT = (("--out", "--out OUT"), ("--trainer", "--trainer.default_root_dir FOLDER"))
+RATE = (("--trainer", "--model NAME --model.optimizer Adam --model.optimizer.lr 0.001"),)
+OTHER_WORDS = {
+    "mask": (("--missing", "--missing MASK"), ("--data", "--data.missing MASK")),
+    "missing": (("--data", "--data.missing MASK"),),
+    "denoise": (("--smooth", "--smooth"), FILL_SMOOTH),
+    "smooth": (FILL_SMOOTH,),
+    "scale": (("--upscale", "--upscale 2"),),
+    "upscale": (("", "pe-lightning fill FILE --upscale 2 --out OUT"),),
+    "compress": (("", "pe-lightning fit FILE --config image/sparse"),),
+    **dict.fromkeys(("o", "out", "output"), OUTPUT),
+    **dict.fromkeys(("lr", "learning_rate"), RATE),
+    "epochs": (("--trainer", "--trainer.max_epochs N"),),
+    "steps": (("--trainer", "--trainer.max_steps N"),),
+    "batch_size": (("--trainer", "--data.batching.kind points --data.batching.size N"),),
+    "seed": (("--seed_everything", "--seed_everything 0"),),
+    "gpus": (("--trainer", "--trainer.devices N"),),
+}
+"""Options of other programs: what to type, and the option that a verb must have for it."""
+
+
+def root_message(error: BaseException) -> str:
+    """The message of the error that a constructor raised, without the text that jsonargparse adds."""
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    while not isinstance(error, InputError):
+        inner = error.__cause__ or error.__context__
+        if inner is not None and (words := out_of_memory(inner)):
+            return words
+        if not isinstance(inner, (ValueError, MisconfigurationException)):
+            return explain(str(error))
+        if isinstance(inner, MisconfigurationException):  # raised by Lightning's callbacks
+            return str(inner)
+        error = inner
+    return str(error)
+
+
+def explain(message: str, options: Iterable[str] = ()) -> str:
+    """A message of jsonargparse as one paragraph, with suggestions for unknown names.
+
+    Args:
+        message: The message: one line per key, and what each type of a union says about the value.
+        options: Options to suggest, ``--name`` each.
+    """
+    lines = [line.strip(" -") for line in message.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(UNINFORMATIVE)]
+    keys = [line.split('"')[1] for line in lines if line.startswith('Parser key "')]
+    owners = [line.split("'")[1] for line in lines if line.startswith("Problem with given class_path")]
+    for line in lines:
+        if "denied by" in line and DENIED in line:
+            name = line.partition(DENIED)[2].partition("'")[0]
+            return f"{'.'.join(dict.fromkeys(keys)) or 'the configuration'}: a configuration cannot name {name!r}"
+        for before, end in UNKNOWN_NAME:
+            if line.startswith(before):
+                return _unknown_name(line.removeprefix(before).split()[0].partition(end)[0], owners, options)
+        if line.startswith(REQUIRED):
+            names = [name.rpartition(".")[2] for name in line.removeprefix(REQUIRED).split(", ")]
+            if owners:
+                return f"{owners[-1].rpartition('.')[2]} needs {', '.join(names)}"
+            words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names]
+            return f"give {' and '.join(words)}; {LIST_OPTIONS}"
+    wanted = [line.removeprefix(EXPECTED).partition(". Got value: ") for line in lines if line.startswith(EXPECTED)]
+    if not wanted:
+        return " ".join(lines)
+    types, choices = [], list[str]()
+    for kind, _, _ in wanted:
+        name = kind.removeprefix("<class '").removesuffix("'>").rpartition(".")[2]
+        literal = kind.removeprefix("typing.Literal[").removesuffix("]")
+        choices += [choice.strip("' ") for choice in literal.split(",")] if literal != kind else []
+        types.append(f"one of {literal}" if "," in literal else literal if literal != kind else name)
+    types = list(dict.fromkeys(types))
+    given = [value for _, _, value in wanted if value]
+    given += [line.removeprefix("Given value: ") for line in lines if line.startswith("Given value: ")]
+    value = given[0] if given else "another value"
+    return f"{'.'.join(dict.fromkeys(keys))}: expected {' or '.join(types)}, got {value}{did_you_mean(value, choices)}"
+
+
+def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
+    """The message for an argument of a class, or an option, that does not exist."""
+    from jsonargparse import ArgumentParser
+
+    if owners:
+        cls: Any = pydoc.locate(owners[-1])  # of several, the innermost
+        names = ArgumentParser().add_class_arguments(cls, fail_untyped=False)  # also those behind **kwargs
+        allowed = [argument for argument in names if "." not in argument]
+        near = did_you_mean(name, allowed) or "."
+        return f"{cls.__name__} has no argument {name!r}{near} It takes: {', '.join(allowed)}"
+    if name.startswith("-") or "." in name:
+        return unknown_option(name, options)
+    return f"unknown argument {name!r}. {LIST_OPTIONS}"
+
+
+def unknown_option(name: str, options: Iterable[str]) -> str:
+    """The message for an option that a verb does not have.
+
+    Args:
+        name: The option as typed.
+        options: Those of the verb.
+    """
+    known = set(options) - {name}  # the given option itself is in the list if it belongs to another verb
+    meant = [text for needed, text in OTHER_WORDS.get(name.lstrip("-"), ()) if not needed or needed in known]
+    if meant:
+        return f"unknown option {name!r}; type {meant[0]}. {LIST_OPTIONS}"
+    return f"unknown option {name!r}{did_you_mean(name, known) or '.'} {LIST_OPTIONS}"
