@@ -29,7 +29,7 @@ MOVED = {
     "pe_lightning.data.VideoDataModule": "pe_lightning.training.VideoDataModule",
     "pe_lightning.data.datamodule": "pe_lightning.training.datamodule",
     "pe_lightning.data.datamodules": "pe_lightning.training.datamodules",
-    "pe_lightning.data.output": "pe_lightning.training.output",
+    "pe_lightning.data.output": "pe_lightning.training.datamodule",
     "pe_lightning.data.signals": "pe_lightning.signals.raw",
     "pe_lightning.experiments": "pe_lightning.studies",
     "pe_lightning.experiments.reproduce": "pe_papers.reproduce",
@@ -52,6 +52,7 @@ MOVED = {
     "pe_lightning.signals.sources.samples": "pe_lightning.signals.sources.paths",
     "pe_lightning.solvers.spread": "pe_lightning.solvers.uncertainty",
     "pe_lightning.tasks": "pe_papers.tasks",
+    "pe_lightning.training.output": "pe_lightning.training.datamodule",
 }
 """Old path of a module, package or class of version 0.2 -> new path; the modules below a package move with it."""
 

@@ -34,12 +34,11 @@ from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedMod
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
-from pe_lightning.training.checkpoints import BestAndLast, restoring
+from pe_lightning.training.checkpoints import BestAndLast, Resumption, restoring
+from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.interrupts import Interrupted, exit_status
-from pe_lightning.training.output import OutputGrid
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
-from pe_lightning.training.resumption import Resumption
 
 OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),

@@ -22,7 +22,7 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.metrics import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
-from pe_lightning.training.checkpoints import check_optimizer
+from pe_lightning.training.checkpoints import Resumption, check_optimizer
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer_covers,
@@ -31,7 +31,6 @@ from pe_lightning.training.optimization import (
     step_plateau,
     with_scheduler,
 )
-from pe_lightning.training.resumption import Resumption
 
 models: Registry[LightningModule] = Registry(
     "model",

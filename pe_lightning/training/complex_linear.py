@@ -37,8 +37,7 @@ from pe_lightning.solvers import Choice, Solution
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.training.base import datamodule_of, models, signals_of, trainer_of
-from pe_lightning.training.configured import ConfiguredEncoders
-from pe_lightning.training.coordinate import EncoderChoice
+from pe_lightning.training.coordinate import ConfiguredEncoders, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.kronecker import KroneckerModule
 

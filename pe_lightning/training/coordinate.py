@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -12,9 +14,12 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
 
-from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.errors import InputError
+from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.errors import InputError, show_metric
+from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.report import FitReport
+from pe_lightning.evaluation import metrics
+from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
@@ -23,7 +28,6 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.loaders import FullLoader
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.training.base import datamodule_of, signals_of, trainer_of
-from pe_lightning.training.configured import ConfiguredEncoders
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import (
@@ -33,8 +37,7 @@ from pe_lightning.training.optimization import (
     harmonic_decay,
     parameter_groups,
 )
-from pe_lightning.training.scoring import BatchErrors, SignalScores, held_out_score, score_in_words
-from pe_lightning.training.sharding import SignalShard
+from pe_lightning.training.sharding import SignalScores, SignalShard
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
@@ -46,6 +49,67 @@ FOLDS_KEY = "pe_lightning/folds"
 SOLUTION_KEY = "pe_lightning/solution"
 COORDINATE_ROUNDING_PRECISIONS = ("16-true", "bf16-true")
 """Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
+
+
+class ConfiguredEncoders:
+    """One encoder for all axes, or one per axis or direction; networks are made from copies of them.
+
+    Args:
+        encoder: An encoder, its name or its description; or a sequence of them.
+
+    Attributes:
+        entries: The encoders.
+        one_for_all: Whether the single entry is for all axes.
+    """
+
+    def __init__(self, encoder: EncoderLike | Sequence[EncoderLike]) -> None:
+        self.one_for_all = isinstance(encoder, (str, Mapping, Encoder))
+        given: Sequence[EncoderLike] = [encoder] if self.one_for_all else encoder  # type: ignore[assignment, list-item]
+        self.entries: list[Encoder] = [resolve(entry) for entry in given]
+
+    @classmethod
+    def per_axis(cls, encoders: Sequence[Encoder]) -> ConfiguredEncoders:
+        """From one encoder per axis; axes that all have the same object have one for all."""
+        same = all(encoder is encoders[0] for encoder in encoders)
+        return cls(encoders[0] if same else list(encoders))
+
+    @classmethod
+    def from_checkpoint(cls, specs: Sequence[Mapping[str, Any]], first_axes: Sequence[int] | None) -> ConfiguredEncoders:
+        """From :meth:`specs` and :attr:`first_axes`; ``None``: no axes share an encoder, as in older checkpoints."""
+        made = [resolve(spec) for spec in specs]
+        if len(made) == 1:
+            return cls(made[0])
+        return cls([made[axis] for axis in first_axes] if first_axes is not None else made)
+
+    def with_automatic_widths(self) -> ConfiguredEncoders:
+        """The encoders with the width ``auto`` where all of those that have a width are given none."""
+        return ConfiguredEncoders(automatic_width(self.entries[0] if self.one_for_all else self.entries))
+
+    def copy(self) -> Encoder | list[Encoder]:
+        """An independent copy: the encoder for all axes, or the list."""
+        return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)
+
+    def specs(self) -> list[dict[str, Any]]:
+        return [encoder.spec() for encoder in self.entries]
+
+    @property
+    def first_axes(self) -> list[int]:
+        """First axis that uses each encoder: axes of equal sizes share theirs."""
+        return [self.entries.index(encoder) for encoder in self.entries]
+
+
+@dataclass(frozen=True)
+class BatchErrors:
+    """Errors of a training batch before the step; under several processes, those of this process's share."""
+
+    squared: Tensor
+    """Sum of squared errors per signal, ``(S,)``."""
+    count: int
+    """Number of values in each sum."""
+
+    def psnr(self) -> Tensor:
+        """PSNR, mean over signals, ``()``; NaN without signals."""
+        return psnr(self.squared, torch.full_like(self.squared, self.count)).mean()
 
 
 class CoordinateModule(FunctionModule):
@@ -356,9 +420,14 @@ class CoordinateModule(FunctionModule):
             return
         with torch.no_grad():
             batch = data.transfer_batch_to_device(data.dataset.validation_batch, self.device, 0)
-            score = held_out_score(self.predicted(batch), batch, self.metric_name)
+            metric = metrics.create(self.metric_name, data.info.num_signals, sync_on_compute=False).to(self.device)
+            metric.update(self.predicted(batch), batch.values, batch.mask)
+            score = float(metric.per_signal().mean())
         if prints:
-            rank_zero_info(score_in_words(score, data))
+            over = f", mean over {data.info.num_signals} signals" if data.info.num_signals > 1 else ""
+            value = f"{score:.2f} {metric.unit}".rstrip()
+            name, protocol = show_metric(self.metric_name), data.effective_eval_mask
+            rank_zero_info(f"held-out {name}: {value} (protocol {protocol}{over})")
         if logs:
             for logger in trainer.loggers:
                 logger.log_metrics({self.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)

@@ -21,8 +21,7 @@ from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.signals.files import check_outputs, write_atomically
 from pe_lightning.training import CoordinateModule
-from pe_lightning.training.checkpoints import model_class
-from pe_lightning.training.resumption import METRICS_KEY
+from pe_lightning.training.checkpoints import METRICS_KEY, model_class
 
 Format = Literal["safetensors", "onnx", "torch_export", "checkpoint"]
 FILES: Mapping[Format, str] = {

@@ -18,7 +18,7 @@ from pe_lightning.linalg import full_precision
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import TrainedModule, datamodule_of
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 
 
 class FunctionModule(TrainedModule):

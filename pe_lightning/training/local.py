@@ -12,9 +12,9 @@ from pe_lightning.estimators.report import FitReport
 from pe_lightning.networks.local import DEFAULT_ENCODER, LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.training.adaptive import NonparametricModule
 from pe_lightning.training.base import models
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.sampled import NonparametricModule
 
 
 @models.register("Local")

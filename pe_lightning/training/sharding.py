@@ -1,4 +1,4 @@
-"""Signals that each process fits alone.
+"""Signals that each process fits alone, and scores over the signals of all processes.
 
     pe-lightning fit --config ... --trainer.devices 4 --trainer.strategy independent_signals
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pe_lightning.errors import InputError
+from pe_lightning.evaluation.metrics import HeldOutScores, psnr
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 
@@ -142,3 +143,42 @@ class SignalShard:
     def sum(self, value: Tensor) -> Tensor:
         total: Tensor = self.strategy.reduce(value, reduce_op="sum")
         return total
+
+
+class SignalScores(HeldOutScores):
+    """The metric of held-out and of trained samples, of the signals of all processes.
+
+    Args:
+        metric: Name of the registered metric.
+        num_signals: Number of signals of all processes.
+        shard: The signals of this process, where each has its own; scores of different signals are not added up.
+    """
+
+    def __init__(self, metric: str, num_signals: int, shard: SignalShard | None = None) -> None:
+        own = num_signals if shard is None else shard.own.stop - shard.own.start
+        super().__init__(metric, own, sync_on_compute=shard is None)
+        self.num_signals = num_signals
+        self.shard = shard
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
+        total = values.sum()
+        return total if self.shard is None else self.shard.sum(total)
+
+    def of_training(self, squared: Tensor, count: int) -> dict[str, Tensor]:
+        """The loss, and the mean PSNR where that is the metric, of a training batch.
+
+        Args:
+            squared: Squared-error sum per signal of this process, ``(S,)``.
+            count: Number of values in each sum.
+        """
+        values = {"train/loss": self.sum(squared / count)}
+        if self.metric == "psnr":
+            values["train/psnr"] = self.sum(psnr(squared, torch.full_like(squared, count))) / self.num_signals
+        return values
+
+    def validation(self) -> Tensor:
+        """The score of the held-out samples, mean over signals, ``()``; NaN if there are none. Starts a new score."""
+        score = self.sum(self.held_out.per_signal()) / self.num_signals
+        self.held_out.reset()
+        return score

@@ -19,7 +19,7 @@ from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.training.callbacks.loggers import log_scores
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 
 BYTES = ValueRange("uint8", (0.0,), (255.0,))
 

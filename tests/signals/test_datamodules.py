@@ -19,7 +19,7 @@ from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampli
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.sharding import SignalsStrategy
 
 CPU = torch.device("cpu")
@@ -265,7 +265,7 @@ def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
 
 def test_the_grid_of_a_prediction(monkeypatch):
     assert [tuple(map(len, axes)) for axes in OutputGrid([6, 5]).predict_dataloader()] == [(6, 5)]
-    monkeypatch.setattr("pe_lightning.training.output.BLOCK_BYTES", 4 * 5 * 2)
+    monkeypatch.setattr("pe_lightning.training.datamodule.BLOCK_BYTES", 4 * 5 * 2)
     blocks = list(OutputGrid([6, 5]).predict_dataloader())
     assert [len(rows) for rows, _ in blocks] == [2, 2, 2]
     assert torch.cat([rows for rows, _ in blocks]).equal(grid_axes((6,))[0])

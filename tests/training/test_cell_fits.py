@@ -22,7 +22,7 @@ from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.solvers import solve_grid
 from pe_lightning.training import SignalDataModule
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 
 N, FINER = 24, 3
 pytestmark = pytest.mark.filterwarnings("ignore:.*covers.*|.*degrees of freedom")

@@ -15,7 +15,7 @@ from pe_lightning.encoders import Encoder, Gaussian, RandomFourier
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, SignalInfo
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 
 MakeTrainer = Callable[..., Trainer]
 VALUES = torch.rand(2, 8, 6, 2, generator=torch.Generator().manual_seed(0))

@@ -36,8 +36,7 @@ from pe_lightning.training.callbacks.scores import (
     run_name,
     score_baselines,
 )
-from pe_lightning.training.checkpoints import CheckpointFiles
-from pe_lightning.training.resumption import close_epoch
+from pe_lightning.training.checkpoints import CheckpointFiles, close_epoch
 
 VERSIONS = {
     **{module.__name__: module.__version__ for module in (pe_lightning, torch, lightning, np)},

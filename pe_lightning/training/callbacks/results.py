@@ -23,7 +23,7 @@ from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import data_of
 from pe_lightning.training.callbacks.scores import describe, rmse_in_units, score
 from pe_lightning.training.coordinate import CoordinateModule
-from pe_lightning.training.output import OutputGrid
+from pe_lightning.training.datamodule import OutputGrid
 
 Array = npt.NDArray[np.float32]
 
