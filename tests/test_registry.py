@@ -84,10 +84,8 @@ def test_a_taken_name_is_an_error_that_names_both_classes(shapes: Registry[Shape
     class Disc(Shape):
         pass
 
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=rf"{__name__}[.]Circle.*Disc"):
         shapes.register("circle")(Disc)
-    assert f"{__name__}.Circle" in message(error)
-    assert "Disc" in message(error)
     assert shapes.get("circle") is Circle
     assert shapes.register("circle")(Circle) is Circle  # the same class again
 
@@ -111,27 +109,20 @@ def test_invalid_classes_and_names_are_not_registered(shapes: Registry[Shape]) -
 # -- asking -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_and_all(shapes: Registry[Shape]) -> None:
-    with pytest.raises(InputError) as error:
-        shapes.get("cirlce")
-    assert message(error) == "unknown shape 'cirlce'; did you mean 'circle'? Registered: circle, polygon"
-    with pytest.raises(InputError) as error:
-        shapes.get("zzz")
-    assert message(error) == "unknown shape 'zzz'. Registered: circle, polygon"
-
-
 @pytest.mark.parametrize(
-    ("path", "reason"),
+    ("name", "reason"),
     [
+        ("cirlce", "^unknown shape 'cirlce'; did you mean 'circle'[?] Registered: circle, polygon$"),
+        ("zzz", "^unknown shape 'zzz'[.] Registered: circle, polygon$"),
         ("no_such_package.Circle", "No module named 'no_such_package'"),
         (f"{__name__}.Squircle", "has no attribute 'Squircle'"),
         ("..relative.Circle", "relative"),
         ("builtins.int", "cannot be used as shape: it is not a subclass"),
     ],
 )
-def test_a_wrong_class_path_says_why(shapes: Registry[Shape], path: str, reason: str) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_and_all(shapes: Registry[Shape], name: str, reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        shapes.get(path)
+        shapes.get(name)
 
 
 def test_a_module_in_the_current_folder_is_named_with_what_to_type(shapes: Registry[Shape], tmp_path, monkeypatch) -> None:
@@ -142,9 +133,8 @@ def test_a_module_in_the_current_folder_is_named_with_what_to_type(shapes: Regis
 
 
 def test_arguments_are_checked_before_the_class_is_called(shapes: Registry[Shape]) -> None:
-    with pytest.raises(InputError) as error:
+    with pytest.raises(InputError, match=r"has no argument 'radios'; did you mean 'radius'[?] It takes: radius, num_points"):
         shapes.create("circle", radios=2.0)
-    assert message(error) == ("shape 'circle' has no argument 'radios'; did you mean 'radius'? It takes: radius, num_points")
     with pytest.raises(InputError, match="shape 'polygon' needs a value for 'corners'"):
         shapes.create("polygon")
 

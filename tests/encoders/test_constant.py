@@ -9,7 +9,6 @@ import torch
 from pe_lightning import ComplexLinear, TensorDataModule, analysis, encoders
 from pe_lightning.__main__ import main
 from pe_lightning.estimators.linear import ConstantWarning
-from pe_papers.reproduce.papers import BlendedAxis
 
 X = torch.arange(64, dtype=torch.float64) / 64
 GOOD, BAD = 0, 7  # seeds
@@ -28,14 +27,6 @@ def test_the_error_is_that_of_a_ridge_fit(seed):
     assert encoders.constant_error(rff(seed), X) == pytest.approx(expected, rel=1e-6)
     assert (expected > 0.1) == (seed == BAD)
     assert encoders.misses_constant(rff(seed), X) == (seed == BAD)
-
-
-def test_only_drawn_frequencies_are_named():
-    blended = [BlendedAxis({"name": name, **arguments}, 64, BAD) for name, arguments in
-               (("sine", {"frequency": 1.0}), ("rff", {"sigma": 6.0}))]  # fmt: skip
-    for encoder, drawn in [(encoders.create("sine", frequency=1.0), False), *zip(blended, (False, True), strict=True)]:
-        assert encoders.constant_error(encoder, X) > 0.1
-        assert encoders.misses_constant(encoder, X) == drawn
 
 
 @pytest.mark.parametrize(("seed", "center", "warns"), [(BAD, False, True), (BAD, True, False), (GOOD, False, False)])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Directional, Samples, create
+from pe_lightning.encoders import Directional, create
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 
@@ -104,14 +104,3 @@ def test_numbers_of_features_that_do_not_divide_are_refused(arguments: dict[str,
         Simple({"name": "directional", **arguments}, 2)
     with pytest.raises(InputError, match="num_axes must be 1 or 2, got 3"):
         Simple("directional", 3)
-
-
-def test_on_one_axis_it_is_the_base_with_its_rule_for_the_width() -> None:
-    x = POINTS[:, 0]
-    encoder, base = create("directional", base="laplace", product=True), create("laplace", num_features=256)
-    assert torch.equal(encoder(x), base(x))
-    assert (
-        encoder.for_data(Samples((32,), 1 / 64)).resolved()["base_width"]
-        == base.copy(num_features=64).widened(32, 1.0).scale
-    )
-    assert create("directional", base="keys").for_data(Samples((32,), 1 / 64)).num_features == 64

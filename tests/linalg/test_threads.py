@@ -15,7 +15,7 @@ from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
-from pe_lightning.solvers import grid, solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.point_level import Settings
 
@@ -111,25 +111,6 @@ def test_local_fits_do_not_depend_on_the_number_of_threads() -> None:
         results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))
         assert torch.get_num_threads() == number
     assert torch.equal(*results)
-
-
-@pytest.mark.parametrize("shape", [(5, 12, 10, 2), (1, 12, 10, 3)])
-@pytest.mark.parametrize("encoder", ["gau", "tri"])
-def test_layers_of_a_grid_that_are_fitted_side_by_side_have_the_weights_of_one_thread(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], encoder: str
-) -> None:
-    values = torch.rand(shape, generator=torch.Generator().manual_seed(0))
-    together = solve_grid(values.double(), encoder, ridge=1e-3)
-    monkeypatch.setattr(grid, "NUMBERS_AT_ONCE", 1)  # one signal, or one channel, at once
-    found = []
-    for number in (1, 3):
-        torch.set_num_threads(number)
-        found.append(solve_grid(values.double(), encoder, ridge=1e-3))
-    assert torch.equal(found[0].weight, found[1].weight)
-    assert torch.equal(found[0].squared_error, found[1].squared_error)
-    torch.testing.assert_close(found[1].weight, together.weight, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found[1].squared_error, together.squared_error)
-    torch.testing.assert_close(found[1].mean, values.double().mean((1, 2)))
 
 
 def test_small_systems_of_numpy_and_scipy_have_one_thread() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from fits import GAU, Losses, MakeTrainer, fit, signals
-from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import Banded
 from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import gram as gram_module
@@ -226,46 +223,6 @@ def test_the_gradients_of_processes_add_up(processes: int, rows: int, made: list
 
 
 # -- the loss near convergence --------------------------------------------------------------------------------------------
-
-
-class Exact(Callback):
-    """The loss of every step in float64, from the weights before it."""
-
-    def __init__(self) -> None:
-        self.values: list[float] = []
-
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, *args: Any) -> None:
-        assert isinstance(pl_module, ComplexLinear)
-        weight, mean = pl_module.weight.detach().double(), pl_module.mean.double()
-        p, q = (rows.double() for rows in pl_module.encoding.axis_features(batch.axes))
-        values = torch.einsum("ik,jl,sckl->sijc", p, q, weight) + mean[:, None, None]
-        self.values.append(float((values - batch.values.double()).square().sum()) / batch.values[0].numel())
-
-
-@pytest.mark.slow  # 300 steps, with the exact loss of each
-@pytest.mark.parametrize(
-    ("optimizer", "share"),
-    [(lambda parameters: torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8), 0), (None, 2e-6)],
-    ids=["adam", "default"],
-)
-def test_the_loss_from_zero_to_convergence(optimizer: Any, share: float, make_trainer: MakeTrainer) -> None:
-    generator = torch.Generator().manual_seed(0)
-    data = TensorDataModule(torch.rand(1, 64, 64, 3, generator=generator))
-    module = ComplexLinear({"name": "gau", "num_features": 32, "sigma": 0.01}, optimizer=optimizer)
-    losses, exact = Losses(), Exact()
-    fit(module, data, make_trainer, 300, callbacks=[exact, losses], limit_val_batches=0, log_every_n_steps=0)
-    assert exact.values[-1] < 1e-4 * exact.values[0]
-    assert losses.values == pytest.approx(exact.values, rel=5e-3, abs=share * exact.values[0])
-    assert min(losses.values) > 0
-
-
-def test_a_diverged_fit_is_seen(make_trainer: MakeTrainer) -> None:
-    data, losses = TensorDataModule(signals(1, 24, 20)), Losses()
-    module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e20))
-    fit(module, data, make_trainer, 5, callbacks=[losses], limit_val_batches=0)
-    assert not math.isfinite(losses.values[-1])
-    assert module.last_train.psnr() == -torch.inf
-    assert psnr(torch.tensor([torch.nan]), torch.tensor([1])).item() == -torch.inf
 
 
 # -- where it applies -----------------------------------------------------------------------------------------------------

@@ -62,18 +62,6 @@ def test_a_direction_map_is_the_sum_or_product_of_the_directions_similarities():
     assert maps["axes"][2, 2] < 0.02
 
 
-def test_corners_of_boxes_are_like_their_neighbours_and_change_with_training():
-    encoder = {"name": "lff", "groups": 2, "num_axes": 4, "num_features": 64, "num_inputs": 64, "gamma": 0.3, "mlp": True}
-    start, learned = (
-        np.array(measured.layout_similarity_maps(encoder, steps, num_train=64, positions=8)["image"], dtype=float)
-        for steps in (0, 5)
-    )
-    assert start.shape == (28, 28)
-    top, left = np.unravel_index(start[20:, :8].argmax(), (8, 8))  # of the corner (left, top) = (4/64, 57/64)
-    assert (top, left) in ((7, 0), (7, 1))
-    assert np.nanmax(np.abs(learned - start)) > 1e-3
-
-
 def test_scattered_positions_take_rank_from_shifted_features():
     encoder = {"name": "tri", "num_features": 32, "half_width": 1 / 32}
     even, scattered = (measured.singular_values(encoder, 32, where) for where in (False, True))

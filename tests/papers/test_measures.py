@@ -49,17 +49,6 @@ def tail(d):
     return np.maximum(2 - d / 0.025, 0) ** 3 / 4
 
 
-def test_random_frequencies_have_their_rank_and_distance_on_average():
-    """Proposition 3: the mean of many draws; a single one deviates."""
-    draws = [encoders.create("rff", num_features=SIZE, sigma=4.0, seed=seed) for seed in range(20)]
-    curves = [analysis.distance(encoder, SIZE)[1] for encoder in draws]
-    delta = np.arange(SIZE) / SIZE - 0.5
-    assert np.mean(np.stack(curves), 0) == pytest.approx(np.exp(-2 * (np.pi * 4.0 * delta) ** 2), abs=0.05)
-    # few frequencies on a finite axis stay below the asymptotic rank
-    ranks = [analysis.encoder_rank(encoder, analysis.positions(SIZE)) for encoder in draws[:5]]
-    assert 0.8 < np.mean(ranks) / (math.sqrt(2 * math.pi) * 4.0) < 1
-
-
 def test_sigma_from_the_interval_that_is_to_be_preserved():
     """Appendix A, after Eq. 14: sigma = l / (2 sqrt(k ln 10)) keeps D >= 10^-k over l."""
     length, k = 0.1, 1.6
@@ -99,15 +88,6 @@ def test_every_registered_encoder_has_a_report_of_plain_numbers():
         assert found["encoder"]["name"] == name
         assert len(found["positions"]) == len(found["delta"]) == len(found["distance"]["measured"]) == 32
         assert 0 < found["stable_rank"]["measured"] <= found["numerical_rank"] + 1e-9 <= 32.1
-
-
-def test_several_axes_are_measured_along_the_first():
-    joint = encoders.create("rff", num_features=64, sigma=3.0, num_axes=2)
-    found = analysis.analyze(joint, 64)
-    x = torch.arange(64, dtype=torch.float64) / 64
-    rows = joint(torch.stack([x, torch.full_like(x, 0.5)], -1))
-    assert found["stable_rank"]["measured"] == pytest.approx(analysis.stable_rank(rows).item())
-    assert found["distance"]["theory"][32] == 1
 
 
 @pytest.mark.parametrize("name", ["impulse", "gau", "rff", "sine"])
