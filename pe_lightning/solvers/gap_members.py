@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
-from pe_lightning.solvers.local_fourier import DENSE, SETTINGS, local_fourier, smooth_continuation
+from pe_lightning.solvers.local_fourier import DENSE, local_fourier, smooth_continuation
 from pe_lightning.solvers.patch_mixture import SIDE, PatchSettings, fill_patches, shipped_patches
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
@@ -61,7 +61,7 @@ class Gaps:
         """The sparse local Fourier fit, ``(N_1, ..., N_D, C)``; computed once for several threads."""
         with self._lock:
             if self._fourier is None:
-                settings = DENSE if self.dense else SETTINGS[self.known.ndim]
+                settings = DENSE if self.dense else None
                 self._fourier = local_fourier(
                     self.values, self.known, wanted=self.wanted, periodic=self.periodic, settings=settings
                 )

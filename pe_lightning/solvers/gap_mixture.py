@@ -50,8 +50,8 @@ class MixtureSettings:
 
     smoothing: float = 18.0
     shrinkage: float = 0.1
-    prior_count: float = 100.0
-    ridge: float = 1e-3
+    prior_count: float = 200.0
+    ridge: float = 0.03
     least_share: float = 0.06
     bins: int = 6
     least_bin: int = 40
@@ -126,7 +126,7 @@ def fill_gaps(
 
     predictions, distances = _predict(members, [gaps(known & ~some.mask, some.scored) for some in hidden], made)
     kept = list(range(len(members)))
-    for _ in range(2):
+    while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
         moments = [_Moments(*each, known.shape, made.smoothing) for each in errors]
         mixed, variances, shares = [], [], np.zeros(len(kept))

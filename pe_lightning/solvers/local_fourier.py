@@ -20,10 +20,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
+from scipy.ndimage import distance_transform_cdt
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,8 +31,10 @@ from pe_lightning.linalg.threads import in_turns
 
 STEP = 0.6
 """Part of a projection that is added at a time."""
-REPLACED_WEIGHT = 0.2
-"""Weight of samples of the first pass in the second one, relative to known samples."""
+NEW_WEIGHT, REPLACED_WEIGHT = 0.5, 0.2
+"""Weight of predicted samples relative to known ones, in the first pass and in the second."""
+MAX_LAYERS = 24
+"""Blocks farther from known samples than this number of blocks are fitted together."""
 LEAST_SHARE = 0.02
 """Share of the weights of a window at known samples below which the smooth continuation takes part."""
 NUMBERS_AT_ONCE = 1 << 16
@@ -63,6 +65,8 @@ SETTINGS = {
     3: FourierSettings(4, 16, 0.65, 0.75, (40, 40)),
 }
 """By number of axes."""
+WIDE = FourierSettings(4, 48, 0.8, 0.75, (30, 60))
+"""Of blocks of pictures in and next to gaps more than two blocks wide."""
 DENSE = FourierSettings(8, 32, 0.75, 0.75, (40,))
 """Of pictures of which much is missing."""
 
@@ -106,38 +110,48 @@ def local_fourier(
         into which predictions pass far from known samples; ``(N_1, ..., N_D, C)``.
     """
     axes, sizes = known.ndim, known.shape
-    made = settings or SETTINGS[axes]
-    tables = _tables(made, axes, values.dtype, values.device)
+    narrow = settings or SETTINGS[axes]
+    wide = WIDE if settings is None and axes == 2 else narrow
+    tables = {made: _tables(made, axes, values.dtype, values.device) for made in (narrow, wide)}
     wraps = tuple(periodic) or (False,) * axes
     wanted = ~known if wanted is None else wanted & ~known
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[axes - 1]
-    blocks = pool(wanted[None, None].float(), made.block, ceil_mode=True)[0, 0].nonzero()
-    filled = smooth_continuation(values, known)
-    weight = known.to(values)
-    step = max(1, NUMBERS_AT_ONCE // (values.shape[-1] * len(tables.frequencies)))
-    inner = torch.arange(made.block, device=values.device)
+    has_wanted, has_known = (
+        pool(mask[None, None].float(), narrow.block, ceil_mode=True)[0, 0] > 0 for mask in (wanted, known)
+    )
+    layer = (
+        torch.from_numpy(distance_transform_cdt(~has_known.cpu().numpy(), "chessboard"))
+        .to(values.device)
+        .clamp(1, MAX_LAYERS)
+    )
+    in_wide = pool((layer > 1)[None, None].float(), 5, stride=1, padding=2)[0, 0] > 0
+    inner = torch.arange(narrow.block, device=values.device)
+    filled, weight = smooth_continuation(values, known), known.to(values)
 
-    def fit(values: Tensor, weight: Tensor, terms: int, some: Tensor) -> tuple[Tensor, Tensor]:
-        samples, weights = _windows(values, weight, some * made.block, tables, wraps)
-        return _fit(samples, weights, tables, terms), weights.sum(1) / (LEAST_SHARE * tables.weights.sum())
+    def fit(item: tuple[FourierSettings, int, Tensor]) -> tuple[Tensor, Tensor]:
+        made, terms, some = item
+        samples, weights = _windows(filled, weight, some * made.block, tables[made], wraps)
+        return _fit(samples, weights, tables[made], terms), weights.sum(1) / (LEAST_SHARE * tables[made].weights.sum())
 
-    for number, terms in enumerate(made.terms):
-        found = filled.clone()
-        for some, (block, share) in in_turns(partial(fit, filled, weight, terms), torch.split(blocks, step), values.device):
-            place = [some[:, a, None] * made.block + inner for a in range(axes)]
-            index = _outer(place, sizes)
-            inside = _outer_all([(p < n) for p, n in zip(place, sizes, strict=True)])
-            flat = found.view(-1, values.shape[-1])
-            share = share.clamp(0, 1)[:, None].expand_as(inside)[inside][:, None]
-            flat[index[inside]] = flat[index[inside]].lerp(block[inside], share)
-        filled = torch.where(known[..., None], values, found)
-        if number == 0 and len(made.terms) > 1:
-            done = torch.zeros_like(known)
-            for some in torch.split(blocks, 1 << 14):
-                place = [some[:, a, None] * made.block + inner for a in range(axes)]
-                inside = _outer_all([(p < n) for p, n in zip(place, sizes, strict=True)])
-                done.view(-1)[_outer(place, sizes)[inside]] = True
-            weight = torch.where(done & ~known, REPLACED_WEIGHT, weight)
+    for number in range(len(narrow.terms)):
+        # from the known samples inwards, then all blocks once more
+        for now in (layer == n for n in range(1, int(layer.max()) + 1)) if number == 0 else (layer > 0,):
+            items = []
+            for made, here in ((narrow, ~in_wide), (wide, in_wide)):
+                step = max(1, NUMBERS_AT_ONCE // (values.shape[-1] * len(tables[made].frequencies)))
+                blocks = torch.split((now & here & has_wanted).nonzero(), step)
+                items += [(made, made.terms[number], some) for some in blocks if len(some)]
+            found, done = filled.flatten(0, -2).clone(), torch.zeros_like(known).flatten()
+            for (_, _, some), (block, share) in in_turns(fit, items, values.device):
+                place = [some[:, a, None] * narrow.block + inner for a in range(axes)]
+                inside = _outer_all([p < n for p, n in zip(place, sizes, strict=True)])
+                index = _outer(place, sizes)[inside]
+                share = share.clamp(0, 1)[:, None].expand_as(inside)[inside][:, None]
+                found[index] = found[index].lerp(block[inside], share)
+                done[index] = True
+            filled = torch.where(known[..., None], values, found.view_as(values))
+            weight = torch.where(done.view_as(known) & ~known, NEW_WEIGHT, weight)
+        weight = torch.where(weight == NEW_WEIGHT, REPLACED_WEIGHT, weight)
     return filled
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.solvers.gap_members import MEMBERS, Gaps, default_members
-from pe_lightning.solvers.gap_mixture import fill_gaps, least_variance
+from pe_lightning.solvers.gap_mixture import MixtureSettings, fill_gaps, least_variance
 from pe_lightning.solvers.gaps import Imitation, imitated_gaps
 from pe_lightning.solvers.local_fourier import smooth_continuation
 
@@ -49,8 +49,8 @@ def test_a_member_that_is_exact_on_one_side_is_taken_there(monkeypatch: pytest.M
     found = fill_gaps(truth, known, ["upper", "lower"], imitated_gaps(known))
     error = (found.values - truth).square().mean(-1)
     alone = float(noise[:80][~known[:80]].square().mean())
-    assert float(error[:40][~known[:40]].mean()) < 0.05 * alone
-    assert float(error[120:][~known[120:]].mean()) < 0.05 * alone
+    assert float(error[:40][~known[:40]].mean()) < 0.08 * alone
+    assert float(error[120:][~known[120:]].mean()) < 0.08 * alone
     assert found.errors["mixture"] < 0.6 * min(found.errors["upper"], found.errors["lower"])
 
 
@@ -113,6 +113,16 @@ def test_members_that_are_never_ahead_are_not_computed_in_the_gaps(monkeypatch: 
     found = fill_gaps(truth, known, ["right", "wrong"], imitated_gaps(known))
     assert found.weights == {"right": 1.0, "wrong": 0.0}
     assert not any(bool((wanted & ~known).any()) for wanted in calls)
+
+
+def test_a_member_is_left_out_that_only_helped_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, noise = torch.zeros(60, 60, 1), torch.randn(3, 60, 60, 1, generator=torch.Generator().manual_seed(0))
+    errors = {"good": noise[0], "helped": 10**0.5 * noise[1], "helper": -2 * 10**0.5 * noise[1] + 3 * noise[2]}
+    for name, error in errors.items():
+        monkeypatch.setitem(MEMBERS, name, lambda _, error=error: error)
+    known, settings = holes((60, 60), 0.1), MixtureSettings(least_share=0.22)
+    found = fill_gaps(truth, known, list(errors), imitated_gaps(known), settings=settings)
+    assert found.weights == {"good": 1.0, "helped": 0.0, "helper": 0.0}
 
 
 def test_dropouts_of_a_sound_are_continued_across_their_whole_width() -> None:

@@ -69,7 +69,7 @@ def test_equals_the_published_algorithm_in_every_window(
     np.testing.assert_allclose(found, filled, atol=1e-9)
 
 
-@pytest.mark.parametrize(("shape", "hole"), [((256,), 12), ((48, 40), 8), ((16, 16, 16), 4)])
+@pytest.mark.parametrize(("shape", "hole"), [((256,), 12), ((48, 40), 8), ((80, 72), 24), ((16, 16, 16), 4)])
 def test_continues_a_texture_of_few_frequencies_through_a_hole(shape: tuple[int, ...], hole: int) -> None:
     grid = torch.stack(torch.meshgrid(*[torch.arange(n) for n in shape], indexing="ij"), -1).double()
     turns = torch.tensor([1.0, 0.6, 0.35])[: len(shape)].double()
