@@ -41,11 +41,8 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         The written pages.
     """
     measured = _read_scores(scores)
-    try:
-        for part in ("encoders", "networks"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot create the folder {str(folder)!r}: {error.strerror}") from error
+    for part in ("encoders", "networks"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
     pages = {}
     for name in encoders.names():
         cls = encoders.registry.get(name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES, projected_cell
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, check_known
 
 Layout = Literal["auto", "axes", "directions", "joint"]
 
@@ -101,6 +101,7 @@ class Simple(Encoding):
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
     """The resolved layout for one encoder, which is divided, or for ``several``, one per direction."""
     first = encoders[0]
+    check_known("unknown layout", layout, get_args(Layout), "Layouts")
     if layout == "auto":
         if len(encoders) == 1 and (first.num_axes > 1 if several else first.joint):
             return "joint"
@@ -109,8 +110,6 @@ def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes
         raise InputError(f"layout 'directions' is for 2 axes, the signal has {num_axes}; use layout 'axes' or 'auto'")
     if layout == "joint" and not first.joint:
         raise InputError(f"encoder {first.name!r} encodes one axis at a time; use layout 'axes' or 'auto'")
-    if layout not in ("axes", "directions", "joint"):
-        raise InputError(f"unknown layout {layout!r}; allowed: auto, axes, directions, joint")
     return layout
 
 

@@ -99,10 +99,8 @@ class LocalPrior(Encoding):
         given = resolve(DEFAULT_ENCODER if encoder is None else encoder)
         if given.is_open:
             given = given.copy(num_features=given.multiple * -(-DEFAULT_NUM_FEATURES // given.multiple))
-        if given.num_axes != 1 or not given.axiswise:
-            raise InputError(f"LocalPrior encodes the place along each axis; {given.name!r} is not for one axis: use gau")
-        if any(True for _ in given.parameters()):
-            raise InputError(f"LocalPrior takes an encoder without parameters, and {given.name!r} has some: use gau or linf")
+        if given.num_axes != 1 or not given.axiswise or any(True for _ in given.parameters()):
+            raise InputError(f"LocalPrior takes an encoder of one axis without parameters, got {given.name!r}: use gau")
         self.width, self.depth = width, depth
         self.activation, self.negated = activation, negated
         self.encoders = EncoderList([given, given])

@@ -10,8 +10,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from pe_lightning.errors import InputError
-
 ACROSS = 4
 """Panels of features in a row."""
 
@@ -24,8 +22,6 @@ def figure(*reports: Mapping[str, Any]) -> Figure:
     Args:
         reports: Of :func:`~pe_papers.analysis.analyze`.
     """
-    if not reports:
-        raise InputError("figure: give at least one report of analyze")
     rows = -(-len(reports) // ACROSS)
     drawn = Figure(figsize=(16, 2.6 * rows + 3.6), layout="constrained")
     above, below = drawn.subfigures(2, 1, squeeze=False, height_ratios=[2.6 * rows, 3.6])[:, 0]

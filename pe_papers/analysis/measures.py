@@ -225,8 +225,6 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
     if made.num_features > MAX_SAMPLES:
         raise InputError(f"{made.name!r}: analyze takes at most {MAX_SAMPLES} features, got {made.num_features}")
     x, size = positions(samples), max(samples, made.num_features)
-    if not features(made, x).isfinite().all():
-        raise InputError(f"{made.name!r}: the features of {samples} positions in [0, 1) are not all finite")
     delta, measured = distance(made, samples)
     theory = distance_theory(made, delta)
     frequencies, power = spectrum(delta, measured)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder, Samples
 from pe_lightning.encodings import EncoderList, Simple
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, check_known
 from pe_lightning.registry import Described
 from pe_papers.tasks.transformer import MixedRotary, Rotary
 
@@ -72,8 +72,7 @@ class Positions(nn.Module):
         self, choice: PositionChoice, samples: Sequence[float], width: int, heads: int, depth: int, combine: Combine
     ) -> None:
         super().__init__()
-        if combine not in ("add", "concat"):
-            raise InputError(f"combine must be add or concat, got {combine!r}")
+        check_known("unknown combine", combine, get_args(Combine), "It is one of")
         self.combine = combine
         self.rotary: Rotary | MixedRotary | None = None
         if choice == "rope":

@@ -139,7 +139,7 @@ def test_flat_cells_are_bicubic_and_cells_without_training_too(values):
     ("encoder", "message"),
     [
         ("impulse", "not closed under reflection"),
-        ({"name": "gau", "trainable": True}, "without parameters"),
+        ({"name": "gau", "trainable": True}, "of one axis without parameters"),
         ("no_such", "unknown encoder"),
     ],
 )
