@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cli.verbs import console
-from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.errors import InputError, check_known, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.signals.cache import Entry, SignalCache, read_entry
 
@@ -91,8 +91,7 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     """
     known = [*REGISTRIES, "recipes"]
     for kind in kinds or ():
-        if kind not in known:
-            raise InputError(f"unknown list {kind!r}{did_you_mean(kind, known) or '.'} Lists: {', '.join(known)}")
+        check_known("unknown list", kind, known, "Lists")
     broken: dict[str, str] = {}
     overview = Table("list", "names", "entry-point group", show_lines=True)
     for kind in kinds or known:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, did_you_mean, require
+from pe_lightning.errors import InputError, check_known, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import check_readable
@@ -103,10 +103,7 @@ def open_labelled(path: str, variable: str | None = None) -> Any:
                     f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}"
                 )
             name = found[0] if variable is None else variable
-            if name not in found:
-                raise InputError(
-                    f"{path!r} has no variable {name!r}{did_you_mean(name, found) or '.'} It has: {', '.join(found)}"
-                )
+            check_known(f"{path!r} has no variable", name, found, "It has")
             check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
             return _decoded(dataset[[name]], path, xarray)[name].load()
 
@@ -165,10 +162,7 @@ def stacked(
     known = [str(name) for name in array.dims]
     wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
     for name in wanted:
-        if name not in known:
-            raise InputError(
-                f"{array.name!r} has no dimension {name!r}{did_you_mean(name, known) or '.'} It has: {', '.join(known)}"
-            )
+        check_known(f"{array.name!r} has no dimension", name, known, "It has")
         if array.sizes[name] < 2:
             raise InputError(
                 f"dimension {name!r} of {array.name!r} has one sample; an axis needs at least 2: leave it out of dims"

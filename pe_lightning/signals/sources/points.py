@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, did_you_mean, require
+from pe_lightning.errors import InputError, check_known, require
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
@@ -341,9 +341,7 @@ def _parquet_columns(file: SourceFile, names: Sequence[str]) -> dict[str, AnyArr
     with reading(file.given):
         known = parquet.read_schema(file.path).names
         for name in names:
-            if name not in known:
-                near = did_you_mean(name, known) or "."
-                raise InputError(f"{file.given!r} has no column {name!r}{near} Columns: {', '.join(known)}")
+            check_known(f"{file.given!r} has no column", name, known, "Columns")
         table = parquet.read_table(file.path, columns=list(names))
         columns = {name: table.column(name).to_numpy() for name in names}
     return {name: _plain(f"column {name!r} of {file.given!r}", column) for name, column in columns.items()}
