@@ -32,9 +32,6 @@ class NonparametricModule(CoordinateModule):
 
     A subclass defines :meth:`make_network`, which returns a :class:`~pe_lightning.networks.samples.SampleNetwork`,
     :meth:`solve` and :meth:`make_field`.
-
-    Args:
-        encoder: The encoder.
     """
 
     solves = True
@@ -152,7 +149,6 @@ class NonparametricModule(CoordinateModule):
         return slopes(first.movedim(-1, 0)).diagonal(dim1=0, dim2=-1).sum(-1).transpose(1, 2)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         self.encoding.check_axes(axes)
         return torch.stack([field.predict(axes) for field in self.fields])
 
@@ -234,7 +230,6 @@ class Adaptive(NonparametricModule):
         self.local_prior = self.estimator.read_prior(data.split)
 
     def describe(self) -> dict[str, Any]:
-        """As of any module, with the weight of the prior in each signal if there is a prior."""
         described = super().describe()
         if self.pretrained != NO_PRIOR:
             described["prior"] = {"name": self.pretrained, "weight": prior_weights(self._fields) or None}
@@ -270,7 +265,6 @@ class Adaptive(NonparametricModule):
             checkpoint[PRIOR_KEY] = self.local_prior.spec()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint, with as many samples as it contains, and the prior."""
         super().on_load_checkpoint(checkpoint)
         spec = checkpoint.get(PRIOR_KEY)
         self.local_prior = None if spec is None else prior_from(spec).to(self.device)

@@ -120,8 +120,8 @@ class ComplexLinear(KroneckerModule):
         validation.choice("ComplexLinear: solver", solver, ("exact", None))
         check_ridge(ridge)
         if not find_activation(activation, plain=True).carries_identity and solver and depth:
-            allowed = ", ".join(name for name in activations if activations.get(name).carries_identity)
-            raise InputError(f"solver: exact with a head needs one of the activations {allowed}; got {activation!r}")
+            allowed = [name for name in activations if activations.get(name).carries_identity]
+            validation.choice("solver: exact with a head: activation", activation, allowed)
         self.depth = depth
         self.hidden_size = hidden_size
         self.activation = activation
@@ -172,10 +172,7 @@ class ComplexLinear(KroneckerModule):
         return {**super().describe(), "network": head if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Resolves the arguments that the encoders leave to the data; chooses widths given as ``auto``.
-
-        Widths are chosen by the prediction of held-out training samples.
-        """
+        """As in the base class; widths given as ``auto`` are chosen by the prediction of held-out training samples."""
         encoders = per_axis(self.encoder, data.info.num_axes)
         if self.sparse is not None:
             self.sparse.check(encoders, data.dataset)
@@ -249,21 +246,18 @@ class ComplexLinear(KroneckerModule):
         With a ``level``, half the widths of intervals that hold this share of the values. The samples are taken from the
         DataModule that the model was fitted to; a fit without some of them is made once.
         """
-        info, data = self.require_info(), self._samples
-        if info.num_signals != 1:
-            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
-        if self.depth or self.solution is None or self.solution.ridge is None:
-            raise InputError("std is of an exact fit: set solver: exact, depth: 0 and max_steps: 0, or use Adaptive")
+        info, data, solution = self.require_info(), self._samples, self.solution
+        if info.num_signals != 1 or self.depth or solution is None or solution.ridge is None or data is None:
+            raise InputError(
+                "std is of an exact fit of one signal (solver: exact, depth: 0, max_steps: 0), and of the model that was fitted "
+                "to samples in memory; Adaptive has it from a checkpoint too"
+            )
         self.encoding.check_points(coords)
         if self._spread is None:
-            if data is None:
-                raise InputError(
-                    "std needs the training samples in memory: call it on the model that was fitted, or use Adaptive"
-                )
             batch = to_device(data.train_batch(), self.device)
             encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
             periodic = [axis.periodic for axis in info.axes]
-            self._spread = linear_uncertainty(batch, info.grid, encoders, self.solution.ridge, self.center, periodic)
+            self._spread = linear_uncertainty(batch, info.grid, encoders, solution.ridge, self.center, periodic)
         return self._spread.std(coords.reshape(-1, info.num_axes), level).reshape(*coords.shape[:-1], info.channels)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------

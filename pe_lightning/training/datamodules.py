@@ -238,7 +238,7 @@ MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
 
 
 def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> SignalDataModule:
-    """Makes the DataModule for the kind of the signals.
+    """Makes the DataModule for the kind of the signals, with its arguments.
 
     Args:
         signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.signals.sources.kinds.kind_of` finds;

@@ -16,7 +16,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pe_lightning._moved import current_settings
-from pe_lightning.errors import InputError, require
+from pe_lightning.errors import InputError, paragraph, require
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.signals.files import check_outputs, write_atomically
@@ -34,8 +34,6 @@ METADATA_KEY = "pe_lightning"
 """Where a safetensors file holds the settings of the model, as JSON."""
 TENSOR = "pe_lightning/tensor"
 """Key that stands for a tensor in this JSON."""
-ONNX_LIMIT = (1 << 31) - 1
-"""Bytes of an ONNX file in one piece, the limit of its format."""
 
 
 def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None, force: bool = False) -> int:
@@ -57,18 +55,18 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
     check_outputs([path], [source], force)
     checkpoint = _read(source)
-    content: bytes | memoryview
+    content: bytes
     if format == "checkpoint":
         buffer = io.BytesIO()
         torch.save(checkpoint, buffer)
-        content = buffer.getbuffer()
+        content = buffer.getvalue()
     elif format == "safetensors":
         content = _safetensors(checkpoint)
     else:
         module = _module_of(checkpoint, source)
         if not isinstance(module, CoordinateModule):
             raise InputError(f"{type(module).__name__} is not a function of coordinates: type --format safetensors")
-        content = _onnx(module) if format == "onnx" else _torch_export(module)
+        content = _program(module, format)
     write_atomically(path, content, force)
     print(path)
     return 0
@@ -85,7 +83,6 @@ def load(path: str | Path) -> LightningModule:
 
 
 def _file_of(path: str | Path) -> Path:
-    """The file of a model: of a run directory its last checkpoint."""
     found = Path(path).expanduser()
     if found.is_dir():
         found = found / runs.CHECKPOINTS / LAST
@@ -95,7 +92,6 @@ def _file_of(path: str | Path) -> Path:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The checkpoint of a file: weights under ``state_dict``, and what the model is."""
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     checkpoint = read_checkpoint(path)
@@ -166,14 +162,7 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
 
 
 class PointwiseModel(nn.Module):
-    """The networks of all signals as a plain module.
-
-    Args:
-        module: A fitted model.
-
-    Shape:
-        ``(P, D)`` in [0, 1) -> ``(S, P, C)``.
-    """
+    """The networks of all signals of a fitted model as a plain module: ``(P, D)`` in [0, 1) -> ``(S, P, C)``."""
 
     def __init__(self, module: CoordinateModule) -> None:
         super().__init__()
@@ -188,60 +177,33 @@ class PointwiseModel(nn.Module):
         return torch.stack([network(coords) for network in self.networks])
 
 
-def _program(module: CoordinateModule) -> Any:
-    model = PointwiseModel(module.float()).eval()
-    coords = _coordinates(module, 7)
-    try:
-        with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, of its own deprecations
-            return torch.export.export(model, (coords,), dynamic_shapes=({0: torch.export.Dim("points")},))
-    except Exception as error:  # torch.export raises anything
-        raise _no_program(module, "torch_export", error) from error
-
-
-def _coordinates(module: CoordinateModule, count: int) -> Tensor:
-    return torch.linspace(0, 0.9, count)[:, None].repeat(1, module.require_info().num_axes)
-
-
-def _torch_export(module: CoordinateModule) -> memoryview:
-    content = io.BytesIO()
-    torch.export.save(_program(module), content)
-    return content.getbuffer()
-
-
-def _onnx(module: CoordinateModule) -> bytes:
-    reference = require("onnx.reference", "this format")
-    require("onnxscript", "this format")
-    program, logger = _program(module), logging.getLogger("torch.onnx")
+def _program(module: CoordinateModule, form: Format) -> bytes:
+    """The model as a program of ``torch.export`` for any number of points, or as ONNX, whose values are compared."""
+    coords = torch.linspace(0, 0.9, 7)[:, None].repeat(1, module.require_info().num_axes)
+    model, logger, content = PointwiseModel(module.float()).eval(), logging.getLogger("torch.onnx"), io.BytesIO()
+    if form == "onnx":
+        reference, _ = require("onnx.reference", "this format"), require("onnxscript", "this format")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = torch.onnx.export(
-                program, (), dynamo=True, verbose=False, input_names=["coords"], output_names=["values"]
-            )
-        assert found is not None
-        content: bytes = found.model_proto.SerializeToString()
-        if len(content) > ONNX_LIMIT:
-            raise InputError("the model is larger than an ONNX file can be, 2 GB; export it as safetensors")
-        coords = _coordinates(module, 3)
-        (values,) = reference.ReferenceEvaluator(content).run(["values"], {"coords": coords.numpy()})
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's, of its own deprecations
+            program = torch.export.export(model, (coords,), dynamic_shapes=({0: torch.export.Dim("points")},))
+            if form == "torch_export":
+                torch.export.save(program, content)
+                return content.getvalue()
+            names: dict[str, Any] = {"input_names": ["coords"], "output_names": ["values"]}
+            found = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
+            assert found is not None
+            written: bytes = found.model_proto.SerializeToString()
+            (values,) = reference.ReferenceEvaluator(written).run(["values"], {"coords": coords.numpy()})
             torch.testing.assert_close(torch.from_numpy(values), module(coords), atol=1e-3, rtol=1e-3)
-    except InputError:
-        raise
-    except Exception as error:  # as do torch.onnx and onnx
-        raise _no_program(module, "onnx", error) from error
+            return written
+    except Exception as error:  # torch.export, torch.onnx and onnx raise anything
+        encoders = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoding.encoders))
+        raise InputError(
+            f"{type(module).__name__} with encoder {encoders} cannot be exported as {form} ({type(error).__name__}: "
+            f"{paragraph(str(error), 200)}); safetensors takes every model"
+        ) from error
     finally:
         logger.setLevel(before)
-    return content
-
-
-def _no_program(module: CoordinateModule, form: str, error: Exception) -> InputError:
-    names = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoding.encoders))
-    reason = " ".join(str(error).split())[:200]
-    return InputError(
-        f"{type(module).__name__} with encoder {names} cannot be exported as {form} ({type(error).__name__}: {reason}); "
-        "safetensors takes every model"
-    )

@@ -16,11 +16,7 @@ STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by a signal where nothing can stop gracefully.
-
-    Args:
-        signum: The number of the signal.
-    """
+    """Raised by a signal where nothing can stop gracefully."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)

@@ -52,7 +52,6 @@ class KroneckerModule(CoordinateModule):
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Sets the scales of the features and the means of the signals from the training samples."""
         axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
         if self.networks.features_are_shared:
             self.encoding.calibrate(axes)
@@ -102,7 +101,6 @@ class KroneckerModule(CoordinateModule):
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """As in the base class; the values of signals that share their features are computed together."""
         if name != "forward" or not self.networks.features_are_shared:
             return super().evaluate(name, points)
         return self.stack.at(points)

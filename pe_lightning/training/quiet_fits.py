@@ -30,17 +30,10 @@ HIDDEN_WARNINGS = [
 def fit_quietly(
     module: CoordinateModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False, **trainer: Any
 ) -> CoordinateModule:
-    """Fits a module without logs, files and messages of Lightning.
+    """Fits a module, which is then on the CPU, without logs, files and messages of Lightning.
 
-    Args:
-        module: The module.
-        data: The signals.
-        max_steps: Optimiser steps.
-        score: Whether to predict the whole grid and score the held-out samples.
-        **trainer: Further arguments of the Trainer.
-
-    Returns:
-        The module, on the CPU.
+    With ``score`` the whole grid is predicted, and the held-out samples are scored; ``trainer`` are further arguments of the
+    Trainer.
     """
     off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     options: dict[str, Any] = {**dict.fromkeys(off, False), "num_sanity_val_steps": 0, **trainer}

@@ -136,7 +136,6 @@ class SimpleMLP(CoordinateModule):
         return SimpleNetwork(encoding, MLP(*shape, self.activation, self.sigmoid, omega, scale))
 
     def describe(self) -> dict[str, Any]:
-        """As in the base class, with the activation, the values of its options, and the hidden layers."""
         kind = find_activation(self.activation)
         options = {
             "omega": self._omega or kind.default_omega,
@@ -147,7 +146,6 @@ class SimpleMLP(CoordinateModule):
         return {**super().describe(), "network": layers if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """Resolves the arguments that the encoders leave to the data; chooses a width or ``omega`` given as ``auto``."""
         automatic = self.omega == "auto" or self.configured.entries[0].automatic() is not None
         if self.info is not None:
             if automatic:
@@ -169,8 +167,7 @@ class SimpleMLP(CoordinateModule):
                 "--model.omega 30 or --model.encoder.sigma 10, or set --data.sampling grid"
             )
 
-        def encoders_of(features: float) -> list[Encoder]:
-            """The encoders with the default widths for a number of features per unit length."""
+        def encoders_of(features: float) -> list[Encoder]:  # with the default widths for as many per unit length
             return [e.copy(**{e.width.argument: e.width.rule(features)}) for e in encoders if e.width is not None]
 
         def make(value: float) -> SimpleNetwork:
@@ -235,7 +232,7 @@ class SimpleMLP(CoordinateModule):
         return features
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid, computed for a few rows of the first axis, or points of a row, at a time."""
+        """As in the base class, computed for a few rows of the first axis, or points of a row, at a time."""
         info = self.require_info()
         self.encoding.check_axes(axes)
         points = max(1, self.points_per_chunk // self.networks.num_signals)
@@ -254,7 +251,7 @@ def _for_each(x: Tensor) -> tuple[Tensor, bool]:
 
 
 def _coordinates(batch: GridBatch | PointBatch) -> Tensor:
-    """The coordinates of the samples of a batch, ``(S or 1, P, D)``."""
+    """``(S or 1, P, D)``."""
     if isinstance(batch, PointBatch):
         return batch.coords.to(batch.values.dtype)
     return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(

@@ -51,11 +51,7 @@ class GracefulStop(Callback):
         return self.signum not in (None, signal.SIGINT)
 
     def request(self, signum: int) -> None:
-        """Requests a stop after the current step.
-
-        Args:
-            signum: The number of the signal.
-        """
+        """Requests a stop after the current step, at a signal."""
         self._requested = signum
         first, last = "", "results so far are kept"
         if signum == signal.SIGINT:
