@@ -28,36 +28,23 @@ from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_stat
 CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
-FUNCTIONS = {
-    "demo": "pe_lightning.studies.demo.command.demo",
-    "list": "pe_lightning.cli.commands.list_registered",
-    "encoders": "pe_lightning.cli.commands.list_encoders",
-    "networks": "pe_lightning.cli.commands.list_networks",
-    "fill": "pe_lightning.cli.fill.fill_files",
-    "suggest": "pe_lightning.studies.suggest.command.suggest",
-    "sweep": "pe_lightning.studies.sweep.command.sweep",
-    "compare": "pe_lightning.studies.compare.command.compare_runs",
-    "export": "pe_lightning.training.export.export",
-    "cache": "pe_lightning.cli.commands.cache",
-}
-"""Import paths of the verbs that are typed functions. The other verbs are methods of the Trainer."""
-
 VERBS = {
-    "demo": "show every use on small signals, in a page, within a minute",
-    "fit": "fit signals, score the held-out samples, write reconstructions",
-    "validate": "score the held-out samples of a checkpoint",
-    "test": "score a checkpoint and write its reconstructions",
-    "predict": "write reconstructions of a checkpoint at any size",
-    "fill": "predict the missing samples of a file, or enlarge it",
-    "list": "list all names: encoders, models, samplings, recipes, ...",
-    "encoders": "list the registered encoders",
-    "networks": "list the models, and the activations of SimpleMLP",
-    "suggest": "try all encoders on your signals and write the best as a configuration",
-    "sweep": "fit every combination of some settings",
-    "compare": "tables, plots and pictures of runs side by side",
-    "export": "write the model of a run as safetensors, ONNX or a program of torch.export",
-    "cache": "list or clear the cache of decoded signals",
+    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.command.demo"),
+    "fit": ("fit signals, score the held-out samples, write reconstructions", ""),
+    "validate": ("score the held-out samples of a checkpoint", ""),
+    "test": ("score a checkpoint and write its reconstructions", ""),
+    "predict": ("write reconstructions of a checkpoint at any size", ""),
+    "fill": ("predict the missing samples of a file, or enlarge it", "cli.fill.fill_files"),
+    "list": ("list all names: encoders, models, samplings, recipes, ...", "cli.commands.list_registered"),
+    "encoders": ("list the registered encoders", "cli.commands.list_encoders"),
+    "networks": ("list the models, and the activations of SimpleMLP", "cli.commands.list_networks"),
+    "suggest": ("try all encoders on your signals and write the best as a configuration", "studies.suggest.command.suggest"),
+    "sweep": ("fit every combination of some settings", "studies.sweep.command.sweep"),
+    "compare": ("tables, plots and pictures of runs side by side", "studies.compare.command.compare_runs"),
+    "export": ("write the model of a run as safetensors, ONNX or a program of torch.export", "training.export.export"),
+    "cache": ("list or clear the cache of decoded signals", "cli.commands.cache"),
 }
+"""A line of help for each verb, and the typed function that it is; the others are methods of the Trainer."""
 
 USES = {
     "denoise": "fill FILE --smooth --out OUT",
@@ -156,12 +143,10 @@ def _answer(args: Sequence[str]) -> int:
 
 
 def _added_verbs() -> dict[str, EntryPoint]:
-    """Verbs of other packages. A verb of this package keeps its name."""
     return {point.name: point for point in entry_points(group=VERB_GROUP) if point.name not in VERBS}
 
 
 def _function(point: EntryPoint) -> Callable[..., int | None]:
-    """The function of a verb of another package."""
     try:
         function: Callable[..., int | None] = point.load()
     except (ImportError, AttributeError) as error:
@@ -172,7 +157,7 @@ def _function(point: EntryPoint) -> Callable[..., int | None]:
 
 def _described_verbs() -> dict[str, str]:
     """All verbs with a line of help; that of a verb of another package begins its docstring."""
-    described = dict(VERBS)
+    described = {name: line for name, (line, _) in VERBS.items()}
     for name, point in sorted(_added_verbs().items()):
         try:
             line = (inspect.getdoc(_function(point)) or "").partition("\n")[0]
@@ -199,16 +184,17 @@ def _run(verb: str, arguments: Sequence[str]) -> int:
         word = verb.lstrip("-")
         near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, [*VERBS, *added]) or "."
         raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join([*VERBS, *added])}")
-    if verb in FUNCTIONS or verb in added:
-        from pe_lightning.cli.verbs import call
+    path = "" if verb in added else VERBS[verb][1]
+    if not path and verb not in added:
+        from pe_lightning.cli.cli import run
 
-        module, _, name = FUNCTIONS.get(verb, "").rpartition(".")
-        return call(
-            verb, _function(added[verb]) if verb in added else getattr(importlib.import_module(module), name), arguments
-        )
-    from pe_lightning.cli.cli import run
+        return run(verb, arguments)
+    from pe_lightning.cli.verbs import call
 
-    return run(verb, arguments)
+    if verb in added:
+        return call(verb, _function(added[verb]), arguments)
+    module, _, name = path.rpartition(".")
+    return call(verb, getattr(importlib.import_module(f"pe_lightning.{module}"), name), arguments)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,6 @@ class Option:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The values; none of a flag."""
         _, equals, value = self.words[0].partition("=")
         return ((value,) if equals else ()) + self.words[1:]
 
@@ -217,7 +216,6 @@ def check_names(tree: Any, path: str = "") -> None:
 
 
 def _defaults(cls: type) -> dict[str, Any]:
-    """Default values of the constructor's arguments of a class and its bases."""
     constructors = [vars(base)["__init__"] for base in reversed(cls.__mro__) if "__init__" in vars(base)]
     signatures = [inspect.signature(made) for made in constructors if inspect.isfunction(made)]
     return {name: value.default for signature in signatures for name, value in signature.parameters.items()}

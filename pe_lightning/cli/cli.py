@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
-from pe_lightning.cli.help import PURPOSES, asks_short_help, short_help
+from pe_lightning.cli.help import OUTPUT, PURPOSES, asks_short_help, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError
 from pe_lightning.registry import REGISTRIES, find_registry
@@ -44,7 +44,7 @@ OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-    *(f"--{name}" for name in ("output_shape", "output_format", "scale", "at")),
+    *(f"--{name}" for name, *_ in OUTPUT),
 ]
 """Options offered as spelling suggestions, besides the arguments of the named classes."""
 
@@ -124,20 +124,10 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_argument("--float32_matmul_precision", default="highest", help=SUPPRESS)  # of configurations of 0.2.0
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
-        shape = "Samples per axis, such as 1024 1024; by default the size that the model was fitted at."
-        parser.add_argument("--output_shape", type=int, nargs="+", default=[], help=shape)
-        scale = "Samples per axis relative to the size that the model was fitted at, in place of output_shape."
-        parser.add_argument("--scale", type=float, default=1.0, help=scale)
-        places = "For models of scattered points: a file with columns of coordinates, at whose rows to predict."
-        parser.add_argument("--at", type=str | None, default=None, help=places)
-        written = "Format: png, mp4, gif, wav, npy or h5; auto suits the source (PNG, MP4, WAV, else NPY). "
-        written += "For models of scattered points: nc, tif, csv or npy."
-        parser.add_argument("--output_format", type=str, default="auto", help=written)
-        deviations = "Write standard deviations beside the signals, for models of one signal that have them (Adaptive)."
-        parser.add_argument("--output_std", type=bool, default=False, help=deviations)
-        parser.link_arguments("output_shape", "data.init_args.output_shape", compute_fn=lambda given: given or None)
-        for name in ("scale", "output_format", "at", "output_std"):
-            parser.link_arguments(name, f"data.init_args.{name}")
+        for name, _, kind, default, text in OUTPUT:
+            several = name == "output_shape"
+            parser.add_argument(f"--{name}", type=kind, default=default, help=text, nargs="+" if several else None)
+            parser.link_arguments(name, f"data.init_args.{name}", (lambda sizes: sizes or None) if several else None)
     taken = inspect.signature(getattr(Trainer, verb)).parameters.keys()
     parser.add_method_arguments(Trainer, verb, skip={*NOT_OPTIONS & taken})
     parser.add_lightning_class_args(Trainer, "trainer")
@@ -224,7 +214,6 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
 
 @contextmanager
 def _input_errors() -> Iterator[None]:
-    """Turns the errors of constructors into an :class:`InputError`."""
     try:
         yield
     except (ValueError, MisconfigurationException) as error:
@@ -268,15 +257,12 @@ class CommandLine(LightningCLI):
         super().__init__(LightningModule, LightningDataModule, args=args, run=False, load_from_checkpoint_support=False)
 
     def setup_parser(self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]) -> None:
-        """Takes the parser of the verb."""
         self.parser = make_parser(self.verb)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Takes the configuration, which is parsed already."""
         self.config = args
 
     def instantiate_classes(self) -> None:
-        """Makes data, model and Trainer."""
         config = self.config
         self.config_init = instantiate(self.verb, config, SECTIONS if self.given_data is None else SECTIONS - {"data"})
         self.datamodule = self.given_data or self.config_init.data
@@ -293,7 +279,6 @@ class CommandLine(LightningCLI):
         self.trainer = self.instantiate_trainer()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
-        """The Trainer, with the callbacks that every run has."""
         options = {**self.config_init.trainer, **kwargs}
         given = options["callbacks"]
         chosen: list[Callback] = [*given, self.stop]
@@ -372,7 +357,6 @@ class CommandLine(LightningCLI):
 
 
 def _plain(part: Any) -> dict[str, Any]:
-    """The arguments of a class in a configuration, as plain values."""
     arguments = part.get("init_args") if part else None
     return arguments.as_dict() if isinstance(arguments, Namespace) else dict(arguments or {})
 

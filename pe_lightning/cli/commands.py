@@ -40,7 +40,6 @@ def list_encoders(names: list[str] | None = None, /) -> int:
 
 
 def _describe_encoder(cls: type[Encoder]) -> str:
-    """Name, feature, arguments and reference of an encoder, and an example of its use."""
     from pe_lightning.cli.help import argument_descriptions, layout, plain_text
     from pe_lightning.encoders import registry
 

@@ -198,7 +198,6 @@ def fill_files(
 
 
 def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., Filled]:
-    """The function, with a progress bar where an enlargement is computed at a terminal."""
     output = console()
     if title is None or not output.is_terminal:
         return fill
@@ -217,7 +216,6 @@ def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., F
 
 
 def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> EditableFile:
-    """A NetCDF or Zarr file as signals to fill."""
     from pe_lightning.signals.sources.labelled import edit_labelled
     from pe_lightning.signals.sources.points import names_of
 
@@ -273,7 +271,6 @@ def _files_in(path: str) -> list[str]:
 
 
 def _marks_of(files: list[str], marks: list[str]) -> list[str]:
-    """What marks the missing samples of each file."""
     if len(files) > 1 and len(marks) == 1 and Path(marks[0]).is_dir():
         masks = {stem_of(mask): str(mask) for mask in sorted(Path(marks[0]).iterdir())}
         if lacking := [file for file in files if stem_of(Path(file)) not in masks]:
@@ -285,7 +282,6 @@ def _marks_of(files: list[str], marks: list[str]) -> list[str]:
 
 
 def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
-    """The file to write for each file that is read."""
     if not several:
         suffixes = WRITTEN_SUFFIXES.get(format_of_suffix(Path(paths[0])), ())
         if suffixes and not Path(paths[0]).is_dir() and not out.name.lower().endswith(suffixes):
@@ -302,7 +298,6 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
 
 
 def _result_name(path: str) -> str:
-    """The name of the result for a file among several; pictures are written as PNG."""
     name = Path(path).name
     return Path(name).with_suffix(".png").name if format_of_suffix(Path(path)) == "picture" else name
 

@@ -32,7 +32,6 @@ def grid_of(text: str) -> list[int]:
 
 
 def _numbers(option: str, text: str, counts: Collection[int], form: str) -> list[float]:
-    """Numbers with commas between them."""
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
@@ -91,7 +90,6 @@ def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str |
 
 
 def _check_size(option: str, samples: int) -> None:
-    """Refuses a map that does not fit in the free memory."""
     if (needed := samples * MAP_SAMPLE_BYTES) > (free := free_memory()):
         raise InputError(
             f"{option} takes {show_bytes(needed)}, and {show_bytes(free)} of memory are free: set fewer samples"
@@ -229,7 +227,6 @@ def fill_points(
 
 
 def _print_scores(fit: PointFit, verbose: bool) -> None:
-    """Prints a table of the errors of held-out points, by method, for every column."""
     each = zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, score, (baselines, left_out), extent in each:
         print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)

@@ -56,13 +56,26 @@ PURPOSES = {
     "predict": "Writes reconstructions of a checkpoint at any size; it needs no data.",
 }
 CHECKPOINT = "--ckpt_path FILE"
-OUTPUT: list[Entry] = [
-    ("--scale NUMBER", "Samples per axis relative to the size that the model was fitted at: 2 for twice as many."),
-    ("--output_shape N N ...", "Samples per axis, instead of --scale."),
-    ("--at FILE", "For models of scattered points: a table with columns of coordinates, at whose rows to predict."),
-    ("--output_std true", "Standard deviations beside the signals, for models of one signal that have them (Adaptive)."),
-    ("--output_format auto", "png, mp4, gif, wav, npy or h5; auto suits the source. Scattered points: nc, tif, csv or npy."),
+OUTPUT: list[tuple[str, str, Any, Any, str]] = [
+    (
+        "scale",
+        "NUMBER",
+        float,
+        1.0,
+        "Samples per axis relative to the size of the fit: 2 for twice as many.",
+    ),
+    ("output_shape", "N N ...", int, [], "Samples per axis, such as 1024 1024, instead of --scale."),
+    ("at", "FILE", str | None, None, "Scattered points: a table with columns of coordinates, at whose rows to predict."),
+    ("output_std", "true", bool, False, "Standard deviations beside the signals, for models of one signal that have them."),
+    (
+        "output_format",
+        "auto",
+        str,
+        "auto",
+        "png, mp4, gif, wav, npy, h5; of scattered points nc, tif, csv, npy.",
+    ),
 ]
+"""Options of ``predict`` for what is written: name, value, type, default and help."""
 
 
 def asks_short_help(options: Iterable[Option]) -> bool:
@@ -123,7 +136,7 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
         ("what is fitted, and by what", names) if fit else ("", []),
         (f"options of --data {data.__name__}", [] if predict else _data_options(data)),
         (f"options of --model {model.__name__}", _options("model", model) if fit else []),
-        ("what is written", OUTPUT if predict else []),
+        ("what is written", [(f"--{name} {value}", text) for name, value, _, _, text in OUTPUT] if predict else []),
         ("the run", run if fit else [entry for entry in run if not entry[0].startswith(training)]),
     ]
     listed = "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries)
@@ -139,7 +152,6 @@ def _choices(registry: str) -> str:
 
 
 def _data_options(data: type[Any]) -> list[Entry]:
-    """The options of a DataModule, with the arguments of grouped options."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(data).parameters.items()}
     groups = [name for name, default in defaults.items() if is_dataclass(default)]
     entries = [entry for entry in _options("data", data) if entry[0].split()[0].removeprefix("--data.") not in groups]

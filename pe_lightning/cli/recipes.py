@@ -93,7 +93,6 @@ def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
 
 
 def _notice_places(files: Sequence[Path]) -> None:
-    """Prints how a table with columns of places is read as scattered points."""
     for path in files:
         if not path.is_file() or format_of(path, by_content=False) != "table":
             continue

@@ -126,7 +126,6 @@ def print_scores(
 
 
 def _how_to_get(method: str) -> str:
-    """What to type for the predictions of another method."""
     from pe_lightning.evaluation.baselines import baselines
 
     if method.startswith("Pillow "):

@@ -113,12 +113,10 @@ class Axis:
         return np.linspace(0, (self.size - 1) / self.size, count)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for checkpoints."""
         return {**vars(self), "samples": None if self.samples is None else list(self.samples)}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Axis:
-        """The inverse of :meth:`to_dict`."""
         return cls(**{**plain, "samples": None if plain["samples"] is None else tuple(plain["samples"])})
 
 
@@ -257,7 +255,6 @@ class Layout:
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """Number of samples per axis, ``(N_1, ..., N_D)``."""
         return self.shape[1:-1]
 
     def __str__(self) -> str:

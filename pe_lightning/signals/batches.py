@@ -57,7 +57,6 @@ class SignalInfo:
         return len(self.grid)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, strings and numbers, for checkpoints."""
         plain = {"names": list(self.names), "grid": list(self.grid), "scaling": self.scaling.to_dict()}
         found = {**vars(self), **plain, "axes": [axis.to_dict() for axis in self.axes]}
         optional: dict[str, Any] = {"axes": [], "num_points": None, "samples": "points"}
@@ -65,7 +64,6 @@ class SignalInfo:
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> SignalInfo:
-        """The inverse of :meth:`to_dict`."""
         axes = tuple(Axis.from_dict(axis) for axis in plain.get("axes", ()))
         shape = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"]), "axes": axes}
         return cls(**{**plain, **shape, "scaling": ValueRange.from_dict(plain["scaling"])})

@@ -68,7 +68,6 @@ class Storage:
         choice("cache", self.cache, ("auto", "off"))
 
     def loads(self, raw: RawSignals) -> bool:
-        """Whether to load these signals into memory."""
         if isinstance(self.in_memory, bool):
             return self.in_memory
         return raw.nbytes <= MAX_MEMORY_SHARE * free_memory()
@@ -178,7 +177,6 @@ class SignalCache:
         return raw
 
     def store(self, key: str, source: Source) -> RawSignals:
-        """The signals of a key from the cache; if there are none, they are decoded into it block by block."""
         with self.errors():
             self.path.mkdir(parents=True, exist_ok=True)
             with self._locked(key):
@@ -235,7 +233,6 @@ class SignalCache:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Converts :class:`OSError` to :class:`CacheError`."""
         try:
             yield
         except OSError as error:

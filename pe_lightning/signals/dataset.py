@@ -75,7 +75,6 @@ class SignalDataset:
         return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.eval_mask, self.uneven, self.cells)
 
     def resampled(self, split: Split, eval_mask: EvalMask) -> SignalDataset:
-        """The same signals in memory with other trained samples."""
         return SignalDataset(self.in_memory(), split, eval_mask, self.uneven, self.cells)
 
     def in_memory(self) -> Tensor:
@@ -85,7 +84,6 @@ class SignalDataset:
 
     @cached_property
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples of signals in memory."""
         values, split = self.in_memory(), self.split
         if isinstance(split, GridSplit):
             chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
@@ -168,7 +166,6 @@ class SignalDataset:
         return self.split
 
     def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
-        """Loader of training batches; those of signals in memory are on ``device``."""
         values, steps = self.values, batching.steps_per_epoch
         if batching.kind == "points":
             if isinstance(values, FileValues):

@@ -73,11 +73,9 @@ class Batching:
 
     @property
     def num_points(self) -> int:
-        """Number of points per signal in a batch of ``points``."""
         return self.size if isinstance(self.size, int) else DEFAULT_POINTS
 
     def block(self, num_axes: int) -> tuple[int, ...]:
-        """Number of trained samples of a block per axis."""
         size = self.size or DEFAULT_BLOCK_SAMPLES.get(num_axes, 16)
         sizes = (size,) * num_axes if isinstance(size, int) else tuple(size)
         if len(sizes) != num_axes:
@@ -168,7 +166,6 @@ class PointLoader(TrainLoader):
         super().__init__(math.ceil(self.count / self.size), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
-        """The points in random order, ``size`` at a time."""
         order = permutation(self.count, self.seed, number).to(self.values.device)
         for chosen in torch.split(order, self.size)[first:]:
             own = chosen[self.process.share(len(chosen))]
@@ -218,7 +215,6 @@ class FilePointLoader(TrainLoader):
         super().__init__(math.ceil(split.num_train / self.size), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
-        """The points of all blocks in random order, ``size`` at a time."""
         turn, total = 0, 0
         parts: list[tuple[Tensor, Tensor]] = []
         for order, index, values in self._rounds(number):
@@ -309,7 +305,6 @@ class BlockLoader(TrainLoader):
         super().__init__(len(self.blocks), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch]:
-        """The blocks of a pass in order."""
         count = len(self.blocks)
         order = permutation(count, self.seed, number).tolist() if self.shuffle else list(range(count))
         for place in order[first:]:
@@ -338,6 +333,5 @@ def permutation(count: int, seed: int, number: int) -> Tensor:
 
 
 def _own_rows(read: Callable[[Block], GridBatch], block: Block, process: Process) -> GridBatch:
-    """This process's rows of a block, read."""
     total = math.prod(shape_of(block)) if process.world_size > 1 else None
     return replace(read(process.rows(block)), total=total)

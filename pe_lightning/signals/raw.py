@@ -148,7 +148,6 @@ class ValueRange:
         return scaled.astype(dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for checkpoints and caches."""
         return {"dtype": self.dtype, "low": list(self.low), "high": list(self.high)}
 
     @classmethod
@@ -277,7 +276,6 @@ class RawSignals:
 
     @property
     def nbytes(self) -> int:
-        """Size of all values as float32, in bytes."""
         return 4 * math.prod(self.shape)
 
     def decoded(self) -> Iterator[tuple[int, AnyArray]]:

@@ -250,7 +250,6 @@ class FoldSampling(Sampling):
             raise InputError("folds.size is the size of blocks; set kind: blocks, or leave it out")
 
     def sizes(self, grid: Sequence[int]) -> list[int]:
-        """Samples of a block per axis."""
         if self.size is None:
             return [1 if self.kind == "random" else min(BLOCK_SAMPLES, max(1, n // 5)) for n in grid]
         sizes = self.size if isinstance(self.size, list) else [self.size] * len(grid)
@@ -277,11 +276,9 @@ class FoldSampling(Sampling):
         return PointSplit(tuple(grid), torch.from_numpy(np.flatnonzero(~mask))[None])
 
     def of(self, fold: int) -> FoldSampling:
-        """The same folds, of which another is not trained on."""
         return FoldSampling(self.kind, self.number, fold, self.size, self.seed)
 
     def words(self) -> str:
-        """The folds in words: ``5 random folds``, ``5 folds of blocks of 16 samples``."""
         if self.kind == "random":
             return f"{self.number} random folds"
         size = self.size or BLOCK_SAMPLES

@@ -69,7 +69,6 @@ class Splitting:
         validation: ValidationShare | None = None,
         samples: SampleKind = "points",
     ) -> Splitting:
-        """The splitting by the arguments of :class:`~pe_lightning.training.datamodule.SignalDataModule`, checked."""
         choice("eval_mask", eval_mask, EvalMask)
         choice("samples", samples, SampleKind)
         if validation is not None and validation not in (0, "auto"):
@@ -137,7 +136,6 @@ class Signals:
         return cls(source, sampling, raw, info, SignalDataset(values, split, eval_mask, raw.axes, info.cells))
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
-        """The same signals in memory with other trained samples."""
         grid, count, known = self.split.grid, self.info.num_signals, self.split.known
         if self.info.num_points is not None:
             split: Split = sampling.split_rows(self.info.num_points, count)
@@ -161,7 +159,6 @@ class Signals:
 
     @property
     def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
         return self.dataset.in_memory()
 
     @property
@@ -192,15 +189,12 @@ class Signals:
         return self._fingerprint
 
     def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, always the same object; not for signals that are read from their file."""
         return self.dataset.train_batch
 
     def calibration_batch(self) -> GridBatch | PointBatch:
-        """Samples for means and scales of features: all trained samples, or points spread over the file."""
         return self.dataset.calibration_batch()
 
     def evaluation_batch(self) -> GridBatch | PointBatch:
-        """The whole grid, or all points, with masks, always the same object; not for signals read from their file."""
         return self.dataset.evaluation_batch
 
 
@@ -233,7 +227,6 @@ def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Spli
 
 
 def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> None:
-    """Refuses what signals that are read from their file cannot have."""
     if getattr(source, "missing", "nan") != "nan":
         raise InputError(
             "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
@@ -247,7 +240,6 @@ def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> No
 
 
 def _check_training(splitting: Splitting, split: Split, loaded: bool, scattered: bool, nothing_scored: bool) -> None:
-    """Refuses batches of blocks without a training grid, and folds where not every sample is trained on."""
     blocks = splitting.batching is not None and splitting.batching.kind == "blocks"
     if blocks and (scattered or not isinstance(split, GridSplit)):
         reason = "" if split.known is None else ", since trained samples are missing"

@@ -78,7 +78,6 @@ class Split(ABC):
         return scored if self.known is None else scored & self.known[index]
 
     def _scored_of(self, eval_mask: EvalMask, block: Block) -> Tensor:
-        """:meth:`test_mask_of` before missing samples are left out."""
         if eval_mask == "rest":
             rest, inside = ~self.train_mask_of(block), (slice(None), *block)
             return rest if self.validation is None else rest & ~self.validation[inside]
@@ -91,7 +90,6 @@ class Split(ABC):
         return torch.full((1, *shape_of(block)), eval_mask == "all")
 
     def test_mask(self, eval_mask: EvalMask) -> Tensor:
-        """Mask of the scored samples, ``(S or 1, N_1, ..., N_D)`` booleans; see :meth:`test_mask_of`."""
         return self.test_mask_of(eval_mask, whole(self.grid))
 
     @property
@@ -101,7 +99,6 @@ class Split(ABC):
         return self.num_train == least
 
     def of(self, signals: slice) -> Self:
-        """The split of a subset of the signals."""
         parts = {
             name: mask[signals]
             for name in ("known", "validation")
@@ -120,7 +117,6 @@ class Split(ABC):
         return replace(split, validation=self.train_mask() & ~split.train_mask())
 
     def _without(self, share: float) -> Self:
-        """The split with fewer trained samples."""
         raise NotImplementedError
 
     def among(self, known: Tensor) -> Split:
@@ -207,7 +203,6 @@ class GridSplit(Split):
         return _outer_and([torch.zeros(n, dtype=torch.bool).index_fill(0, i, True) for n, i in axes])
 
     def positions_in(self, block: Block) -> tuple[Tensor, ...]:
-        """Trained positions within a block along each axis, relative to its first sample."""
         parts = zip(self.index, block, strict=True)
         return tuple(_between(index, part.start, part.stop) - part.start for index, part in parts)
 
@@ -242,7 +237,6 @@ class PointSplit(Split):
         return replace(self, index=torch.stack([row[places] for row, places in zip(self.index, chosen, strict=True)]))
 
     def take(self, values: Tensor) -> Tensor:
-        """The trained samples of ``values``: ``(S, N_1, ..., N_D, C)`` -> ``(S, P, C)``, contiguous."""
         flat = values.flatten(1, -2)
         index = self.index.expand(len(flat), -1)[..., None].expand(-1, -1, flat.shape[-1])
         return flat.gather(1, index)

@@ -34,7 +34,7 @@ from lightning.pytorch import Trainer
 from matplotlib import cbook
 from PIL import Image
 
-from pe_lightning.__main__ import FUNCTIONS, VERB_GROUP, VERBS, main
+from pe_lightning.__main__ import VERB_GROUP, VERBS, main
 from pe_lightning.cli import verbs
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, prepare
@@ -210,8 +210,9 @@ def _parse(words: list[str], sandbox: Path) -> None:
 def _parse_verb(verb: str, arguments: list[str], sandbox: Path) -> None:
     added = {point.name: point.value for point in entry_points(group=VERB_GROUP)}
     assert verb in VERBS or verb in added, f"no verb {verb!r}"
-    if verb in FUNCTIONS or verb in added:
-        function = pkgutil.resolve_name(added.get(verb) or ":".join(FUNCTIONS[verb].rsplit(".", 1)))
+    path = "" if verb in added else VERBS[verb][1]
+    if path or verb in added:
+        function = pkgutil.resolve_name(added.get(verb) or f"pe_lightning.{path}")
         given: list[str] = []
 
         @functools.wraps(function)

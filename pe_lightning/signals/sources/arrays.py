@@ -67,12 +67,10 @@ class ArrayFile:
 
     @property
     def label(self) -> str:
-        """Label in messages."""
         return f"{self.key!r} in {self.file.given!r}" if self.key else repr(self.file.given)
 
     @property
     def read_as(self) -> np.dtype[Any]:
-        """Dtype of the values that :meth:`read` returns."""
         return float_for(self.dtype) if self.fills else self.dtype
 
     @contextmanager
@@ -82,7 +80,6 @@ class ArrayFile:
             yield container[self.key] if self.key else container
 
     def load(self) -> AnyArray:
-        """The whole array in its own axes."""
         check_memory(self.label, self.shape, self.dtype.itemsize, "Save a part of it, or use a coarser one")
         with self.open() as array:
             return np.array(array, dtype=self.dtype)
@@ -110,13 +107,11 @@ class ArrayFile:
                     yield self.read(array, (*index, *[slice(None)] * (len(self.shape) - 2)))[0]
 
     def blocks(self) -> Iterator[AnyArray]:
-        """All values, signal after signal, in blocks."""
         return self.frames(range(self.shape[0]), range(self.shape[1]))
 
 
 @contextmanager
 def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
-    """Opens a memory map, an ``.npz`` archive or an HDF5 file."""
     with reading(file.given):
         if format == "npy":
             yield np.load(file.path, mmap_mode="r", allow_pickle=False)
@@ -273,7 +268,6 @@ def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]
 
 
 def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
-    """Names the axes of an array for signals of ``num_axes`` axes."""
     shape, extra = array.shape, len(array.shape) - num_axes
     last = extra == 2 or (extra == 1 and (channels == "last" or (channels == "auto" and shape[-1] <= MAX_CHANNELS)))
     counted = extra == 2 or (extra == 1 and not last)

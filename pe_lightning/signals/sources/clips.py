@@ -76,7 +76,6 @@ class Clip:
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """``(T, H, W)``."""
         return len(self.frames), *self.size
 
     def blocks(self) -> Iterator[AnyArray]:

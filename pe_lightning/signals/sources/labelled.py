@@ -56,7 +56,6 @@ class LabelledSource(Source):
         self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
 
     def read(self) -> RawSignals:
-        """Reads the variable into memory."""
         assert isinstance(self.paths, list)
         array = open_labelled(self.paths[0], self.variable)
         values, axes, names = stacked(array, self.dims)

@@ -88,7 +88,6 @@ class Missing:
 
     @cached_property
     def kind(self) -> Literal["nan", "alpha", "colour", "value", "frames", "mask"]:
-        """What marks them."""
         if isinstance(self.given, str) and self.given.startswith(FRAMES):
             return "frames"
         if self.given in ("nan", "alpha"):
@@ -106,7 +105,6 @@ class Missing:
 
     @cached_property
     def masks(self) -> list[SourceFile]:
-        """The mask files."""
         is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
         if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
             raise InputError(
@@ -116,7 +114,6 @@ class Missing:
         return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """First and last number of each range of lost frames."""
         found = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in str(self.given)[len(FRAMES) :].split(",")]
         ranges = [(int(part[1]), int(part[2] or part[1])) for part in found if part is not None]
         if len(ranges) < len(found) or any(first > last for first, last in ranges):
@@ -149,7 +146,6 @@ class Missing:
         return np.asarray(upright(mask[..., None].astype(np.uint8), orientation)[..., 0] > 0)
 
     def paths(self) -> list[Path]:
-        """The files that a cached result depends on."""
         return [file.path for file in self.masks]
 
     def check(self, what: str, *kinds: str) -> None:
@@ -190,7 +186,6 @@ class Missing:
         return with_nan(values, is_one_of(values, self.values)) if self.values else values
 
     def stored(self, dtype: np.dtype[Any] | str) -> np.dtype[Any]:
-        """The dtype of :meth:`in_values`."""
         return float_for(dtype) if self.values else np.dtype(dtype)
 
     def in_signals(self, raw: RawSignals) -> RawSignals:

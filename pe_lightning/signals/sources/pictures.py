@@ -48,7 +48,6 @@ class Header(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """Dtype of the range of the picture."""
         return "uint8" if self.bits <= 8 else "uint16" if self.bits <= 16 else "float32"
 
 

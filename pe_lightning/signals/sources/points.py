@@ -19,7 +19,7 @@ from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.signals.sources.tables import MISSING_VALUES, Table, file_name_of, note_repeated
+from pe_lightning.signals.sources.tables import Table, file_name_of, note_repeated
 from pe_lightning.signals.validation import choice
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
@@ -71,7 +71,6 @@ class PointSource(Source):
         choice("duplicates", self.duplicates, Duplicates)
 
     def read(self) -> RawSignals:
-        """Reads the rows; they are in memory."""
         files = expand(self.paths, POINT_FORMATS, "tables of points")
         tables = [read_columns(file, [*self.coordinates, *self.values], len(self.coordinates)) for file in files]
         columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
@@ -112,7 +111,6 @@ class PointArrays(Source):
         choice("duplicates", self.duplicates, Duplicates)
 
     def read(self) -> RawSignals:
-        """Checks the rows."""
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
             note_repeated(f"value {name!r}", column, "put NaN in its place, or mask it (numpy.ma.masked_values)")
@@ -124,7 +122,6 @@ class PointArrays(Source):
         return raw
 
     def describe(self) -> dict[str, Any]:
-        """Names and options."""
         names = {"coordinates": list(self.coordinates), "values": list(self.values)}
         options = {"periodic": self.periodic, "duplicates": self.duplicates, "same_unit": self.same_unit}
         return {"paths": [], **names, **options}
@@ -231,7 +228,6 @@ def _without_duplicates(
 
 
 def _scaling(values: Sequence[str], rows: Floats, label: str) -> ValueRange:
-    """The minimum and maximum of each signal become 0 and 1."""
     low, high = rows.min(1), rows.max(1)
     for name, least, most in zip(values, low, high, strict=True):
         if least == most:
@@ -250,13 +246,14 @@ def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[
     elif format in ("npz", "hdf5"):
         found = _array_columns(file, names, num_axes)
     elif format in ("table", None):
-        found = {}
-        for place, (name, label, lines, cells) in enumerate(Table.open(file).texts(names)):
-            found[name] = _parsed(label, lines, cells, dates=place < num_axes)
+        table, found = Table.open(file), {}
+        for number, name in enumerate(names):  # an index from 0 is the name of a column where no header is
+            place = table.find(int(name) if name.isdecimal() and name not in table.names else name)
+            found[table.names[place] or str(place)] = table.values(place, dates=number < num_axes)
     else:
         raise InputError(f"{file.given!r} is no table of points; tables are .csv, .tsv, .parquet, .npz and HDF5 files")
-    if len({len(column) for column in found.values()}) > 1:
-        lengths = ", ".join(f"{name}: {len(column)}" for name, column in found.items())
+    lengths = {name: len(column) for name, column in found.items()}
+    if len({*lengths.values()}) > 1:
         raise InputError(f"the columns of {file.given!r} differ in length: {lengths}")
     return found
 
@@ -285,51 +282,12 @@ def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], d
     columns = read_columns(file, names, len(names))
     if format_of(file.path) not in ("table", None):
         return columns, columns
-    return columns, {cells.name: np.array(cells.cells, dtype=object) for cells in Table.open(file).texts()}
-
-
-def _parsed(label: str, lines: Sequence[int], cells: Sequence[str], dates: bool) -> AnyArray:
-    """Numbers, or dates if they are allowed and the first cell that is not missing is no number."""
-    with np.errstate(all="ignore"):
-        try:
-            return np.array(cells, np.float64)  # fast, where no cell is missing
-        except ValueError:
-            pass
-    missing = np.array([cell.strip().lower() in MISSING_VALUES for cell in cells])
-    given = [cell.strip() for cell, absent in zip(cells, missing, strict=True) if not absent]
-    where = [line for line, absent in zip(lines, missing, strict=True) if not absent]
-    as_dates = dates and bool(given) and not _is_number(given[0])
-    found: AnyArray = np.full(len(cells), "NaT", "datetime64[us]") if as_dates else np.full(len(cells), np.nan)
-    parse = _date if as_dates else _number
-    for place, (line, cell) in zip(np.flatnonzero(~missing), zip(where, given, strict=True), strict=True):
-        value = parse(cell)
-        if value is None:
-            wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00" if dates else "a number"
-            raise InputError(f"{label}, line {line}: {cell!r} is not {wanted}; correct it, or leave it empty")
-        found[place] = value
-    return found
-
-
-def _is_number(cell: str) -> bool:
-    return _number(cell) is not None
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell) if "_" not in cell else None
-    except ValueError:
-        return None
-
-
-def _date(cell: str) -> np.datetime64 | None:
-    try:
-        return np.datetime64(cell.removesuffix("Z").replace("/", "-"), "us")
-    except ValueError:
-        return None
+    table = Table.open(file)
+    names = [name or str(place) for place, name in enumerate(table.names)]
+    return columns, {name: np.array(cells, dtype=object) for name, cells in zip(names, table.cells, strict=True)}
 
 
 def _numbers(label: str, column: npt.ArrayLike) -> Floats:
-    """A column as float64."""
     array = np.asarray(column)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{label} holds {array.dtype}, not numbers")
@@ -348,7 +306,6 @@ def _parquet_columns(file: SourceFile, names: Sequence[str]) -> dict[str, AnyArr
 
 
 def _array_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
-    """Columns from arrays of an ``.npz`` or HDF5 file; of one array ``(P, D)`` of coordinates each column is an axis."""
     found: dict[str, AnyArray] = {}
     for place, name in enumerate(names):
         array = find_array(file, name).load()
@@ -366,7 +323,6 @@ def _array_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dic
 
 
 def _plain(label: str, column: AnyArray) -> AnyArray:
-    """Numbers as float64, dates as ``datetime64``."""
     if column.dtype.kind == "M":
         return column
     if column.dtype.kind == "O":  # a column with missing entries

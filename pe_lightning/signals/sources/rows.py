@@ -100,7 +100,6 @@ class RowSource(FileSource):
         self._seconds = number_range("seconds", self.seconds, 0)
 
     def read(self) -> RawSignals:
-        """Describes the signals ``(S, N, C)``."""
         files = self._found
         kinds = {str(KIND_OF_FORMAT.get(format_of(file.path))): file.given for file in reversed(files)}
         kind = next(iter(kinds))
@@ -120,7 +119,6 @@ class RowSource(FileSource):
         return self._missing.in_signals(self._read(kind, files))
 
     def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
-        """The signals before masks of missing samples are applied."""
         fills = self._missing.values
         if kind == "arrays":
             return read_arrays(files, 1, self.key, self.value_range, self.channels, self.length, fills)

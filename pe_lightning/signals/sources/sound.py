@@ -64,11 +64,9 @@ class Sound:
 
     @property
     def dtype(self) -> str:
-        """NumPy name of the dtype of :meth:`read`."""
         return DTYPE_OF_SUBTYPE.get(self.subtype, "float32")
 
     def read(self, count: int | None = None) -> AnyArray:
-        """The first samples, by default all, ``(count, channels)``."""
         import soundfile
 
         count = self.samples if count is None else count
@@ -84,12 +82,10 @@ class Sound:
         return (values.view(np.uint8) ^ np.uint8(128)) if self.dtype == "uint8" else values
 
     def peak(self) -> float:
-        """The maximum of 1 and the largest finite magnitude."""
         values = self.read()
         return float(np.abs(values).max(initial=1, where=np.isfinite(values)))
 
     def write(self, path: Path, samples: AnyArray) -> None:
-        """Writes other samples in the format and sample format of the file."""
         write_sound(path, samples, self.rate, self.subtype, self.format)
 
 

@@ -1,4 +1,4 @@
-"""Columns of text tables (``.csv``, ``.tsv``, ``.txt``) as signals of one axis."""
+"""Text tables (``.csv``, ``.tsv``, ``.txt``): columns of numbers, dates and texts, and copies with other numbers."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ SAMPLE_LINES = 50
 MAX_MARKS, FAR, MIN_OTHERS = 3, 2.0, 5
 """Different numbers that may mark missing values, and their least distance from the others, as a share of their range."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
-MISSING_VALUES = frozenset(
-    {"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"}
-)  # cells without a value, which are not names of columns
+MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})
+"""Cells without a value, which are not names of columns."""
 
 
 class Column(NamedTuple):
@@ -45,15 +44,6 @@ class Column(NamedTuple):
     values: NDArray[np.float64]
     place: int
     """Index of the column in the table."""
-
-
-class Cells(NamedTuple):
-    """A column of text: its name (the header, or its index), its label in messages, and per cell the line and the text."""
-
-    name: str
-    label: str
-    lines: Sequence[int]
-    cells: Sequence[str]
 
 
 def read_tables(
@@ -128,43 +118,62 @@ class Table:
         Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a number that
         repeats far outside the others.
         """
-        given, names, mark = self.file.given, self.names, self.mark
-        if columns is None and len(names) > MAX_COLUMNS:
-            raise InputError(f"{given!r} has {len(names)} columns, more than {MAX_COLUMNS}: choose columns by select")
-        labels = [f"column {name or place!r} of {given!r}" for place, name in enumerate(names)]
+        given = self.file.given
+        if columns is None and len(self.names) > MAX_COLUMNS:
+            raise InputError(f"{given!r} has {len(self.names)} columns, more than {MAX_COLUMNS}: choose columns by select")
         if columns is None:
-            chosen = [place for place, cells in enumerate(self.cells) if any(np.isfinite(_number(cell)) for cell in cells)]
+            with_numbers = [any(np.isfinite(_number(cell)) for cell in cells) for cells in self.cells]
+            chosen = np.flatnonzero(with_numbers).tolist()
             if not chosen:
-                raise InputError(f"{given!r} holds no column of numbers (the decimal mark is taken to be a {mark})")
-            if left_out := [label for place, label in enumerate(labels) if place not in chosen]:
+                raise InputError(f"{given!r} holds no column of numbers (the decimal mark is taken to be a {self.mark})")
+            if left_out := [self.label(place) for place in range(len(self.names)) if not with_numbers[place]]:
                 rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
         else:
-            chosen = [_find(self.file, column, names) for column in columns]
+            chosen = [self.find(column) for column in columns]
             if not self.lines or len(set(chosen)) < len(chosen):
                 raise InputError(f"the selected columns of {given!r} must be distinct and hold numbers; got {columns!r}")
-        found = []
+        alone, found = not any(self.names) and len(chosen) == 1, []
         for place in chosen:
-            values = np.array([_number(cell) for cell in self.cells[place]])
-            values[~np.isfinite(values)] = np.nan
-            for row in map(int, np.flatnonzero(np.isnan(values))):
-                if not is_missing(cell := self.cells[place][row]):
-                    raise InputError(
-                        f"{labels[place]}, line {self.lines[row]}: {cell!r} is not a number (the decimal mark is taken to "
-                        f"be a {mark}); correct it, or leave the cell empty where the value is missing"
-                    )
-            values[is_one_of(values, fills)] = np.nan
-            note_repeated(labels[place], values)
-            alone = not any(names) and len(chosen) == 1
-            found.append(Column("" if alone else names[place] or str(place), labels[place], values, place))
+            values = self.values(place)
+            values[~np.isfinite(values) | is_one_of(values, fills)] = np.nan
+            note_repeated(self.label(place), values)
+            found.append(Column("" if alone else self.names[place] or str(place), self.label(place), values, place))
         return found
 
-    def texts(self, columns: Sequence[str] | None = None) -> list[Cells]:
-        """Columns as text; ``None``: all. An index from 0 is the name of a column where no header is."""
-        found = []
-        for column in map(str, range(len(self.names))) if columns is None and not any(self.names) else columns or self.names:
-            place = _find(self.file, int(column) if column.isdecimal() and column not in self.names else column, self.names)
-            label = f"column {column!r} of {self.file.given!r}"
-            found.append(Cells(self.names[place] or str(place), label, self.lines, self.cells[place]))
+    def label(self, place: int) -> str:
+        return f"column {self.names[place] or place!r} of {self.file.given!r}"
+
+    def find(self, column: str | int) -> int:
+        places = [place for place, name in enumerate(self.names) if column in (place, name)]
+        if len(places) == 1:
+            return places[0]
+        listed = ", ".join(name or str(place) for place, name in enumerate(self.names))
+        found = f"{len(places)} columns of {self.file.given!r} are" if places else f"no column of {self.file.given!r} is"
+        near = did_you_mean(str(column), self.names)
+        raise InputError(f"{found} named {column!r}{near}; give a name or an index from 0. Columns: {listed}")
+
+    def values(self, place: int, dates: bool = False) -> AnyArray:
+        """A column as float64, NaN where a value is missing.
+
+        With ``dates`` it is ``datetime64``, ``NaT`` where one is missing, if its first cell with a value is no number.
+        """
+        cells = self.cells[place]
+        if not any("_" in cell for cell in cells):  # which NumPy takes for a part of a number
+            try:
+                return np.array(cells, np.float64)  # fast, where no cell is missing
+            except ValueError:
+                pass
+        missing = np.array([is_missing(cell) for cell in cells], bool)
+        first = next((cell for cell, absent in zip(cells, missing, strict=True) if not absent), "0")
+        as_dates = dates and np.isnan(_number(first))
+        found = np.array([_date(cell) for cell in cells] if as_dates else [_number(cell) for cell in cells])
+        for row in np.flatnonzero(~missing & (np.isnat(found) if as_dates else np.isnan(found)))[:1].tolist():
+            wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00"
+            wanted = wanted if dates else f"a number (the decimal mark is taken to be a {self.mark})"
+            raise InputError(
+                f"{self.label(place)}, line {self.lines[row]}: {cells[row]!r} is not {wanted}; correct it, or leave the "
+                "cell empty where the value is missing"
+            )
         return found
 
     def write(self, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
@@ -266,7 +275,6 @@ def _fitness(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
 
 
 def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[list[str]], str]:
-    """The rows with decimal points, and the name of their decimal mark."""
     with_comma = any(DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
     if not with_comma or any("." in cell and np.isfinite(_number(cell)) for row in rows for cell in row):
         return rows, "point"
@@ -283,22 +291,18 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _number(cell: str) -> float:
-    """The number in a cell; NaN if there is none."""
     try:
         return float(cell) if "_" not in cell else np.nan  # float() accepts 1_000
     except ValueError:
         return np.nan
 
 
-def _find(file: SourceFile, column: str | int, names: Sequence[str]) -> int:
-    places = [place for place, name in enumerate(names) if column in (place, name)]
-    if len(places) == 1:
-        return places[0]
-    listed = ", ".join(name or str(place) for place, name in enumerate(names))
-    found = f"{len(places)} columns of {file.given!r} are" if places else f"no column of {file.given!r} is"
-    raise InputError(
-        f"{found} named {column!r}{did_you_mean(str(column), names)}; give a name or an index from 0. Columns: {listed}"
-    )
+def _date(cell: str) -> np.datetime64:
+    """The date in a cell, ``NaT`` if there is none."""
+    try:
+        return np.datetime64(cell.strip().removesuffix("Z").replace("/", "-"), "us")
+    except ValueError:
+        return np.datetime64("NaT", "us")
 
 
 def file_name_of(name: str) -> str:

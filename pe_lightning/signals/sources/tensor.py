@@ -46,13 +46,11 @@ class TensorSource(Source):
         self.axes = tuple(axes)
 
     def read(self) -> RawSignals:
-        """Describes the array; nothing is decoded."""
         picture = self.values.ndim == 4 and self.values.shape[-1] <= 4
         raw = RawSignals.in_memory(self.values.numpy(), self.names, self._scaling, "image" if picture else "array")
         return replace(raw, axes=self.axes)
 
     def describe(self) -> dict[str, Any]:
-        """Empty paths, as there is no file."""
         return {"paths": []}
 
 

@@ -123,7 +123,6 @@ class VideoSource(FileSource):
 
     @cached_property
     def _found(self) -> list[tuple[SourceFile, ClipKind]]:
-        """The files and frame folders of ``paths``, in the order given."""
         found: list[tuple[SourceFile, ClipKind]] = []
         for text in as_list(self.paths):
             folder = Path(text).expanduser()
@@ -160,7 +159,6 @@ class VideoSource(FileSource):
         return clip if self._crop is None else clip.cropped(self._crop)
 
     def _joined(self, clips: Sequence[Clip]) -> RawSignals:
-        """The clips as one set of signals."""
         common = [min(clip.grid[axis] for clip in clips) for axis in range(3)]
         grid = in_common(
             "sizes (frames or slices x height x width)",
@@ -179,7 +177,6 @@ class VideoSource(FileSource):
 
 
 def _are_slice_arguments(frames: object) -> bool:
-    """Whether they are the arguments of a ``slice`` with a positive step, or ``None``."""
     if frames is None:
         return True
     if not isinstance(frames, (list, tuple)) or len(frames) not in (2, 3):

@@ -289,7 +289,6 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
 
 @contextmanager
 def _unlocated() -> Iterator[None]:
-    """Allows rasters without coordinates."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Dataset has no geotransform")
         yield
