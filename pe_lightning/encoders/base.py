@@ -277,7 +277,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     @property
     def features_per_unit(self) -> float:
         """Features per unit length of the axis, without those beyond its ends."""
-        return float(self.resolved().get("num_features", self.num_features))
+        return self.resolution or float(self.resolved().get("num_features", self.num_features))
 
     def for_data(self, samples: Samples) -> Self:
         """The encoder with every argument resolved that was left to the data.

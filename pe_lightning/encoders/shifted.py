@@ -136,10 +136,6 @@ class Shifted(Encoder):
         assert isinstance(self.cell_size, float)
         return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0) + self.cell_size / 2
 
-    @property
-    def features_per_unit(self) -> float:
-        return self.resolution
-
     def resolved(self) -> dict[str, Any]:
         """As in the base class; ``num_features`` is without the padding, of widths per feature it is the geometric mean."""
         found = {**super().resolved(), "num_features": self.num_shifts}
