@@ -249,7 +249,7 @@ class ComplexLinear(KroneckerModule):
         info, data, solution = self.require_info(), self._samples, self.solution
         if info.num_signals != 1 or self.depth or solution is None or solution.ridge is None or data is None:
             raise InputError(
-                "std is of an exact fit of one signal (solver: exact, depth: 0, max_steps: 0), and of the model that was fitted "
+                "std is of an exact fit of one signal (solver: exact, depth: 0, max_steps: 0), of the model that was fitted "
                 "to samples in memory; Adaptive has it from a checkpoint too"
             )
         self.encoding.check_points(coords)
