@@ -173,9 +173,8 @@ def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str
     """Reports of the encoders of a checkpoint, similarity maps, and the stable rank of every layer."""
     from pe_lightning import load
     from pe_lightning.training import CoordinateModule
-    from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of
     from pe_papers.analysis.measures import analyze, label_of
-    from pe_papers.analysis.similarity import as_initialised
+    from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of
 
     module = load(path)
     encoding = encoding_of(module, signal)

@@ -7,12 +7,10 @@ r"""Numbers and figures about encoders: rank, similarity, distance preservation,
 
 - :func:`analyze`: all measures of one encoder as plain data; :func:`figure` draws such reports.
 - :mod:`~pe_papers.analysis.measures`: each measure alone, with theory beside it.
-- :mod:`~pe_papers.analysis.similarity`: maps of one position against a grid of positions.
-- :mod:`~pe_papers.analysis.checkpoints`: encodings of a checkpoint, and the stable rank of its layers.
+- :mod:`~pe_papers.analysis.similarity`: encodings of a checkpoint, ranks of its layers, maps of one position against others.
 """
 
 from pe_lightning.encodings import encoder_rank, feature_rank, stable_rank
-from pe_papers.analysis.checkpoints import checkpoint_ranks, encoding_of
 from pe_papers.analysis.figures import figure, similarity_figure, weight_figure
 from pe_papers.analysis.measures import (
     analyze,
@@ -30,7 +28,7 @@ from pe_papers.analysis.measures import (
     spread,
     weight_histogram,
 )
-from pe_papers.analysis.similarity import as_initialised, similarity, without_mlp
+from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of, similarity, without_mlp
 
 __all__ = [
     "analyze",

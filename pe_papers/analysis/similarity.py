@@ -1,4 +1,4 @@
-"""How similar one position is to all others: maps of the inner products of features, as initialised and as learned.
+"""What encoders have learned: those of a checkpoint, ranks of its layers, and how similar one position is to all others.
 
 Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021, App. B
 and Figs. 5-12.
@@ -12,10 +12,15 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
+from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder, PositionMLP, resolve
-from pe_lightning.encodings import Complex, Encoding, evaluating
+from pe_lightning.encodings import AnisotropicKernels, Complex, Encoding, evaluating
+from pe_lightning.errors import InputError
+from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
+from pe_lightning.training import CoordinateModule
+from pe_lightning.training.callbacks import encoding_rank, layer_ranks
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -70,3 +75,35 @@ def as_initialised(module: M) -> M:
         if isinstance(encoder, Encoder):
             encoder.load_state_dict(resolve(encoder.spec()).state_dict())
     return made
+
+
+def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
+    """A copy of the encoding of positions, with its learned parameters.
+
+    Args:
+        module: A model of signals, or any that holds an encoding, such as an attention task.
+        signal: Of a model of signals: which signal's, where each has its own.
+    """
+    if not isinstance(module, CoordinateModule):
+        found = next((part for part in module.modules() if isinstance(part, Encoding)), None)
+        if found is None:
+            raise InputError(f"this {type(module).__name__} holds no encoder of positions")
+        return copy.deepcopy(found)
+    if not 0 <= signal < module.networks.num_signals:
+        raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
+    encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]
+    if isinstance(encoding, AnisotropicKernels):
+        raise InputError(
+            f"{type(module).__name__} is solved by the similarity of its encoder, whose features it does not have; "
+            f"analyze the encoder: pe-lightning analyze --encoder {encoding.encoders[0].name}"
+        )
+    return encoding
+
+
+def checkpoint_ranks(module: CoordinateModule, points: int = 2048) -> dict[str, float]:
+    """Stable rank of the ``features`` and of every hidden layer on the grid of the signals, or ``points`` samples of it."""
+    info, like = module.require_info(), next(module.parameters())
+    axes = grid_axes(info.grid, like.dtype)
+    batch = GridBatch(axes, torch.empty(()).expand(1, *info.grid, 1))
+    coords = sample_coordinates(batch, points)
+    return {"features": encoding_rank(module, batch, coords), **layer_ranks(module, coords)}
