@@ -62,7 +62,6 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
 
 
 def _page(title: str, cls: type, more: Iterable[str] = ()) -> str:
-    """The page of a documented class: description, when to use it, arguments, further sections, reference."""
     text = sections(cls)
     parts = [f"# {title}", text[""]]
     if "When to use" in text:
@@ -99,7 +98,6 @@ def _fenced(example: re.Match[str]) -> str:
 
 
 def _arguments(cls: type) -> list[str]:
-    """A table of the constructor's arguments, with the rule for a default width."""
     documents = [
         parse(base.__doc__ or "", DocstringStyle.GOOGLE) for base in reversed(cls.__mro__)
     ]  # a base documents what its subclasses share
@@ -125,7 +123,6 @@ def _in_cell(text: str) -> str:
 
 
 def _features(name: str, folder: Path) -> list[str]:
-    """The section about output size, ranks and the figure of an encoder."""
     from pe_papers.analysis import analyze
 
     cls = encoders.registry.get(name)
@@ -152,7 +149,6 @@ def _features(name: str, folder: Path) -> list[str]:
 
 
 def _options(name: str, activation: type[networks.Activation], folder: Path) -> list[str]:
-    """The sections about the options of an activation, with a figure of units of a first layer."""
     import torch
     from matplotlib.figure import Figure
 
@@ -183,7 +179,6 @@ def _options(name: str, activation: type[networks.Activation], folder: Path) -> 
 
 
 def _draw(report: Mapping[str, Any]) -> Figure:
-    """A figure of features, similarity and spectrum side by side."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(11, 2.7))
@@ -214,7 +209,6 @@ def _read_scores(path: Path | None) -> Mapping[str, Any]:
 
 
 def _scores(name: str, measured: Mapping[str, Any]) -> list[str]:
-    """A table of the measured scores, with the command that measured them."""
     rows = measured["scores"].get(name)
     if not rows:
         return []

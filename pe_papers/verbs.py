@@ -113,7 +113,6 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
 
 
 def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> list[dict[str, Any]]:
-    """Prints and returns the curves of PSNR against the numbers kept of one signal."""
     from pe_lightning.estimators.sparsity import sparsity, sparsity_table
     from pe_lightning.training import make_datamodule
 
@@ -146,7 +145,6 @@ def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encode
 
 
 def _value(text: str | None) -> Any:
-    """The value of an option, as YAML."""
     try:
         return yaml.safe_load(text or "")
     except yaml.YAMLError as error:
@@ -170,7 +168,6 @@ def _maps(name: str, encoding: Encoder | Encoding, grid: Sequence[int]) -> Maps:
 
 
 def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str, Any]], Maps, dict[str, float]]:
-    """Reports of the encoders of a checkpoint, similarity maps, and the stable rank of every layer."""
     from pe_lightning import load
     from pe_lightning.training import CoordinateModule
     from pe_papers.analysis.measures import analyze, label_of
@@ -196,7 +193,6 @@ def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str
 
 
 def _print(reports: Sequence[Mapping[str, Any]]) -> None:
-    """The table of numbers, measured beside theory."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

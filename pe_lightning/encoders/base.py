@@ -390,7 +390,6 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         return made.train(self.training)
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
-        """The encoder as constructed, but for ``changes``."""
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             return type(self)(**{**self.arguments, **changes})
 

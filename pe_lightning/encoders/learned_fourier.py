@@ -137,8 +137,6 @@ class Grouped(Encoder):
 
 
 class _GroupedWaves(Grouped):
-    """Base of Fourier features of groups."""
-
     divisor: float = 1.0
 
     @abstractmethod

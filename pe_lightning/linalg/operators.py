@@ -316,7 +316,6 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
 
 
 def _near(values: Tensor, wanted: Tensor, tolerance: float) -> bool:
-    """Whether no entry differs by more than the tolerance."""
     return bool((values - wanted).abs().amax() <= tolerance) if values.numel() else True
 
 

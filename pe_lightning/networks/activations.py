@@ -87,8 +87,6 @@ activations: Registry[Activation] = Registry("activation", Activation, "pe_light
 
 
 class _Elementwise(Activation):
-    """A function of PyTorch without options."""
-
     function: Callable[[Tensor], Tensor]
     weight_decay = 1e-8
 

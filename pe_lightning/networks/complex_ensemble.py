@@ -170,7 +170,6 @@ class ComplexEnsemble:
         return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
 
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
-        """Whether the whole grid takes fewer multiplications than its samples one by one."""
         assert batch.axes is not None
         if self.encoding.is_line:
             return True

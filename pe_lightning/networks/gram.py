@@ -132,8 +132,6 @@ class GramErrors:
 
 
 class _SquaredErrors(torch.autograd.Function):
-    """The squared errors for autograd, with the gradient that is computed with the value."""
-
     @staticmethod
     def forward(ctx: FunctionCtx, weight: Tensor, errors: GramErrors, exact: bool) -> Tensor:
         squared, half = errors.evaluate(weight, exact)
@@ -148,7 +146,6 @@ class _SquaredErrors(torch.autograd.Function):
 
 
 def _groups(weight: Tensor) -> list[slice]:
-    """Signals that are processed together: on a CPU as many as fit into its cache."""
     signals = len(weight)
     each = weight.element_size() * math.prod(weight.shape[1:])
     # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache

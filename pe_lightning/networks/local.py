@@ -420,7 +420,6 @@ def local_field(
 
 
 def _cast(along: _Axis, like: Tensor) -> _Axis:
-    """Floating-point parts in the dtype of the samples."""
     return _Axis(*(part.to(like.dtype) if part.is_floating_point() else part for part in along))
 
 

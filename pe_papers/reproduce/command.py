@@ -110,7 +110,6 @@ def reproduce(
 def _remarks(
     definition: Definition, rows: Sequence[dict[str, Any]], quick: bool, paths: Sequence[str], options: Sequence[str]
 ) -> list[str]:
-    """Remarks about the results: settings, signals, differences from the paper."""
     changed = f" Changed by options: {shlex.join(options)}." * bool(options)
     size = (
         "Full settings."

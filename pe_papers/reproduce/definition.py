@@ -124,7 +124,6 @@ class Definition:
                 raise InputError(f"--{key}: {self.name} varies {varied[0]}; leave it out, or write your own definition")
 
     def _varied(self, blocks: Sequence[str]) -> list[str]:
-        """The settings that are varied."""
         found: list[str] = []
         for block in blocks or self.blocks:
             for values in self.blocks[block].get("vary", self.vary).values():

@@ -133,7 +133,6 @@ def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
 
 
 def _label(row: Row) -> str:
-    """The labels of a row without its block."""
     hidden = ("block", "seed")
     labels = list(row)[: list(row).index("folder")]
     return "/".join(str(row[key]) for key in labels if key not in hidden and not key.startswith("paper"))
@@ -308,7 +307,6 @@ def _points(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Ro
 
 
 def _show(axes: Axes, row: Row, what: str, signal: int) -> None:
-    """Draws a picture, a frame or a row of a run, or the image of a function."""
     if "image" in row:
         axes.imshow(np.array(row["image"], dtype=float), cmap="viridis")
         return

@@ -121,8 +121,6 @@ class NormalSignals(Source):
 
 
 class _Ranks(Callback):
-    """Records training PSNR and the stable rank of every layer every few steps."""
-
     def __init__(self, coords: Tensor, rank: float, every: int) -> None:
         self.coords, self.rank, self.every = coords, rank, every
         self.rows: list[tuple[int, str, float, float]] = []
@@ -233,7 +231,6 @@ def layout_weights(encoder: Mapping[str, Any], steps: int, num_train: int = 1638
 
 
 def _layout_encoder(encoder: Mapping[str, Any], steps: int, num_train: int) -> Encoder | Simple:
-    """The encoder after training on layout relations."""
     seed_everything(0, verbose=False)
     task, data = LayoutRelations(resolve(dict(encoder)), combine="concat"), LayoutDataModule(num_train, num_test=64)
     task.build(data.info)
@@ -299,7 +296,6 @@ def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequ
 
 
 def _scaled(similarity: Tensor) -> NDArray[np.float64]:
-    """Scales from the minimum (0) to the maximum (1)."""
     low, high = similarity.aminmax()
     scaled: NDArray[np.float64] = ((similarity - low) / (high - low).clamp_min(1e-12)).double().numpy()
     return np.round(scaled, 3)

@@ -76,8 +76,6 @@ def run_definition(
 
 
 class _Cells(Fits):
-    """Fits, and calls of functions."""
-
     def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
         return _call(tree, folder) if "function" in tree else super().run(tree, folder)
 
@@ -105,7 +103,6 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
 
 
 def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
-    """Calls the function of a cell and writes its results to ``metrics.json``, as a fit does."""
     began = time.perf_counter()
     module, _, name = tree["function"].rpartition(".")
     arguments = dict(tree["model"]["init_args"])

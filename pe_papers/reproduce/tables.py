@@ -60,7 +60,6 @@ def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[s
 
 
 def _scores(definition: Definition, rows: Sequence[Row]) -> str:
-    """A line per cell; for several seeds their mean, minimum and maximum."""
     known = ("paper", "paper_std", "paper_seconds", "folder", "seed")
     labels = list(dict.fromkeys(k for row in rows if "folder" in row for k in list(row)[: list(row).index("folder")]))
     labels = [key for key in labels if key not in known]
@@ -98,7 +97,6 @@ def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, s
 
 
 def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list[str]:
-    """The heading and table of a block: mean over seeds and half-width of its t interval on each test set."""
     own = [row for row in rows if row["block"] == block]
     if not own:
         return []
@@ -147,7 +145,6 @@ def _curve_tables(definition: Definition, rows: Sequence[Row], panel: dict[str, 
 
 
 def _deviation(measured: Sequence[tuple[Any, float, float]], expected: Sequence[tuple[Any, float, float]] | None) -> str:
-    """Largest deviation, in per cent of the largest expected value."""
     if not expected:
         return "–"
     known = {x: mean for x, mean, _ in expected}

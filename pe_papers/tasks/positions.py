@@ -134,5 +134,4 @@ class Positions(nn.Module):
 
 
 def _add_missing_scale(module: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
-    """Takes 1 for the scale of checkpoints that have none."""
     state_dict.setdefault(f"{prefix}scale", torch.ones(()))
