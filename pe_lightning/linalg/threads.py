@@ -36,7 +36,8 @@ _available: ContextVar[int | None] = ContextVar("available", default=None)
 def sized_threads(operations: float) -> Iterator[None]:
     """Limits the threads of PyTorch, and of the BLAS and LAPACK it calls, to what the work is worth; then restores them.
 
-    Never raises the number: ``OMP_NUM_THREADS``, :func:`torch.set_num_threads` and an enclosing context are upper limits.
+    Also a decorator: of a function of many small operations, ``@sized_threads(0)``. Never raises the number:
+    ``OMP_NUM_THREADS``, :func:`torch.set_num_threads` and an enclosing context are upper limits.
 
     Args:
         operations: Estimated number of floating-point operations.
@@ -53,17 +54,6 @@ def sized_threads(operations: float) -> Iterator[None]:
     finally:
         torch.set_num_threads(before)
         _available.reset(outside)
-
-
-def one_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Decorates a function of many small operations: one thread, except in :func:`side_by_side`."""
-
-    @wraps(function)
-    def in_one_thread(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
-        with sized_threads(0):
-            return function(*args, **kwargs)
-
-    return in_one_thread
 
 
 def one_blas_thread(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
-from pe_lightning.linalg.threads import one_thread
+from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.solvers.calibration import (
     KNOWN_DISTANCE,
     TAIL_STEPS,
@@ -216,7 +216,7 @@ class AdaptivePoints:
 
     # -- predictions ------------------------------------------------------------------------------------------------------
 
-    @one_thread
+    @sized_threads(0)
     def _evaluate(self, points: Tensor, std: bool, level: float | None = None) -> Tensor:
         places = points.double() * self.scale
         result = self.values.new_zeros(len(points), self.values.shape[-1])

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
 from torch import Tensor
 
-from pe_lightning.linalg.threads import one_thread, side_by_side
+from pe_lightning.linalg.threads import side_by_side, sized_threads
 from pe_lightning.solvers.calibration import normal_quantile
 from pe_lightning.solvers.gap_members import MEMBERS, ORDERS, Gaps, continuation, is_dense
 from pe_lightning.solvers.gaps import Hidden
@@ -96,7 +96,7 @@ class GapMixture:
     held_out: list[HeldOut]
 
 
-@one_thread
+@sized_threads(0)
 def fill_gaps(
     values: Tensor,
     known: Tensor,

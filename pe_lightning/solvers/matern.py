@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from pe_lightning.linalg.threads import one_thread
+from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import split_by_medians
 from pe_lightning.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_around
@@ -69,7 +69,7 @@ def _matern(squared: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
     return (1 + r + r.square() / 3) * decay, -5 / 6 * (1 + r) * decay
 
 
-@one_thread
+@sized_threads(0)
 @torch.inference_mode(False)
 @torch.no_grad()
 def learn_matern(values: Tensor, places: Tensor) -> Matern:
