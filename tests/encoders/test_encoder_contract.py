@@ -7,7 +7,7 @@ import inspect
 import math
 import pickle
 import re
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import numpy as np
 import pytest
@@ -222,6 +222,30 @@ def test_invalid_values_are_named(name: str) -> None:
                 InputError, match=rf"{registry.get(name).__name__}: {key} must be .*[;,] got {re.escape(repr(value))}"
             ):
                 create(name, **{key: value})
+
+
+class Own(Encoder):
+    """An encoder of a user, with a range of its own."""
+
+    def __init__(
+        self, num_features: int = 4, share: Annotated[float, "(0, 1]"] = 0.5, kind: Literal["a", "b"] = "a"
+    ) -> None:
+        super().__init__(num_features)
+        self.share, self.kind = share, kind
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.share * x[..., None].expand(*x.shape, self.num_features)
+
+
+def test_arguments_of_a_users_encoder_are_checked_by_their_types_and_recorded() -> None:
+    assert Own(np.int64(3), share=1).arguments == {"num_features": 3, "share": 1.0, "kind": "a"}
+    for given, message in (({"share": 0}, "Own: share must be a number in"), ({"kind": "c"}, "Own: kind must be a or b")):
+        with pytest.raises(InputError, match=message):
+            Own(**given)
+    with pytest.raises(InputError, match="Own: num_features must be an integer >= 1; got 0"):
+        Own(0)
+    with pytest.raises(TypeError, match="shares"):
+        Own(**{"shares": 1})
 
 
 # -- declarations -----------------------------------------------------------------------------------------------------
