@@ -18,7 +18,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.solvers.calibration import (
     KNOWN_DISTANCE,
-    TAIL_STEPS,
     Calibration,
     CalibrationSet,
     HeldOutErrors,
@@ -158,9 +157,8 @@ class AdaptivePoints:
             else:
                 calibration, coarser = self._calibrated([self._held_out])[0], self._held_out.coarser
                 if coarser is not None:
-                    change = calibration.factor / self._calibrated([coarser])[0].factor
-                    extrapolated = calibration.factor * change.clamp(*self.settings.factor_change).sqrt()
-                    calibration = calibration._replace(factor=extrapolated)
+                    change = torch.as_tensor(calibration.size / self._calibrated([coarser])[0].size)
+                    calibration = calibration._replace(factor=change.clamp(*self.settings.factor_change).sqrt())
                 self._calibrations = {0: calibration}
             self.__dict__.pop("_random_errors", None)  # they hold fits of nearly the size of this one
         return self._calibrations[min(number, max(self._calibrations))]
@@ -230,8 +228,7 @@ class AdaptivePoints:
             calibration = self.calibration(n)
             weights, at = calibration.weights, (places[rows], sample[rows])
             if std:
-                factor = calibration.factor if level is None else calibration.factor * calibration.quantile(level)
-                values = (factor[:, None] * self._deviations(n, *at)).square().sum(0).sqrt()
+                values = calibration.spread(self._deviations(n, *at), level)
             else:
                 members = [m for m, weight in enumerate(weights[1:].tolist()) if weight]
                 values = self.values.new_zeros(len(rows), self.values.shape[-1])
@@ -305,11 +302,10 @@ class AdaptivePoints:
         if not are_enough(sets, self.settings):
             alone = self.values.new_zeros(1 + len(self._members))
             alone[0] = 1
-            ones = torch.ones_like(self.values[:1])
-            return {0: Calibration(alone, ones, _normal_tail(ones))}
+            return {0: Calibration(alone)}
         is_random = sets is self.__dict__.get("_random_sets")
         errors = self._random_errors if is_random else [self._held_out_errors(one) for one in sets]
-        return calibrate(errors, self.settings)
+        return calibrate(errors, self.settings, anywhere=self._held_out is not None)
 
     def _held_out_errors(self, held_out: CalibrationSet) -> HeldOutErrors:
         """The errors of a fit to the other samples."""
@@ -342,13 +338,6 @@ class AdaptivePoints:
             return least
 
         return HeldOutErrors(number, errors, deviations)
-
-
-def _normal_tail(like: Tensor) -> Tensor:
-    """Quantiles of a normal distribution for each channel of values ``(1, C)``."""
-    steps = torch.linspace(0.5, 1, TAIL_STEPS + 1, dtype=like.dtype, device=like.device)
-    tail: Tensor = torch.special.ndtri(steps).clamp_max(4.0)
-    return tail[:, None].expand(-1, like.shape[1])
 
 
 def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, Tensor]]:

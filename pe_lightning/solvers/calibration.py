@@ -42,32 +42,97 @@ class HeldOutErrors(NamedTuple):
     """Computes standard deviations that are not calibrated, of ``K`` models, ``(K, H, C)``."""
 
 
+class ErrorQuantiles:
+    """Quantiles of errors relative to standard deviations, as functions of these deviations.
+
+    Where errors grow faster than deviations do, as those of smooth signals with the distance from samples, a power law is
+    taken out first; the quantiles are those of windows of samples with about the same deviation.
+
+    Args:
+        ratios: Sizes of errors in standard deviations, ``(H, C)``.
+        deviations: The standard deviations, ``(H, C)``.
+        anywhere: Whether quantiles are the same for all deviations, where those of the questions are not among them.
+    """
+
+    def __init__(self, ratios: Tensor, deviations: Tensor, anywhere: bool) -> None:
+        place = deviations.log().mean(1)
+        self.centre, self.range = place.mean(), place.aminmax()
+        around = (place - self.centre)[:, None]
+        logs = ratios.clamp_min(1e-3 * ratios.mean(0).clamp_min(TINY)).log()
+        slope = (around * (logs - logs.mean(0))).sum(0) / (around.square().sum(0) + MIN_SPREAD**2 * len(around))
+        self.slope = torch.zeros_like(slope) if anywhere else slope.clamp(-1.0, 1.0)
+        ratios = ratios / (around * self.slope).exp()
+        count = 1 if anywhere else min(MAX_WINDOWS, max(1, len(place) // WINDOW))
+        windows = place.argsort().tensor_split(count)
+        self.margin = 1 + 1 / len(windows[-1])
+        steps = torch.linspace(0, 1, TAIL_STEPS + 1, dtype=ratios.dtype, device=ratios.device)
+        self.places = torch.stack([place[window].mean() for window in windows])
+        self.tables = torch.stack([torch.quantile(ratios[window], steps, dim=0) for window in windows])
+        """Of windows, shares from 0 to 1 and channels, ``(W, T, C)``."""
+
+    def __call__(self, level: float, deviations: Tensor) -> Tensor:
+        """Share ``level`` of the errors are within this many of the standard deviations ``(Q, C)``: ``(Q, C)``.
+
+        Beyond the largest held-out error the tail is that of a normal distribution, scaled to end there.
+        """
+        last = TAIL_STEPS
+        at = min(level * self.margin * last, last - 1.0)
+        low = int(at)
+        found = self.tables[:, low].lerp(self.tables[:, low + 1], at - low)
+        if level * self.margin * last > at:
+            found = found * max(1.0, normal_quantile(level) / normal_quantile(at / last))
+        place = deviations.log().mean(1).clamp(*self.range)
+        right = torch.bucketize(place, self.places).clamp(1, max(1, len(self.places) - 1))
+        left, right = right - 1, right.clamp_max(len(self.places) - 1)
+        distance = (self.places[right] - self.places[left]).clamp_min(TINY)
+        share = ((place - self.places[left]) / distance).clamp(0, 1)[:, None]
+        return found[left].lerp(found[right], share) * ((place - self.centre)[:, None] * self.slope).exp()
+
+
 class Calibration(NamedTuple):
     """What held-out samples say about predictions of a level."""
 
     weights: Tensor
     """Weights of the bank and of the ``M`` kriging members, ``(1 + M,)``; they sum to one."""
-    factor: Tensor
-    """Factors of the standard deviations of ``K`` models, the root of whose sum of squares is taken: ``(K, C)``."""
-    tail: Tensor
-    """Quantiles of errors in standard deviations, of shares from 0 to 1 at equal steps: ``(T, C)``."""
+    shares: tuple[float, ...] = (1.0,)
+    """Shares of the variances of ``K`` models."""
+    models: tuple[ErrorQuantiles, ...] = ()
+    """Errors relative to each model of the standard deviations; none if nothing is calibrated."""
+    blend: ErrorQuantiles | None = None
+    """Errors relative to the scaled models together."""
+    factor: Tensor | float = 1.0
+    """Of the standard deviations, for all channels or ``(C,)``."""
+    size: Tensor | float = 1.0
+    """Nine tenths of the errors are within this many deviations of the first model, ``(C,)``."""
 
-    def quantile(self, level: float) -> Tensor:
-        """Share ``level`` of the errors are within this many standard deviations, ``(C,)``.
+    def spread(self, deviations: Tensor, level: float | None = None) -> Tensor:
+        """Standard deviations, or half widths of intervals that hold a share ``level``.
 
-        Beyond the largest held-out error the tail is that of a normal distribution, scaled to end there.
+        Args:
+            deviations: Those that are not calibrated, ``(K, Q, C)``.
+            level: Share of the errors.
+
+        Returns:
+            ``(Q, C)``.
         """
-        last = len(self.tail) - 1
-        place = min(level * last, last - 1.0)
-        low = int(place)
-        found = self.tail[low] + (place - low) * (self.tail[low + 1] - self.tail[low])
-        return found * normal_quantile(level) / normal_quantile(place / last) if level * last > place else found
+        if self.blend is None:
+            return deviations[0] * (1.0 if level is None else normal_quantile(level))
+        std = blended(self.shares, self.models, deviations.double())
+        width = self.blend(NORMAL_SHARE, std) / normal_quantile(NORMAL_SHARE) if level is None else self.blend(level, std)
+        return (self.factor * width * std).to(deviations)
 
 
 TAIL_STEPS = 1000
 """Steps of the quantiles of the errors."""
+NORMAL_SHARE = 0.9
+"""This share of the errors is within as many standard deviations as that of a normal distribution."""
+WINDOW, MAX_WINDOWS = 100, 8
+"""Fewest held-out samples of a window of similar standard deviations, and most windows."""
+MIN_SPREAD = 0.1
+"""Spread of logarithms of standard deviations below which errors are not taken to grow with them."""
 BLENDS = (1.0, 0.5, 0.0)
 """Shares of the first of two models of standard deviations that are tried."""
+TINY = torch.finfo(torch.float32).tiny
 
 
 def normal_quantile(level: float) -> float:
@@ -75,57 +140,63 @@ def normal_quantile(level: float) -> float:
     return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
 
 
-def calibrate(parts: Sequence[HeldOutErrors], settings: Settings) -> dict[int, Calibration]:
+def blended(shares: Sequence[float], models: Sequence[ErrorQuantiles], deviations: Tensor) -> Tensor:
+    """Standard deviations of scaled models ``(K, Q, C)`` together, ``(Q, C)``."""
+    total = torch.zeros_like(deviations[0])
+    for share, model, own in zip(shares, models, deviations, strict=True):
+        if share:
+            total += share * (model(NORMAL_SHARE, own) * own).square()
+    return total.sqrt().clamp_min(TINY)
+
+
+def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool) -> dict[int, Calibration]:
     """The calibration of each level; the last is that of all further levels.
 
     Levels are ranges of the distance to the nearest sample, so that the errors that say how large an error is are errors as
-    far from samples. With the factors of its level, nine tenths of the errors are within 1.645 standard deviations, as those
-    of a normal distribution: split conformal prediction, with a group per level. Of two models of standard deviations those
-    shares are taken that have the largest likelihood.
+    far from samples. Nine tenths of the errors are within 1.645 standard deviations, as those of a normal distribution:
+    split conformal prediction, with a group per level and windows of similar standard deviations. Of two models of standard
+    deviations those shares are taken that have the largest likelihood.
+
+    Args:
+        parts: Errors of each held-out fit.
+        settings: Tuned constants.
+        anywhere: As of :class:`ErrorQuantiles`.
 
     Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
-    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the factors.
+    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the quantiles.
     """
-    number, deviations = torch.cat([part.level for part in parts]), torch.cat([part.deviations() for part in parts], 1)
-    errors, tiny = torch.cat([part.errors for part in parts], 1).double(), torch.finfo(deviations.dtype).tiny
-    groups, weights = [], []
+    number = torch.cat([part.level for part in parts])
+    deviations = torch.cat([part.deviations() for part in parts], 1).double().clamp_min(TINY)
+    errors = torch.cat([part.errors for part in parts], 1)
+    groups, weights, residuals, models = [], [], [], []
     for n in range(int(number.max()) + 1):
         inside = number == n
-        groups.append(inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside))
-        weights.append(least_error_weights(errors[:, groups[-1]], errors, settings.sparsity_tolerance))
-    residuals = [torch.einsum("m,mhc->hc", w, errors[:, inside]).abs() for w, inside in zip(weights, groups, strict=True)]
-    scaled = []
-    for residual, inside in zip(residuals, groups, strict=True):
-        factors = torch.stack([_factor(residual / model) for model in deviations[:, inside].double()])
-        scaled.append((factors, factors[:, None] * deviations[:, inside].double()))
+        inside = inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside)
+        groups.append(inside)
+        weights.append(least_error_weights(errors[:, inside], errors, settings.sparsity_tolerance))
+        residuals.append(torch.einsum("m,mhc->hc", weights[-1].double(), errors[:, inside].double()).abs())
+        models.append(tuple(ErrorQuantiles(residuals[-1] / own, own, anywhere) for own in deviations[:, inside]))
 
-    def blended(share: float, models: Tensor) -> Tensor:
-        shares = models.new_tensor([share, 1 - share])[: len(models), None, None]
-        return (shares * models.square()).sum(0).sqrt().clamp_min(tiny)
+    def stds(shares: Sequence[float]) -> list[Tensor]:
+        return [blended(shares, some, deviations[:, inside]) for some, inside in zip(models, groups, strict=True)]
 
-    def cost(share: float) -> float:
+    def cost(shares: Sequence[float]) -> float:
         total = 0.0
-        for residual, (_, models) in zip(residuals, scaled, strict=True):
-            std = blended(share, models)
+        for residual, std in zip(residuals, stds(shares), strict=True):
             total += float((std.log() + (residual / std).square().clamp_max(settings.max_residual**2) / 2).sum())
         return total
 
-    share = min(BLENDS, key=cost) if len(deviations) > 1 else 1.0
-    ratios = [residual / blended(share, models) for residual, (_, models) in zip(residuals, scaled, strict=True)]
-    last = [_factor(ratio) for ratio in ratios]
-    steps = torch.linspace(0, 1, TAIL_STEPS + 1, dtype=errors.dtype, device=errors.device)
-    shares = errors.new_tensor([share, 1 - share])[: len(deviations), None].sqrt()
-    result = {}
-    for n, (ratio, factor) in enumerate(zip(ratios, last, strict=True)):
-        tail = torch.quantile(ratio / factor.clamp_min(tiny), steps, dim=0)
-        factors = (shares * scaled[n][0] * factor).to(deviations)
-        result[n] = Calibration(weights[n].to(deviations), factors, tail.to(deviations))
-    return result
-
-
-def _factor(ratios: Tensor) -> Tensor:
-    """Factor of standard deviations with which nine tenths of errors, relative to them ``(H, C)``, are within 1.645."""
-    return torch.quantile(ratios, 0.9, dim=0) / normal_quantile(0.9)
+    shares = min(((share, 1 - share) for share in BLENDS), key=cost) if len(deviations) > 1 else (1.0,)
+    return {
+        n: Calibration(
+            weights[n].to(errors),
+            shares,
+            models[n],
+            ErrorQuantiles(residuals[n] / std, std, anywhere),
+            size=torch.quantile(residuals[n] / deviations[0, groups[n]], NORMAL_SHARE, dim=0),
+        )
+        for n, std in enumerate(stds(shares))
+    }
 
 
 def random_sets(level: PointLevel, count: int, everything: bool, settings: Settings) -> list[CalibrationSet]:

@@ -24,14 +24,14 @@ from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import split_by_medians
 from pe_lightning.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_around
 
-SMOOTHNESS = (1.5, 0.5, 2.5)
-"""Smoothness of the covariances that are tried."""
+SMOOTHNESS = (1.5, 0.5, 2.5, math.inf)
+"""Smoothness of the covariances that are tried; the infinite one is a Gaussian."""
 BLOCK_SAMPLES = 128
 MAX_BLOCKS = 8
 SUBSET_SAMPLES = 256
 LENGTHS = (3e-3, 30.0)
 """Least and largest length, relative to the extent of the samples."""
-NUGGETS = (1e-6, 30.0)
+NUGGETS = (1e-8, 30.0)
 FIRST_LENGTHS = (0.3, 0.05)
 """Lengths that the search starts from."""
 LENGTH_RATIO = 1.5
@@ -51,7 +51,7 @@ class Matern(NamedTuple):
     nugget: float
     """Variance of the noise."""
     smoothness: float
-    """1/2, 3/2 or 5/2."""
+    """1/2, 3/2, 5/2 or infinite."""
 
     def similarity(self, squared: Tensor) -> Tensor:
         """Covariances from squared distances in lengths."""
@@ -60,6 +60,9 @@ class Matern(NamedTuple):
 
 def _matern(squared: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
     """Covariances from squared distances in lengths, and their derivatives with respect to them."""
+    if math.isinf(smoothness):
+        decay = (-squared / 2).exp()
+        return decay, -decay / 2
     r = (2 * smoothness * squared.clamp_min(1e-24)).sqrt()
     decay = (-r).exp()
     if smoothness < 1:
