@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -54,21 +55,28 @@ def _describe_encoder(cls: type[Encoder]) -> str:
     )
 
 
+def _table(first: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(show_lines=True)
+    table.add_column(first, style="bold", no_wrap=True)
+    for title in columns:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def _encoder_table() -> Table:
     from pe_lightning.encoders import registry
 
-    table = Table(show_lines=True)
-    table.add_column("name", style="bold", no_wrap=True)
-    for title in ("feature", "arguments", "reference"):
-        table.add_column(title, overflow="fold")
+    rows = []
     for name in registry:
         cls = registry.get(name)
         defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
         if cls.width is not None:
             defaults[cls.width.argument] = cls.width.text
         arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        table.add_row(name, cls.formula, "\n".join(arguments), reference_of(cls))
-    return table
+        rows.append((name, cls.formula, "\n".join(arguments), reference_of(cls)))
+    return _table("name", ("feature", "arguments", "reference"), rows)
 
 
 def list_networks() -> int:
@@ -117,41 +125,31 @@ def _recipe_names() -> list[str]:
 def _recipe_table() -> Table:
     from pe_lightning.cli import recipes
 
-    table = Table("--config", "what it fits")
-    for name in recipes.names():
-        comment = Path(recipes.find(name)).read_text(encoding="utf-8").partition("\n")[0]
-        table.add_row(name, comment.removeprefix("#").strip())
-    return table
+    comments = {name: Path(recipes.find(name)).read_text(encoding="utf-8").partition("\n")[0] for name in recipes.names()}
+    return _table("--config", ["what it fits"], [(name, text.removeprefix("#").strip()) for name, text in comments.items()])
 
 
 def _activation_table() -> Table:
     from pe_lightning.networks import activations
 
-    table = Table(show_lines=True)
-    table.add_column("--model", style="bold", no_wrap=True)
-    for title in ("formula", "options", "learning rate", "reference"):
-        table.add_column(title, overflow="fold")
+    rows = []
     for name in activations:
         kind = activations.get(name)
         options = [] if kind.default_omega is None else [f"omega={kind.default_omega:g}"]
         options += [] if kind.default_scale is None else [f"activation_scale={kind.default_scale:g} ({kind.scale_text})"]
         title = f"SimpleMLP --model.activation {name}"
-        table.add_row(title, kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference)
-    return table
+        rows.append((title, kind.formula, "\n".join(options), f"{kind.rate:g}", kind.reference))
+    return _table("--model", ("formula", "options", "learning rate", "reference"), rows)
 
 
 def _registry_table(kind: str) -> Table:
     """The classes of any registry: name, first line of the docstring, arguments, reference."""
-    registry = find_registry(kind)
-    table = Table(show_lines=True)
-    table.add_column(registry.kind, style="bold", no_wrap=True)
-    for title in ("description", "arguments", "reference"):
-        table.add_column(title, overflow="fold")
+    registry, rows = find_registry(kind), []
     for name in registry:
         cls = registry.get(name)
         text = re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", (inspect.getdoc(cls) or "").partition("\n")[0])
-        table.add_row(name, text, "\n".join(registry.parameters(cls)), reference_of(cls))
-    return table
+        rows.append((name, text, "\n".join(registry.parameters(cls)), reference_of(cls)))
+    return _table(registry.kind, ("description", "arguments", "reference"), rows)
 
 
 TABLES = {"encoders": _encoder_table, "activations": _activation_table, "recipes": _recipe_table}

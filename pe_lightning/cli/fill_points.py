@@ -19,26 +19,24 @@ MAP_SAMPLE_BYTES = 64
 """Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
 
 
-def grid_of(text: str) -> list[int]:
-    """Samples per axis from ``400,600`` or ``400x600``.
-
-    >>> grid_of("400,600")
-    [400, 600]
-    """
-    parts = text.replace("x", ",").split(",")
-    if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise InputError(f"--grid is one number of samples per coordinate, in their order, such as 400,600; got {text!r}")
-    return [int(part) for part in parts]
-
-
-def _numbers(option: str, text: str, counts: Collection[int], form: str) -> list[float]:
+def _numbers(option: str, text: str, counts: Collection[int], form: str, least: float = -math.inf) -> list[float]:
     try:
         found = [float(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if len(found) not in counts or not all(map(math.isfinite, found)):
+    if len(found) not in counts or not all(math.isfinite(number) and number > least for number in found):
         raise InputError(f"--{option} is {form}; got {text!r}")
     return found
+
+
+def grid_of(text: str, names: list[str]) -> list[int]:
+    """Samples per axis from ``400,600`` or ``400x600``.
+
+    >>> grid_of("400,600", ["lon", "lat"])
+    [400, 600]
+    """
+    form = f"one number of samples for each of {', '.join(names)}, such as 400,600"
+    return [int(number) for number in _numbers("grid", text.replace("x", ","), {len(names)}, form, 0)]
 
 
 def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
@@ -51,11 +49,12 @@ def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
 
     order = east_and_north(names) if len(names) == 2 else names
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
-    found = _numbers("region", text, (2 * len(names),), f"{form}, such as -20,40,30,60")
-    pairs = dict(zip(order, zip(found[::2], found[1::2], strict=True), strict=True))
-    if any(low >= high for low, high in pairs.values()):
-        raise InputError(f"--region is {form}, the lower one first; got {text!r}")
-    return pairs
+    form = f"{form}, the lower one first, such as -20,40,30,60"
+    found = _numbers("region", text, {2 * len(names)}, form)
+    pairs = list(zip(found[::2], found[1::2], strict=True))
+    if any(low >= high for low, high in pairs):
+        raise InputError(f"--region is {form}; got {text!r}")
+    return dict(zip(order, pairs, strict=True))
 
 
 def spacing_of(text: str, names: list[str]) -> dict[str, float]:
@@ -65,10 +64,8 @@ def spacing_of(text: str, names: list[str]) -> dict[str, float]:
     {'lat': 0.5, 'lon': 0.5}
     """
     form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
-    found = _numbers("spacing", text, {1, len(names)}, form)
-    if min(found) <= 0:
-        raise InputError(f"--spacing is {form}; got {text!r}")
-    return dict(zip(names, found * (len(names) if len(found) == 1 else 1), strict=True))
+    found = _numbers("spacing", text, {1, len(names)}, form, 0)
+    return dict(zip(names, found * (len(names) // len(found)), strict=True))
 
 
 def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
@@ -157,29 +154,37 @@ def fill_points(
     from pe_lightning.signals.sources.tables import header_of
 
     if coordinates is None or values is None:
-        lacking = " and ".join(
-            f"--{name}" for name, given in (("coordinates", coordinates), ("values", values)) if given is None
-        )
+        given = {"--coordinates": coordinates, "--values": values}
         options = "--coordinates lon,lat --values temperature"
         if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
             options = points_options(header_of(SourceFile(Path(paths[0]), paths[0])))
+        lacking = " and ".join(name for name, value in given.items() if value is None)
         raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
-    if sum(option is not None for option in (grid, spacing, like, at)) != 1:
-        raise InputError(
-            "give one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE for values at the "
-            "places of a table"
-        )
-    if region is not None and grid is None and spacing is None:
-        raise InputError("--region W,E,S,N is that of a map with --grid or --spacing: leave it out")
-    if folds == "blocks":
-        raise InputError("--folds blocks is for samples of a grid; those of points are random: set random or none")
     names = names_of("coordinates", coordinates)
-    sizes = None if grid is None else grid_of(grid)
-    if sizes is not None and len(sizes) != len(names):
-        raise InputError(
-            f"--grid {grid} has {len(sizes)} sizes for {len(names)} coordinates ({', '.join(names)}): give one each"
-        )
-    places = None if at is None else read_places(at, names)  # before the fit, so that bad input costs no time
+    for wrong, words in (
+        (
+            sum(option is not None for option in (grid, spacing, like, at)) != 1,
+            "give one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE for values at the "
+            "places of a table",
+        ),
+        (
+            region is not None and grid is None and spacing is None,
+            "--region W,E,S,N is that of a map with --grid or --spacing: leave it out",
+        ),
+        (
+            folds == "blocks",
+            "--folds blocks is for samples of a grid; those of points are random: set random or none",
+        ),
+        (
+            at is not None and out.suffix not in (".csv", ".npy"),
+            f"values at places are written as .csv or .npy; got --out {str(out)!r}",
+        ),
+    ):
+        if wrong:
+            raise InputError(words)
+    # before the fit, so that bad input costs no time
+    places = None if at is None else read_places(at, names)
+    sizes = None if grid is None else grid_of(grid, names)
     limits = {} if region is None else region_of(region, names)
     steps = {} if spacing is None else spacing_of(spacing, names)
     raster, crs = (None, None) if like is None else like_raster(like, names)
@@ -187,8 +192,6 @@ def fill_points(
         check_map(out)
     if sizes is not None:
         _check_size(f"--grid {grid}", math.prod(sizes))
-    if at is not None and out.suffix not in (".csv", ".npy"):
-        raise InputError(f"values at places are written as .csv or .npy; got --out {str(out)!r}")
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
@@ -196,8 +199,10 @@ def fill_points(
         dated = any(axis.time for axis in fit.axes if axis.name == name)
         shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
         print(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
-    if folds != "none":
-        _print_scores(fit, verbose)
+    # fits of folds, which are made when they are asked for
+    each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
+    for name, score, (baselines, left_out), extent in each:
+        print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
     if not fit.has_std:
         print("no standard deviations: the points are too few for them")
     if at is None:
@@ -224,9 +229,3 @@ def fill_points(
     std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
     print(f"wrote {write_places(out, columns, known, predicted, std, force)}")
     return 0
-
-
-def _print_scores(fit: PointFit, verbose: bool) -> None:
-    each = zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
-    for name, score, (baselines, left_out), extent in each:
-        print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)

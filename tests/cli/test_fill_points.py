@@ -64,7 +64,7 @@ def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[st
         ([*COLUMNS, "--spacing", "0"], "--spacing is a positive distance"),
         ([*COLUMNS, "--like", "no.tif"], "no such file"),
         ([*COLUMNS, "--grid", "4,4", "--missing", "mask.png"], "numbers, such as -9999"),
-        ([*COLUMNS, "--grid", "400"], "1 sizes for 2 coordinates (lon, lat): give one each"),
+        ([*COLUMNS, "--grid", "400"], "one number of samples for each of lon, lat"),
         ([*COLUMNS, "--grid", "4,many"], "such as 400,600; got '4,many'"),
         ([*COLUMNS, "--grid", "4,4", "--out", "map.jpg"], "written as .nc, .tif"),
         ([*COLUMNS, "--at", "places.csv", "--out", "values.nc"], ".csv or .npy"),
