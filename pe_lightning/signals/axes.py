@@ -152,10 +152,11 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
             period = float(text) if given else DEGREES
         except ValueError:
             period = math.nan
-        if name not in names:
-            raise InputError(f"periodic names {name!r}, which is not one of the coordinates {', '.join(names)}")
-        if not 0 < period < math.inf:
-            raise InputError(f"periodic is NAME for a period of 360, or NAME=PERIOD with a positive number; got {entry!r}")
+        if name not in names or not 0 < period < math.inf:
+            raise InputError(
+                "periodic is NAME for a period of 360, or NAME=PERIOD with a positive number, of a coordinate, "
+                f"{', '.join(names)}; got {entry!r}"
+            )
         found[name] = period
     return found
 
@@ -219,19 +220,11 @@ def axes_of_points(
         if name in periods:
             low = period_start(column, periods[name])
             high = low + periods[name]
-        if low == high:
-            raise InputError(
-                f"coordinate {name!r} is {low:g} in every row, so that nothing can be learned along it: leave it out"
-            )
+        if low == high or not math.isfinite(high - low):
+            what = f"is {low:g} in every row" if low == high else f"goes from {low:g} to {high:g}, too far for float64"
+            raise InputError(f"coordinate {name!r} {what}: leave it out, or give it in another unit")
         limits.append((low, high))
-    with np.errstate(over="ignore"):
-        extents = [high - low for low, high in limits]
-    if not np.isfinite(extents).all():
-        place = int(np.argmin(np.isfinite(extents)))
-        low, high = limits[place]
-        raise InputError(
-            f"coordinate {names[place]!r} goes from {low:g} to {high:g}, too far for float64: give it in another unit"
-        )
+    extents = [high - low for low, high in limits]
     if same_unit is None:
         same_unit = not any(time) and max(extents) <= MAX_EXTENT_RATIO * min(extents)
     shares = [extent / max(extents) if same_unit else 1.0 for extent in extents]

@@ -150,7 +150,7 @@ ONE_PLACE = "a,1,50,3,1\nb,2,51,4,2\nc,1,50,5,3\n"
         ("a,-1.7e308,50,3,1\nb,1.7e308,51,4,2\n", {}, ["'lon'", "too far for float64", "another unit"]),
         (ONE_PLACE, {"duplicates": "error"}, ["2 rows share 1 place", "'temp' by 2", "duplicates: average or keep"]),
         (ROWS, {"duplicates": "mean"}, ["duplicates must be", "average"]),
-        (ROWS, {"periodic": "long"}, ["periodic names 'long'", "lon, lat"]),
+        (ROWS, {"periodic": "long"}, ["periodic is NAME", "lon, lat", "got 'long'"]),
         (ROWS, {"periodic": "lon=-3"}, ["positive number", "'lon=-3'"]),
     ],
 )

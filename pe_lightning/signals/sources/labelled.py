@@ -60,11 +60,10 @@ class LabelledSource(Source):
         array = open_labelled(self.paths[0], self.variable)
         values, axes, names = stacked(array, self.dims)
         known = np.isfinite(values)
-        if not known.any():
-            raise InputError(f"{self.paths[0]!r}: every value of {array.name} is missing")
-        low, high = float(values[known].min()), float(values[known].max())
-        if low == high:
-            raise InputError(f"{self.paths[0]!r}: {array.name} is {low:g} everywhere, so that there is nothing to fit")
+        low, high = (float(values.min(where=known, initial=np.inf)), float(values.max(where=known, initial=-np.inf)))
+        if low >= high:
+            what = f"{low:g} everywhere" if known.any() else "missing everywhere"
+            raise InputError(f"{self.paths[0]!r}: {array.name} is {what}, so that there is nothing to fit")
         return RawSignals(
             names=names,
             grid=values.shape[1:],
@@ -188,13 +187,15 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
         time = column.dtype.kind == "M"
         numbers = as_numbers(name, column, time)
         steps = np.diff(numbers)
-        if missing := int((~np.isfinite(numbers)).sum()):
-            raise InputError(f"{missing} of {size} coordinates {name!r} are missing: give them, or drop these samples")
-        if (same := np.flatnonzero(steps == 0)).size:
-            where = "have one value" if same.size == size - 1 else f"are equal at samples {same[0]} and {same[0] + 1}"
-            raise InputError(f"coordinates {name!r} {where}: each sample needs its own; correct them, or drop the dimension")
-        if not ((steps > 0).all() or (steps < 0).all()):
-            raise InputError(f"coordinate {name!r} neither ascends nor descends from sample to sample: sort the array by it")
+        missing, same = int((~np.isfinite(numbers)).sum()), np.flatnonzero(steps == 0).tolist()
+        for wrong, words in (
+            (missing, f"{missing} of {size} are missing: give them, or drop these samples"),
+            (len(same) == size - 1, "they have one value: drop the dimension"),
+            (same, f"samples {same[:1]} and the next are equal: each needs its own"),
+            (not ((steps > 0).all() or (steps < 0).all()), "they neither ascend nor descend: sort the array by them"),
+        ):
+            if wrong:
+                raise InputError(f"coordinates {name!r}: {words}")
         even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
         ends = float(numbers[0]), float(numbers[-1])
         axes.append(Axis(name, *ends, size, time, samples=None if even else tuple(numbers.tolist())))

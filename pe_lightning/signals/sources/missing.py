@@ -34,6 +34,7 @@ SIMILAR_LEVELS = 48
 MAX_SIMILAR_SHARE = 0.1
 """Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
 JPEG_START = b"\xff\xd8"
+ALLOWED = "nan, alpha, a colour such as '#ff00ff', a number, frames:10-14,30, or a mask file"
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
 
@@ -70,21 +71,12 @@ class Missing:
     def __post_init__(self) -> None:
         if isinstance(self.given, list) and len(self.given) == 1:
             object.__setattr__(self, "given", self.given[0])
-        if (
-            isinstance(self.given, bool)
-            or not isinstance(self.given, (str, float, int, list))
-            or not self.given == self.given
-        ):
-            raise InputError(
-                "missing must be nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; got "
-                f"{self.given!r}"
-            )
-        if self.kind == "mask" and not self.given:
-            raise InputError("missing: give nan, alpha, a colour '#rrggbb', a number, or a mask file")
+        given = self.given
+        known = isinstance(given, (str, float, int, list)) and not isinstance(given, bool) and given == given
+        if not known or given in ("", []) or (str(given).startswith("#") and self.kind != "colour"):
+            raise InputError(f"missing must be {ALLOWED}; got {given!r}")
         if self.kind == "frames":
             self._ranges()
-        if isinstance(self.given, str) and self.given.startswith("#") and self.kind != "colour":
-            raise InputError(f"missing: a colour is '#rrggbb' in hexadecimal digits, such as '#ff00ff'; got {self.given!r}")
 
     @cached_property
     def kind(self) -> Literal["nan", "alpha", "colour", "value", "frames", "mask"]:
@@ -107,10 +99,7 @@ class Missing:
     def masks(self) -> list[SourceFile]:
         is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
         if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
-            raise InputError(
-                "missing is nan, alpha, a colour '#rrggbb', a number, frames:10-14,30, or a mask file; there is no file "
-                f"{self.given!r}"
-            )
+            raise InputError(f"missing must be {ALLOWED}; there is no file {self.given!r}")
         return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
 
     def _ranges(self) -> list[tuple[int, int]]:

@@ -88,22 +88,18 @@ def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
     """``(S, N_1, ..., N_D, C)``. Prints how the shape is read if it has other plausible readings."""
     declared = len(shape) >= 3 and not (len(shape) == 3 and shape[-1] in (3, 4) and num_names != shape[0])
     layouts = plausible_layouts(shape)
-    if declared and (0 in shape or min(shape[1:-1]) < 2):
-        raise InputError(
-            f"values has shape {shape}, but its axes must be (signals, *samples per axis, channels), with at least 2 "
-            "samples on each"
-        )
-    if declared:
+    if declared and 0 not in shape and min(shape[1:-1]) >= 2:
         read_as = f"{shape[0]} signal(s) of {'x'.join(map(str, shape[1:-1]))} samples with {shape[-1]} channel(s)"
         alone = len(shape) == 3 and shape[0] > 1 and len(layouts) == 1 and layouts[0].kind != "rows"
         if num_names == 0 and (alone or shape[-1] > MAX_CHANNELS):
             missing = "values[None]" if shape[-1] <= MAX_CHANNELS else "values[None, ..., None]"
             rank_zero_info(f"values of shape {shape} is read as {read_as}. Pass {missing} if it is one signal.")
         return shape
-    if len(layouts) != 1:
+    if declared or len(layouts) != 1:
+        what = "values has an axis of fewer than 2 samples" if declared else describe_layouts("values", shape)
         raise InputError(
-            f"{describe_layouts('values', shape)}. Name its axes, (signals, *samples per axis, channels): for one signal of "
-            "one channel pass values[None, ..., None], for rows of one channel values[..., None]"
+            f"{what}. Name its axes, (signals, *samples per axis, channels), of at least 2 samples on each: for one signal "
+            "of one channel pass values[None, ..., None], for rows of one channel values[..., None]"
         )
     rank_zero_info(
         f"values of shape {shape} is read as {layouts[0]}. Give it all axes, (signals, *samples per axis, channels), or a "
@@ -115,8 +111,10 @@ def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
 def _checked_names(names: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"signal{index}" for index in range(count))
-    if isinstance(names, str) or len(names) != count or len({str(name).casefold() for name in names}) < count:
-        raise InputError(f"names must be {count} names, one per signal, that differ in more than case; got {names!r}")
-    if not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
-        raise InputError(f"names become file names: they must be non-empty strings without slashes; got {names!r}")
+    distinct = not isinstance(names, str) and len(names) == count == len({str(name).casefold() for name in names})
+    if not distinct or not all(isinstance(name, str) and name and not set(name) & set("/\\\0") for name in names):
+        raise InputError(
+            f"names become file names: they must be {count} non-empty strings without slashes, one per signal, that differ "
+            f"in more than case; got {names!r}"
+        )
     return tuple(names)

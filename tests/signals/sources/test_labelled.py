@@ -143,12 +143,16 @@ def test_a_geotiff_has_the_centres_of_its_pixels(tmp_path):
         (lambda a: a, {"variable": "sst", "dims": "lat,long"}, "no dimension 'long'; did you mean 'lon'"),
         (lambda a: a[:1], {"variable": "sst", "dims": "time"}, "'time' of 'sst' has one sample"),
         (lambda a: a.expand_dims(z=[1, 2]), {"variable": "sst"}, "name 1 to 3 of them as axes by dims"),
-        (lambda a: a * np.nan, {"variable": "sst"}, "every value of sst is missing"),
+        (lambda a: a * np.nan, {"variable": "sst"}, "sst is missing everywhere"),
         (lambda a: a * 0 + 3, {"variable": "sst"}, "sst is 3 everywhere"),
-        (lambda a: a.assign_coords(lon=LONGITUDES % 7), {"variable": "sst"}, "'lon' neither ascends nor descends"),
-        (lambda a: a.assign_coords(lon=0 * LONGITUDES), {"variable": "sst"}, "'lon' have one value"),
-        (lambda a: a.assign_coords(lon=LONGITUDES.clip(LONGITUDES[1])), {"variable": "sst"}, "are equal at samples 0 and 1"),
-        (lambda a: a.assign_coords(lon=[np.nan, *LONGITUDES[1:]]), {"variable": "sst"}, "'lon' are missing"),
+        (lambda a: a.assign_coords(lon=LONGITUDES % 7), {"variable": "sst"}, "neither ascend nor descend"),
+        (lambda a: a.assign_coords(lon=0 * LONGITUDES), {"variable": "sst"}, "'lon': they have one value"),
+        (
+            lambda a: a.assign_coords(lon=LONGITUDES.clip(LONGITUDES[1])),
+            {"variable": "sst"},
+            "samples [0] and the next are equal",
+        ),
+        (lambda a: a.assign_coords(lon=[np.nan, *LONGITUDES[1:]]), {"variable": "sst"}, "'lon': 1 of 14 are missing"),
     ],
 )
 def test_arrays_that_cannot_be_read_are_refused(sst, change, arguments, words, tmp_path):
