@@ -10,6 +10,7 @@ import torch
 from jsonargparse.typing import NonNegativeFloat, PositiveFloat, PositiveInt
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning.encoders import Encoder, resolve
@@ -110,19 +111,21 @@ class AttentionTask(TrainedModule):
     def make_layers(self, info: Mapping[str, Any]) -> None:
         """Creates the layers for the sizes of the task, except :attr:`positions`."""
 
-    @abstractmethod
     def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        """The sum over the targets of a batch of their losses, ``()``."""
+        """The sum over the targets of a batch of their losses, ``()``: the cross-entropy of classes; -1 is no target."""
+        return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), ignore_index=-1, reduction="sum")
 
-    @abstractmethod
     def update(self, metric: metrics.SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        """Adds a batch to a metric.
+        """Adds a batch to a metric: the classes that are predicted, from logits ``(B, T, classes)``, and the targets.
 
         Args:
             metric: A metric of the type :attr:`metric`, for ``S`` test sets.
             batch: The examples.
             mask: Whether an example belongs to a set, ``(S, B)``.
         """
+        pair = (self(batch).argmax(-1), batch["targets"])
+        predicted, true = (each[None, ..., None].expand(len(mask), -1, -1, -1) for each in pair)
+        metric.update(predicted, true, mask[..., None] & (batch["targets"] >= 0))
 
     # -- building -----------------------------------------------------------------------------------------------------
 
@@ -234,16 +237,3 @@ class AttentionTask(TrainedModule):
             "sampling": {"name": "random"},
             "data_fingerprint": None if data is None else data.fingerprint,
         }
-
-
-def count_right(metric: metrics.SignalMetric, logits: Tensor, targets: Tensor, mask: Tensor) -> None:
-    """Adds the predicted classes of a batch to the metric ``accuracy``.
-
-    Args:
-        metric: For ``S`` test sets.
-        logits: ``(B, T, classes)``.
-        targets: ``(B, T)``; negative ones are not counted.
-        mask: Whether an example belongs to a test set, ``(S, B)``.
-    """
-    predicted, true = (each[None, ..., None].expand(len(mask), -1, -1, -1) for each in (logits.argmax(-1), targets))
-    metric.update(predicted, true, mask[..., None] & (targets >= 0))

@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 import torch
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from pe_lightning.evaluation.metrics import SignalMetric
-from pe_papers.tasks.base import AttentionTask, count_right
+from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import Examples, TaskDataModule
 from pe_papers.tasks.transformer import Transformer, table
 
@@ -144,9 +142,3 @@ class LayoutRelations(AttentionTask):
         tokens = self.name(batch["names"]) + self.relation(batch["relation"])[:, None]
         logits: Tensor = self.output(self.transformer(self.positions(tokens, positions), self.positions.angles(positions)))
         return logits
-
-    def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), ignore_index=-1, reduction="sum")
-
-    def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        count_right(metric, self(batch), batch["targets"], mask)

@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import SignalMetric
 from pe_lightning.signals.sources import read_pictures
 from pe_lightning.training.callbacks import RunRecorder
-from pe_papers.tasks.base import AttentionTask, count_right
+from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import Examples, TaskDataModule, task_data_of
 from pe_papers.tasks.transformer import Transformer, table
 
@@ -184,12 +184,6 @@ class PixelClassification(AttentionTask):
         tokens = self.positions(self.level(batch["pixels"]), positions)
         logits: Tensor = self.output(self.transformer(tokens, self.positions.angles(positions)).mean(1, keepdim=True))
         return logits
-
-    def loss_sum(self, batch: Mapping[str, Tensor]) -> Tensor:
-        return F.cross_entropy(self(batch).flatten(0, 1), batch["targets"].flatten(), reduction="sum")
-
-    def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
-        count_right(metric, self(batch), batch["targets"], mask)
 
 
 class PixelGeneration(AttentionTask):
