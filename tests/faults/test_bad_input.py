@@ -16,7 +16,7 @@ from PIL import Image
 
 from pe_lightning.__main__ import main
 from pe_lightning.encoders import Encoder
-from pe_lightning.errors import InputError, last_resort
+from pe_lightning.errors import InputError
 from pe_lightning.solvers import ConvergenceWarning, solve_points
 from pe_lightning.training import ImageDataModule, RowDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
@@ -232,13 +232,6 @@ def test_a_solver_that_cannot_move_does_not_say_that_it_has_converged() -> None:
     features = {"name": "sine", "frequency": 1e-9, "num_features": 8}  # which hardly differ from zero
     with pytest.warns(ConvergenceWarning, match="times the least squared error"):
         assert solve_points(values, features, coords=points, ridge=0.0).weight.isfinite().all()
-
-
-def test_a_process_that_died_is_no_fault_of_the_program() -> None:
-    closed = "[/third_party/gloo/gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:37771: Connection reset by peer"
-    words, status = last_resort(RuntimeError(closed))
-    assert words.startswith("another process of this fit has ended, such as by a signal")
-    assert status == 2
 
 
 def test_a_wav_file_that_claims_another_size_is_not_filled(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,16 +41,6 @@ def test_the_panels_are_truth_reconstruction_and_error() -> None:
         assert np.array_equal(sheet[:, left : left + 256], np.asarray(image))
 
 
-def test_the_first_of_more_than_four_channels_is_shown() -> None:
-    truth, prediction = random(64, 64, 6), random(64, 64, 6)[::-1].copy()
-    sheet = np.asarray(comparison(prediction, truth, ""))
-    same_values = np.asarray(comparison(prediction[..., :1], truth[..., :1], ""))
-    assert np.array_equal(sheet[-256:, :520], same_values[-256:, :520])
-    assert not np.array_equal(sheet[:30, :256], same_values[:30, :256])  # "channel 1 of 6"
-    error = np.asarray(error_map(prediction, truth).resize((256, 256), 0))
-    assert np.array_equal(sheet[-256:, 520:], error)  # of all channels
-
-
 def test_a_comparison_shows_what_was_trained_on_and_interpolation() -> None:
     truth, prediction, other = random(256, 300, 3), random(256, 300, 3), random(256, 300, 3)
     trained = np.zeros((256, 300), dtype=bool)

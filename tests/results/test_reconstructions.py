@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import h5py
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from PIL import Image
 
 from pe_lightning.results import reconstructions
@@ -18,7 +16,6 @@ from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter,
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
-from pe_lightning.training.callbacks.loggers import log_scores
 from pe_lightning.training.datamodule import OutputGrid
 
 BYTES = ValueRange("uint8", (0.0,), (255.0,))
@@ -83,14 +80,6 @@ def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_only_the_first_of_many_rows_have_a_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reconstructions, "MAX_SHEETS", 2)
-    for name, grid, count in [("rows", (8,), 2), ("images", (8, 8), 4)]:
-        values = random(4, *grid, 1)
-        assert len(write_reconstructions(tmp_path / name, scores(*"abcd"), values, values)) == count
-        assert len(list((tmp_path / name).glob("?_comparison.h5"))) == 4
-
-
 def test_a_source_may_write_a_format_of_its_own(tmp_path: Path) -> None:
     info, values = SignalInfo(("a", "b"), (4, 4), 1), random(2, 4, 4, 1)
 
@@ -103,16 +92,6 @@ def test_a_source_may_write_a_format_of_its_own(tmp_path: Path) -> None:
     write_reconstructions(tmp_path, scores("a", "b"), values, values, info, write=write)
     written = {entry.name for entry in tmp_path.iterdir() if "_comparison" not in entry.name}
     assert written == {"a.mine", "b.npy"}
-
-
-def test_videos_go_to_wandb(tmp_path: Path) -> None:
-    values = random(1, 3, 16, 16, 3)
-    logger, other = Mock(spec=WandbLogger), Mock(spec=CSVLogger)
-    info = SignalInfo(("a",), (3, 16, 16), 3, BYTES, 25.0, "video")
-    pictures = write_reconstructions(tmp_path, scores("a"), values, values, info)
-    log_scores([other, logger], scores("a"), pictures, None, 7)
-    logger.log_video.assert_called_once_with("videos", [str(tmp_path / "a.mp4")], step=7, format=["mp4"])
-    logger.log_image.assert_called_with("reconstructions", pictures, step=7, caption=["a"])
 
 
 # -- blocks -------------------------------------------------------------------------------------------------------------

@@ -99,20 +99,3 @@ def test_frames_that_stand_for_a_cube_are_spread_and_not_all_trained_on(count: i
     assert all(abs(frame - (2 * part + 1) * count / 8) < 2 for part, frame in enumerate(frames))
     assert any(frame % stride for frame in frames)
     assert len({frame % 2 for frame in runs.frames_of(count, 32)}) == 2
-
-
-def test_the_run_of_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert runs.of_checkpoint(tmp_path / "3" / "checkpoints" / "last.ckpt") == tmp_path / "3"
-    assert runs.of_checkpoint(tmp_path / "elsewhere" / "last.ckpt") == tmp_path / "elsewhere"
-    monkeypatch.chdir(tmp_path)
-    assert runs.of_checkpoint("last.ckpt") == tmp_path
-    assert runs.of_checkpoint("checkpoints/last.ckpt") == tmp_path
-
-
-def test_one_fit_at_a_time_holds_a_run_directory(tmp_path: Path) -> None:
-    held = runs.hold(tmp_path)
-    with pytest.raises(InputError, match="another fit writes to"):
-        runs.hold(tmp_path)
-    held.release()
-    runs.hold(tmp_path).release()
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 
@@ -142,15 +141,6 @@ def test_a_video_lasts_as_long_as_its_source(frames: int, rate: float | None, ex
     assert about["seconds"] == pytest.approx(float(frames / expected), rel=1e-4)
 
 
-def test_without_a_video_encoder_other_formats_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(av, "codecs_available", {"gif"})
-    info = info_of("video", (4, 16, 16), 3, "uint8", 25.0)
-    with pytest.raises(InputError, match="use npy or gif"):
-        write_signal(tmp_path / "a", film(4, 16, 16), info)
-    assert not list(tmp_path.iterdir())
-    assert write_signal(tmp_path / "a", film(4, 16, 16), info, formats="npy").exists()
-
-
 @pytest.mark.parametrize(("rate", "frames", "channels"), [(30.0, 10, 3), (7.0, 10, 1), (10.0, 1, 3)])
 def test_gif(rate: float, frames: int, channels: int, tmp_path: Path) -> None:
     values = np.round(film(frames, 24, 33, channels) * 255).astype(np.float32) / 255
@@ -165,20 +155,6 @@ def test_gif(rate: float, frames: int, channels: int, tmp_path: Path) -> None:
     assert max(abs(delay - 1000 / rate) for delay in delays) < 10
     difference = np.abs(np.stack(read) - values)
     assert difference.max() < 1e-6 if channels == 1 else difference.mean() < 0.03
-
-
-@pytest.mark.parametrize("formats", ["mp4", "npy", "h5"])
-def test_a_video_is_converted_in_parts(formats: str, tmp_path: Path) -> None:
-    values = np.broadcast_to(film(1, 256, 256, 1), (64, 256, 256, 1))  # 16 MiB as a whole
-    info = info_of("video", (64, 256, 256), 1, "uint8", 25.0)
-    write_signal(tmp_path / "warm", values[:1], info, formats=formats)
-    tracemalloc.start()
-    try:
-        write_signal(tmp_path / "a", values, info, formats=formats)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 6 << 20 if formats == "mp4" else peak < 40 << 20
 
 
 # -- sound and arrays ---------------------------------------------------------------------------------------------------

@@ -116,15 +116,8 @@ def test_what_it_cannot_do_is_refused_before_anything_is_fitted(make_trainer):
     data = TensorDataModule(signals(1, 8, 8))
     with pytest.raises(InputError, match="max_steps 0"):
         fit(Adaptive(), data, make_trainer, 3)
-    for wrong, message in (
-        ({"angles": -1}, "angles"),
-        ({"aspects": [0.5]}, "aspects"),
-        ({"window": 0}, "window"),
-        ({"noise": 0.1}, "noise"),
-        ({"encoder": ["laplace", "gau"]}, "one encoder"),
-    ):
-        with pytest.raises(InputError, match=message):
-            Adaptive(**wrong)
+    with pytest.raises(InputError, match="one encoder"):
+        Adaptive(["laplace", "gau"])
     with pytest.raises(InputError, match="closed form"):
         fit(Adaptive("keys"), data, make_trainer, 0)
 

@@ -15,11 +15,9 @@ from torch import Tensor
 import pe_lightning
 from pe_lightning import ComplexLinear, SimpleMLP, TensorDataModule
 from pe_lightning.encodings import Complex, Simple
-from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals.blocks import grid_axes
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.solvers import solve_grid
 from pe_lightning.training import SignalDataModule
 from pe_lightning.training.datamodule import OutputGrid
@@ -177,8 +175,3 @@ def test_an_estimator_of_cells_has_values_at_points_and_deviations() -> None:
     assert (field.grid(data.dataset.axes) - data.values).abs().max() < 0.01
     assert (field.of_cells((0.0, 0.0)).grid([x, x])[0, ..., 0] - truth).abs().max() < 0.005
     assert field.std(torch.rand(5, 2)).isfinite().all()
-
-
-def test_scattered_samples_are_points() -> None:
-    with pytest.raises(InputError, match="samples must be points or cells; got 'pixels'"):
-        SignalDataModule(TensorSource(waves(N, 1).float()), samples="pixels")  # type: ignore[arg-type]

@@ -99,14 +99,6 @@ def test_coordinates_of_another_precision_are_taken(kind: str, mine: torch.dtype
             torch.testing.assert_close(values, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_model_without_parameters_is_refused() -> None:
-    module = ComplexLinear("gau")
-    with pytest.raises(InputError, match=r"ComplexLinear has no parameters yet: fit it .* load .* build"):
-        module(torch.rand(3, 2))
-    with pytest.raises(InputError, match="no parameters yet"):
-        module.predict_grid([torch.rand(3)])
-
-
 # -- of a batch -------------------------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from fits import GAU, MODULES, SAMPLINGS, Losses, MakeTrainer, fit, signals
-from lightning.pytorch import Callback, seed_everything
+from lightning.pytorch import seed_everything
 from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
-from pe_lightning.signals import Batching, PointBatch, grid_axes
+from pe_lightning.signals import Batching, grid_axes
 from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.training import ComplexLinear, TensorDataModule
 
@@ -52,11 +52,6 @@ def test_train_psnr_is_the_mean_over_signals(make_trainer: MakeTrainer) -> None:
     squared = (module.predict_grid(batch.axes) - batch.values).square().flatten(1)
     expected = psnr(squared.sum(1), torch.tensor(squared.shape[1])).mean()
     torch.testing.assert_close(module.last_train.psnr(), expected.detach(), rtol=1e-5, atol=1e-5)
-
-
-def test_logging_can_be_switched_off(make_trainer: MakeTrainer) -> None:
-    trainer = fit(MODULES["complex"](), TensorDataModule(signals(1, 8)), make_trainer, 2, log_every_n_steps=0)
-    assert "train/psnr" not in trainer.callback_metrics
 
 
 def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> None:
@@ -105,20 +100,6 @@ def test_the_same_seed_gives_the_same_result(kind: str, make_trainer: MakeTraine
     assert all(torch.equal(first[key], other[key]) for key in first) == (kind == "complex")  # it draws nothing
 
 
-def test_each_signals_own_mask_trains_that_signal(make_trainer: MakeTrainer) -> None:
-    values = signals(2, 12)
-    data = TensorDataModule(values, sampling=RandomSampling(0.5))
-    batch = data.train_batch()
-    assert isinstance(batch, PointBatch)
-    assert not torch.equal(batch.coords[0], batch.coords[1])
-    module = ComplexLinear({"name": "gau", "num_features": 12}, optimizer=lambda p: torch.optim.Adam(p, lr=0.05))
-    fit(module, data, make_trainer, 200, limit_val_batches=0)
-    error = (module.predict_grid(data.evaluation_batch().axes) - values).abs().amax(-1)
-    mask = data.split.train_mask()
-    assert error[mask].max() < 0.02
-    assert error[~mask].max() > 0.02
-
-
 # -- the solution -----------------------------------------------------------------------------------------------------
 
 
@@ -147,17 +128,6 @@ def test_gradient_descent_reaches_least_squares(make_trainer: MakeTrainer) -> No
         torch.testing.assert_close(got.detach(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_the_least_norm_solution_of_many_is_found(make_trainer: MakeTrainer) -> None:
-    data = TensorDataModule(signals(1, 8), sampling="grid", eval_mask="none")  # four samples, eight features
-    module = ComplexLinear(GAU, optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1.0, momentum=0.9))
-    fit(module, data, make_trainer, 400, precision="64-true", limit_val_batches=0, log_every_n_steps=0)
-    batch = data.train_batch()
-    features = module.encoding(batch.axes[0].double()[:, None])
-    target = (batch.values[0].double() - module.mean[0]).T
-    expected = target @ torch.linalg.pinv(features).T
-    torch.testing.assert_close(module.weight[0].detach(), expected, rtol=1e-6, atol=1e-6)
-
-
 # -- buffers ----------------------------------------------------------------------------------------------------------
 
 
@@ -177,14 +147,6 @@ def test_the_mean_is_that_of_the_trained_samples(sampling: str, make_trainer: Ma
     assert not any(module.mean is parameter for parameter in module.parameters())
 
 
-def test_a_flat_signal_is_known_before_the_first_step(make_trainer: MakeTrainer) -> None:
-    data = TensorDataModule(torch.full((1, 6, 6, 1), 0.25))
-    module = ComplexLinear(GAU)
-    fit(module, data, make_trainer, 1)
-    prediction = module.predict_grid(data.evaluation_batch().axes)
-    torch.testing.assert_close(prediction, torch.full((1, 6, 6, 1), 0.25))
-
-
 # -- features are never stale -----------------------------------------------------------------------------------------
 
 
@@ -199,23 +161,6 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
     module.networks.cache.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
-    assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
-
-
-def test_a_fit_after_an_interrupted_one_computes_nothing_from_its_batch(make_trainer: MakeTrainer) -> None:
-    class Stops(Callback):
-        def on_train_batch_end(self, *_: Any) -> None:
-            raise RuntimeError("stopped")
-
-    module, data, losses = MODULES["complex"](), TensorDataModule(signals(2, 8, 6)), Losses()
-    with pytest.raises(RuntimeError, match="stopped"):
-        fit(module, data, make_trainer, 1, callbacks=[Stops()], limit_val_batches=0)
-    with torch.no_grad():
-        module.mean.add_(1)  # the target of the batch depends on it
-        expected = (
-            (module.predict_grid(data.train_batch().axes) - data.train_batch().values).square().flatten(1).mean(1).sum()
-        )
-    fit(module, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 import torch
 from fits import SAMPLINGS, Losses, MakeTrainer, fit, signals
-from learned_encoders import REGISTERED, LearnedGaussian, Table
+from learned_encoders import REGISTERED, LearnedGaussian
 from lightning.pytorch import seed_everything
 from torch import Tensor
 
 from pe_lightning.encoders import create, names, registry
 from pe_lightning.encoders.base import Width
 from pe_lightning.errors import InputError
-from pe_lightning.signals import SignalInfo
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
 
@@ -128,15 +126,6 @@ def test_derivatives_of_many_signals_are_those_of_their_networks(key: str) -> No
     module.laplacian(points).square().sum().backward()
 
 
-def test_a_shared_encoder_is_counted_once() -> None:
-    shared, own = ComplexLinear(Penalised(), shared_encoder=True), ComplexLinear(Penalised())
-    for module in (shared, own):
-        module.build(SignalInfo(("a", "b", "c"), (4, 4), 2))
-        assert module.num_params == 2 * 64 + 1
-    assert sum(p.numel() for p in shared.parameters()) == 3 * 128 + 1
-    assert sum(p.numel() for p in own.parameters()) == 3 * 129
-
-
 @pytest.mark.parametrize("sampling", ["grid", "random"])
 def test_a_chosen_width_is_where_training_starts(sampling: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """``sigma: auto`` and trained: chosen before the optimiser exists, then trained by it, and in the checkpoint."""
@@ -189,16 +178,6 @@ def test_a_penalty_is_part_of_the_loss(kind: str, shared: bool, make_trainer: Ma
     assert losses[1] - losses[0] == pytest.approx(2 * math.log(0.2) ** 2 * encoders, rel=1e-4)
 
 
-@every_module
-def test_features_that_start_close_to_zero_are_not_scaled_up(kind: str, make_trainer: MakeTrainer) -> None:
-    module = MODULES[kind](Table(), optimizer=lambda parameters: torch.optim.Adam(parameters, lr=1e-3))
-    fit(module, TensorDataModule(signals(1, 16, 16)), make_trainer, 2, limit_val_batches=0)
-    scale = getattr(module.encoding, "scales", None) if kind != "simple" else module.encoding.scale
-    assert scale is not None
-    assert scale.max() == 1
-    assert all(parameter.abs().max() < 0.1 for parameter in module.encoding.parameters())
-
-
 def test_a_model_built_before_its_width_was_chosen_is_refused(make_trainer: MakeTrainer) -> None:
     module = ComplexLinear({"name": "gau", "sigma": "auto", "trainable": True})
     data = TensorDataModule(signals(1, 40, 40))
@@ -226,21 +205,6 @@ def test_a_checkpoint_keeps_which_axes_share_their_encoder(
     assert len(set(map(id, loaded.encoding.encoders))) == len(set(map(id, model.encoding.encoders))) == 2
     assert loaded.num_params == model.num_params
     torch.testing.assert_close(loaded(points), model(points))
-
-
-def test_a_width_that_is_four_times_wrong_is_repaired(make_trainer: MakeTrainer) -> None:
-    """Of signals that the encoder with the true width has made; what is learned is what is reported, per signal."""
-    weight = torch.randn(16, 2, generator=torch.Generator().manual_seed(0))
-    values = create("gau", num_features=16, sigma=0.04)(torch.arange(64) / 64) @ weight
-    values = 0.5 + values / (2 * values.abs().max())
-    module = ComplexLinear(
-        {"name": "gau", "num_features": 16, "sigma": 0.16, "trainable": True},
-        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.05),
-    )
-    fit(module, TensorDataModule(torch.stack([values, values])), make_trainer, 160, limit_val_batches=0)
-    learned = module.encoding.encoders[0].sigma.tolist()
-    assert json.loads(json.dumps(module.describe()))["encoder"]["sigma"] == pytest.approx(learned)
-    assert learned == pytest.approx([0.04, 0.04], rel=0.4)
 
 
 @pytest.mark.parametrize("name", ["lff", "embed", "sine1d", "sine_nd", "md_sine", "hash", "grid", "lines", "planes"])

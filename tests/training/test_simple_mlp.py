@@ -14,7 +14,6 @@ from lightning.pytorch.plugins.precision import DoublePrecision
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.networks import activations
 from pe_lightning.networks.spectrum import distance, spectra
 from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
@@ -134,14 +133,6 @@ def test_spectra_and_their_distance() -> None:
     assert spectra(torch.full((1, 1, 64, 1), 0.3))[0, 0].item() == pytest.approx(1, abs=1e-3)
 
 
-def test_the_default_width_of_fourier_features_follows_the_samples() -> None:
-    """Below a perceptron; the papers' 14 at 256 samples, 3 at 64."""
-    for size, wanted in ((256, 14), (64, 3)):
-        module = SimpleMLP("rff")
-        module.build_from(TensorDataModule(torch.zeros(1, 2 * size, 4, 1), sampling={"name": "grid", "stride": [2, 1]}))
-        assert module.encoding.encoders[0].resolved()["sigma"] == pytest.approx(wanted, rel=0.99)
-
-
 DERIVED: dict[str, CoordinateModule] = {
     "siren": SimpleMLP(activation="sine", signals_per_chunk=1, **SMALL),
     "complex": ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.15}),
@@ -171,12 +162,6 @@ def test_derivatives_of_every_module(kind: str) -> None:
     assert errors.flatten().quantile(0.8) < 1e-3  # not where an adaptive fit changes members
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\)"):
         module.gradient(coords[..., :1])
-
-
-def test_every_activation_is_covered() -> None:
-    plain = {name for name in activations if not activations.get(name).has_options()}
-    assert RATES.keys() == set(activations) - plain | {"relu"}
-    assert {activations.get(name).rate for name in plain} == {5e-3}
 
 
 def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) -> None:

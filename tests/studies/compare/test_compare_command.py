@@ -12,8 +12,6 @@ import pytest
 from PIL import Image
 
 from pe_lightning.__main__ import main
-from pe_lightning.studies.compare.command import _differences
-from pe_lightning.studies.compare.reading import find_runs
 
 ROOT = Path(__file__).parents[3]
 FILES = {"index.html", "table.csv", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
@@ -134,15 +132,6 @@ def test_several_tables_say_why(make_run, tmp_path, capsys):
     assert (out / "psnr_vs_seconds_2.png").exists()
 
 
-def test_names_that_are_not_unicode(make_run, tmp_path, capsys):
-    names = ["\ud800", "\x00", "$x_"]
-    make_run("_a$b$/1", signals=names, config={"\udcff": "\x07"}, encoder={"name": "\udfff"}, noise=0.1)
-    make_run("b/1", signals=names, config={"x": 1})
-    for options in ([], ["--by", "encoder.name"]):
-        assert main(["compare", str(tmp_path), "--out", str(tmp_path / "report"), *options]) == 0
-    assert capsys.readouterr().err == ""
-
-
 def test_a_real_fit_of_two_pictures_is_shown(tmp_path, monkeypatch, capsys, signals):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()
@@ -165,31 +154,3 @@ def test_a_real_fit_of_two_pictures_is_shown(tmp_path, monkeypatch, capsys, sign
         assert "reason" not in tile
         assert tile["size"] == [24, 16]
         assert all(f'id="{key}">data:image/webp;base64,' in page for key in tile["truth"] + tile["reconstruction"])
-
-
-def test_settings_are_those_of_the_fit_where_the_configuration_leaves_them_open(make_run):
-    def config(**encoder):
-        arguments = {
-            "encoder": {"class_path": "pe_lightning.encoders.shifted.Gaussian", "init_args": encoder},
-            "ridge": "auto",
-        }
-        return {"seed_everything": 0, "model": {"class_path": "ComplexLinear", "init_args": arguments}}
-
-    widths = [{"name": "gau", "sigma": 0.005}, {"name": "gau", "sigma": 0.25}]
-    make_run("a/1", config=config(sigma="auto"), encoder=widths, ridge=0.0123)
-    make_run("b/1", config=config(sigma=None), encoder={"name": "gau", "sigma": 0.02}, ridge=0.5)
-    runs = find_runs([make_run("c/1", config=config(sigma=0.1), ridge=None).parents[1]]).runs
-    assert _differences(runs) == {
-        "model.encoder.sigma": ["0.005+0.25", "0.02", "0.1"],
-        "model.ridge": ["0.0123", "0.5", "auto"],
-    }
-
-
-def test_a_mean_over_exact_and_trained_fits_is_said(make_run, tmp_path, capsys):
-    make_run("a/1")
-    make_run("a/2", steps=0, solve_seconds=0.1)
-    make_run("b/1", encoder={"name": "tri"})
-    assert main(["compare", str(tmp_path), "--by", "encoder.name"]) == 0
-    shown = capsys.readouterr().out
-    assert "gau averages 1 exact and 1 trained fits" in shown
-    assert "tri averages" not in shown

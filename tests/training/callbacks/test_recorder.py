@@ -180,16 +180,6 @@ def test_a_score_below_interpolation_is_reported_with_advice(tmp_path):
     assert text == f"14.50 dB below bicubic interpolation. Try pe-lightning suggest --config {tmp_path / 'config.yaml'}."
 
 
-def test_the_best_interpolation_is_kept_for_the_pictures():
-    data = TensorDataModule(signals(2, 16, 12))
-    scores, best = score_baselines(data)
-    name = max(scores, key=lambda method: scores[method]["test/psnr"])
-    assert best is not None
-    assert best[0] == name
-    batch = data.evaluation_batch()
-    np.testing.assert_array_equal(best[1], interpolate(name, data.train_batch(), batch.axes).numpy())
-
-
 def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):
     values = signals(1, 40, 6, 5, channels=1)[0, ..., 0].numpy()
     with h5py.File(tmp_path / "volume.h5", "w") as file:
