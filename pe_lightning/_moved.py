@@ -52,6 +52,8 @@ MOVED = {
     "pe_lightning.signals.sources.samples": "pe_lightning.signals.sources.paths",
     "pe_lightning.solvers.spread": "pe_lightning.solvers.uncertainty",
     "pe_lightning.tasks": "pe_papers.tasks",
+    "pe_lightning.training.kronecker": "pe_lightning.training.complex_linear",
+    "pe_lightning.training.local": "pe_lightning.training.adaptive",
     "pe_lightning.training.output": "pe_lightning.training.datamodule",
 }
 """Old path of a module, package or class of version 0.2 -> new path; the modules below a package move with it."""

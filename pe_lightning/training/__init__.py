@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from pe_lightning.training.adaptive import Adaptive
+    from pe_lightning.training.adaptive import Adaptive, Local
     from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
-    from pe_lightning.training.complex_linear import ComplexLinear
+    from pe_lightning.training.complex_linear import ComplexLinear, KroneckerModule
     from pe_lightning.training.coordinate import CoordinateModule
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
         make_datamodule,
     )
     from pe_lightning.training.function import FunctionModule
-    from pe_lightning.training.kronecker import KroneckerModule
-    from pe_lightning.training.local import Local
     from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
@@ -53,9 +51,9 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "adaptive": ["Adaptive"],
+        "adaptive": ["Adaptive", "Local"],
         "base": ["TrainedModule", "datamodule_of", "trainer_of"],
-        "complex_linear": ["ComplexLinear"],
+        "complex_linear": ["ComplexLinear", "KroneckerModule"],
         "coordinate": ["CoordinateModule"],
         "datamodule": ["SignalDataModule"],
         "datamodules": [
@@ -68,8 +66,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "make_datamodule",
         ],
         "function": ["FunctionModule"],
-        "kronecker": ["KroneckerModule"],
-        "local": ["Local"],
         "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },

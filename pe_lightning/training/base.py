@@ -36,7 +36,7 @@ models: Registry[LightningModule] = Registry(
     "model",
     LightningModule,
     "pe_lightning.models",
-    modules=[f"pe_lightning.training.{name}" for name in ("adaptive", "complex_linear", "local", "simple_mlp")],
+    modules=[f"pe_lightning.training.{name}" for name in ("adaptive", "complex_linear", "simple_mlp")],
 )
 """The names that ``--model`` and ``model:`` accept."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -125,48 +126,39 @@ def _chosen(found: TrialScore) -> str:
 def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
     """The text of ``out``, the configuration of the best encoder; ``tree`` is the complete one of the signals."""
     best = result.of(interpolation=False)[0]
-    model, steps = best.best.model, f"{best.best.steps} # as many as the time limit allowed"
+    model, steps, how = best.best.model, best.best.steps, "As many steps as the time limit allowed."
     if best.candidate.name in MODELS:
-        model, steps = MODELS[best.candidate.name], "0"
-    if best.whole is not None:
-        found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
-        encoder: object = found[0] if found[1:] == found[:-1] and found else found
-        ridge: object = best.whole.ridge
-        what = "sigma and ridge were" if best.candidate.width else "ridge was"
-        how = f"{what} chosen on held-out training samples; write auto to choose again for other data"
-    else:
-        encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
-        how = "the fit chooses sigma and ridge from all samples; the encoder was scored on windows of them"
-    seed = tree["seed_everything"]
-    solved = [
-        "  class_path: pe_lightning.ComplexLinear",
-        "  init_args:",
-        f"    # {how}",
-        f"    encoder: {_flow(encoder)}",
-        f"    ridge: {_flow(ridge)}",
-        "    solver: exact # the exact fit, no training",
-    ]
-    lines = [
-        f"# Written by pe-lightning suggest. {verdict(result)}",
-        f"# Run it: pe-lightning fit --config {out}",
-        "model:",
-        *(solved if model is None else [f"  {key}: {_flow(value)}" for key, value in model.items()]),
-        *data_lines(data, tree),
-        "trainer:",
-        f"  max_steps: {'0 # more steps continue training from the exact fit' if model is None else steps}",
-        *([f"seed_everything: {_flow(seed)}"] if seed else []),
-    ]
-    return "\n".join(lines) + "\n"
+        model, steps, how = MODELS[best.candidate.name], 0, ""
+    if model is None:
+        if best.whole is not None:
+            found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
+            encoder: object = found[0] if found[1:] == found[:-1] and found else found
+            ridge: object = best.whole.ridge
+            what = "sigma and ridge were" if best.candidate.width else "ridge was"
+            how = f"{what} chosen on held-out training samples; write auto to choose again for other data."
+        else:
+            encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
+            how = "The fit chooses sigma and ridge from all samples; the encoder was scored on windows of them."
+        arguments = {"encoder": encoder, "ridge": ridge, "solver": "exact"}
+        model, steps = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}, 0
+    return as_text([verdict(result), how], model, steps, data, tree, out)
 
 
-def data_lines(data: SignalDataModule, tree: dict[str, Any]) -> list[str]:
-    """The section ``data`` of a configuration, without the defaults."""
-    return [
-        "data:",
-        f"  class_path: {tree['data']['class_path']}",
-        "  init_args:",
-        *(f"    {key}: {_flow(value)}" for key, value in _given(data, tree["data"]["init_args"]).items()),
-    ]
+def as_text(
+    notes: Sequence[str], model: Mapping[str, Any], steps: int, data: SignalDataModule, tree: Mapping[str, Any], out: Path
+) -> str:
+    """A configuration with notes above it; of the DataModule it has the arguments that differ from their defaults."""
+    about = tree["data"]
+    sections: dict[str, Any] = {
+        "model": dict(model),
+        "data": {"class_path": about["class_path"], "init_args": _given(data, about["init_args"])},
+        "trainer": {"max_steps": steps},
+    }
+    if tree["seed_everything"]:
+        sections["seed_everything"] = tree["seed_everything"]
+    said = [f"Written by pe-lightning suggest. {notes[0]}", *notes[1:], f"Run it: pe-lightning fit --config {out}"]
+    text = yaml.safe_dump(sections, default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False)
+    return "".join(f"# {line}\n" for line in said if line) + text
 
 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -195,9 +187,3 @@ def _absolute(path: str | list[str]) -> str | list[str]:
         found = [str(_absolute(one)) for one in path]
         return found if len(found) > 1 else found[0]
     return path if path.startswith(SCHEME) else str(Path(path).expanduser().absolute())
-
-
-def _flow(value: Any) -> str:
-    """A value as YAML in one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True, sort_keys=False)
-    return text.removesuffix("\n").removesuffix("\n...")

@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.sparsity import SHARES, sparsity, sparsity_table
 from pe_lightning.linalg import LIFTINGS
 from pe_lightning.solvers import LowRankWarning
-from pe_lightning.studies.suggest.report import data_lines
+from pe_lightning.studies.suggest.report import as_text
 from pe_lightning.training.datamodule import SignalDataModule
 
 JUDGED = 0.1
@@ -41,7 +41,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     shifted = {name: made[name] for name in made if name not in trained and made[name].resolution is not None}
     if not shifted:
         raise InputError(f"every sample is trained on, and {', '.join(names)} are no shifted encoders: try keys, tri, gau")
-    values, seed = data.dataset.in_memory(), tree["seed_everything"]
+    values = data.dataset.in_memory()
     chosen = values[torch.linspace(0, len(values) - 1, min(len(values), MAX_SIGNALS)).long()]
 
     def tried(encoder: Encoder, transform: Any) -> dict[str, Any]:
@@ -68,19 +68,8 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     reports.sort(key=rank, reverse=True)
     best = reports[0]
     console().print(sparsity_table(reports))
-    lines = [
-        f"# Written by pe-lightning suggest: {score(best):.2f} dB of all samples by {best['numbers'][judge]:,} numbers.",
-        f"# Run it: pe-lightning fit --config {out}",
-        "model:",
-        "  class_path: pe_lightning.ComplexLinear",
-        "  init_args:",
-        f"    encoder: {best['encoder']}",
-        "    ridge: 0",
-        f"    num_coefficients: {JUDGED} # a share of all numbers; a count, {{psnr: 40}}, or auto for noisy signals",
-        f"    transform: {best['transform']}",
-        *data_lines(data, tree),
-        "trainer:",
-        "  max_steps: 0",
-        *([f"seed_everything: {seed}"] if seed else []),
-    ]
-    return "\n".join(lines) + "\n"
+    verdict = f"{score(best):.2f} dB of all samples by {best['numbers'][judge]:,} numbers."
+    how = "num_coefficients is a share of all numbers; or a count, {psnr: 40}, or auto for noisy signals."
+    arguments = {"encoder": best["encoder"], "ridge": 0, "num_coefficients": JUDGED, "transform": best["transform"]}
+    model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
+    return as_text([verdict, how], model, 0, data, tree, out)
