@@ -59,20 +59,16 @@ class Lifting:
     scale: float
     paired: bool = False
 
-    def forward(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Multiplies :math:`T` into one axis: ``(..., n, ...)`` -> the same shape, dtype and device; differentiable."""
-        return self._along(x, axis, self._analyse)
-
-    def inverse(self, x: Tensor, axis: int = -1) -> Tensor:
-        r"""Multiplies :math:`T^{-1}` into one axis."""
-        return self._along(x, axis, self._synthesise)
-
     def forward_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """:meth:`forward` along several axes: the Kronecker product of their transforms."""
+        """Multiplies :math:`T` into each of some axes: the Kronecker product of their transforms.
+
+        Shape:
+            ``(..., n, ...)`` -> the same shape, dtype and device; differentiable.
+        """
         return self._along_all(x, axes, self._analyse)
 
     def inverse_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """:meth:`inverse` along several axes."""
+        r"""Multiplies :math:`T^{-1}` into each of some axes."""
         return self._along_all(x, axes, self._synthesise)
 
     @staticmethod

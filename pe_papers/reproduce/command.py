@@ -36,11 +36,6 @@ class Reproduction:
     failed: int
     signum: int | None
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether a signal stopped it before its end."""
-        return self.signum is not None
-
 
 def reproduce(
     name: str,

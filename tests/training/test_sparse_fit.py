@@ -145,7 +145,7 @@ def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
 def test_norms_are_those_over_the_samples(name, count):
     encoder = encoders.create(name, num_features=count)
     x = torch.arange(count + 7, dtype=torch.float64) / (count + 7)
-    inverse = lifting("9/7").inverse(torch.eye(count, dtype=torch.float64), 0)
+    inverse = lifting("9/7").inverse_all(torch.eye(count, dtype=torch.float64), (0,))
     expected = (encoder(x) @ inverse).norm(dim=0)
     (features,) = encode([encoder, encoder], [x, x], x.device)[:1]
     torch.testing.assert_close(axis_norms("9/7", encoder, features), expected, rtol=1e-5, atol=0)
