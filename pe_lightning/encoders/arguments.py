@@ -40,9 +40,9 @@ class RecordedArguments(ABCMeta):
         hints, given = _hints(cls), bound.arguments
         for name in list(given)[1:]:  # plain, since checkpoints hold no NumPy numbers
             given[name] = checked(f"{cls.__name__}: {name}", plain(given[name]), hints.get(name))
-        made = super().__call__(*bound.args[1:], **bound.kwargs)
-        object.__setattr__(made, "arguments", dict(list(given.items())[1:]))
-        return made
+        encoder = super().__call__(*bound.args[1:], **bound.kwargs)
+        object.__setattr__(encoder, "arguments", dict(list(given.items())[1:]))
+        return encoder
 
 
 @functools.cache

@@ -180,9 +180,9 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
 
     def averaged(self, size: float | tuple[float, ...]) -> Self:
         """This encoder, sharing its parameters, whose calls return the features of cells of a size (:meth:`cell`)."""
-        made = copy.copy(self)
-        made.cell_size = size
-        return made
+        encoder = copy.copy(self)
+        encoder.cell_size = size
+        return encoder
 
     def resized(self, factor: float) -> Self:
         """This encoder for coordinates that are multiplied by a factor: with cells of so many times the length."""
@@ -296,15 +296,15 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
             return self  # for the encoding to refuse
         rules = {**self.from_samples, **(self.from_positions if samples.use == "tokens" else {})}
         changes = {key: rule(samples.per_unit) for key, rule in rules.items() if self.arguments.get(key) == "auto"}
-        made = self.copy(num_axes=num_axes, **changes) if changes else self
+        encoder = self.copy(num_axes=num_axes, **changes) if changes else self
         if samples.use == "linear":
-            made = made._one_feature_per(samples.spacing or 1 / mean_samples, mean_samples)
-        elif made.width is not None and made.width.below_mlp is not None and made._has_default_width:
-            made = made.copy(**{made.width.argument: made.width.below_mlp(mean_samples)})
+            encoder = encoder._one_feature_per(samples.spacing or 1 / mean_samples, mean_samples)
+        elif encoder.width is not None and encoder.width.below_mlp is not None and encoder._has_default_width:
+            encoder = encoder.copy(**{encoder.width.argument: encoder.width.below_mlp(mean_samples)})
         follows_samples = samples.use == "linear" or (samples.use == "tokens" and num_axes == 1)
-        if follows_samples and made._has_default_width and mean_samples < made.features_per_unit - 1e-6:
-            made = made.widened(mean_samples, 1.0)
-        return made
+        if follows_samples and encoder._has_default_width and mean_samples < encoder.features_per_unit - 1e-6:
+            encoder = encoder.widened(mean_samples, 1.0)
+        return encoder
 
     def _one_feature_per(self, spacing: float, samples: float) -> Self:
         """The encoder with ``num_features: auto`` resolved, and ``spacing`` and ``padding`` with it."""
@@ -379,15 +379,15 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         changes = registry.arguments(type(self), changes)
         if not changes:
             return copy.deepcopy(self)
-        made, state = self._rebuilt(changes), _state(self)
+        encoder, state = self._rebuilt(changes), _state(self)
         initial = _state(self._rebuilt({})) if state else {}
-        for key, tensor in _state(made).items():
+        for key, tensor in _state(encoder).items():
             if key in state:
                 unchanged = key in initial and torch.equal(tensor, initial[key])
                 tensor.data = (state[key].detach().clone() if unchanged else tensor.data).to(state[key])
                 tensor.requires_grad_(state[key].requires_grad)
-        made.cell_size = self.cell_size
-        return made.train(self.training)
+        encoder.cell_size = self.cell_size
+        return encoder.train(self.training)
 
     def _rebuilt(self, changes: Mapping[str, Any]) -> Self:
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
@@ -451,8 +451,10 @@ def boxes(encoder: Encoder, x: Tensor, size: Tensor | float) -> tuple[Tensor, Te
 
 def quadrature(count: int, num_axes: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Gauss-Legendre nodes in the cell of length one around zero, ``(count ** num_axes, num_axes)``, and their weights."""
-    nodes, weights = (torch.from_numpy(each / 2).to(like) for each in np.polynomial.legendre.leggauss(count))
-    grids = [torch.stack(torch.meshgrid(*[each] * num_axes, indexing="ij"), -1).flatten(0, -2) for each in (nodes, weights)]
+    nodes, weights = (torch.from_numpy(values / 2).to(like) for values in np.polynomial.legendre.leggauss(count))
+    grids = [
+        torch.stack(torch.meshgrid(*[values] * num_axes, indexing="ij"), -1).flatten(0, -2) for values in (nodes, weights)
+    ]
     return grids[0], grids[1].prod(-1)
 
 

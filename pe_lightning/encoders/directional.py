@@ -72,9 +72,9 @@ class Directional(Encoder):
         self.product = product
         if self.product and self.directions % 2:
             raise InputError(f"Directional: directions must be even for product: true, got {directions!r}")
-        each = self._per_direction(num_features)
+        per_direction = self._per_direction(num_features)
         arguments: dict[str, Any] = {} if base_width in (None, "auto") else {"width": base_width}
-        self.encoder = registry.create(base, num_features=each, **arguments)
+        self.encoder = registry.create(base, num_features=per_direction, **arguments)
         if self.encoder.width is None:
             self.width = None
         self.base_width = self.encoder.width and getattr(self.encoder, self.encoder.width.argument)
@@ -86,17 +86,17 @@ class Directional(Encoder):
             return self.num_features
         groups, power = (self.directions // 2, 2) if self.product else (self.directions, 1)
         total = DEFAULT_NUM_FEATURES * self.num_axes if num_features == "auto" else self.num_features
-        each = math.isqrt(total // groups) if self.product else total // groups
-        if num_features == "auto" and each:
-            self.num_features = groups * each**power
-        elif groups * each**power != total:
-            usable = " or ".join(str(groups * k**power) for k in (each, each + 1) if k)
+        count = math.isqrt(total // groups) if self.product else total // groups
+        if num_features == "auto" and count:
+            self.num_features = groups * count**power
+        elif groups * count**power != total:
+            usable = " or ".join(str(groups * k**power) for k in (count, count + 1) if k)
             form = f"{groups} times a square" if self.product else f"a multiple of {groups}"
             raise InputError(
                 f"Directional: num_features must be {form} for {self.directions} directions"
                 f"{' and product: true' if self.product else ''}, got {total}; use {usable}"
             )
-        return each
+        return count
 
     @property
     def is_open(self) -> bool:
@@ -128,16 +128,16 @@ class Directional(Encoder):
         Raises:
             NotImplementedError: If the base has no closed form.
         """
-        each = self.encoder.distance(self._projected(points(self, delta), offset=False))
+        similarities = self.encoder.distance(self._projected(points(self, delta), offset=False))
         if self.product and self.num_axes == 2:
-            first, second = each.chunk(2, -1)
-            each = first * second
-        return each.sum(-1)
+            first, second = similarities.chunk(2, -1)
+            similarities = first * second
+        return similarities.sum(-1)
 
     def widened(self, samples: float, factor: float) -> Directional:
         """As in the base class, by the rule of the base."""
-        made = self.encoder.widened(samples, factor)
-        return self if made.width is None else self.copy(base_width=getattr(made, made.width.argument))
+        base = self.encoder.widened(samples, factor)
+        return self if base.width is None else self.copy(base_width=getattr(base, base.width.argument))
 
     def _projected(self, coords: Tensor, offset: bool) -> Tensor:
         """The coordinates of each direction: ``(*batch, num_axes)`` -> ``(*batch, n)``."""

@@ -54,8 +54,8 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
     def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
         # features first, first + 1, ... at x are features 0, 1, ... at shifted coordinates
-        found: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
-        return found.mul_(scale)
+        features: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
+        return features.mul_(scale)
 
     position = encoder.position(x).clamp(0, encoder.num_features - 1)
     with torch.no_grad():

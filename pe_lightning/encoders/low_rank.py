@@ -44,7 +44,7 @@ class _LowRank(Encoder):
         """Draws all tables uniformly from 0.1 to 0.5, so that their products do not vanish."""
         self.pairs = list(pairs)
         nodes = [[n + 1] for n in self.cells] + [[self.plane_cells[a] + 1 for a in pair] for pair in self.pairs]
-        self.sizes = [math.prod(each) for each in nodes]
+        self.sizes = [math.prod(sizes) for sizes in nodes]
         generator = torch.Generator("cpu").manual_seed(seed)
         start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
         self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))

@@ -123,9 +123,9 @@ class Shifted(Encoder):
         return self.copy(padding="wrap", spacing=None)
 
     def leading(self, count: int) -> Shifted:
-        made = copy.copy(self)
-        made.num_features, made.num_shifts = count, count - 2 * self.outside
-        return made
+        encoder = copy.copy(self)
+        encoder.num_features, encoder.num_shifts = count, count - 2 * self.outside
+        return encoder
 
     @property
     def support(self) -> float | None:
@@ -138,10 +138,10 @@ class Shifted(Encoder):
 
     def resolved(self) -> dict[str, Any]:
         """As in the base class; ``num_features`` is without the padding, of widths per feature it is the geometric mean."""
-        found = {**super().resolved(), "num_features": self.num_shifts}
+        arguments = {**super().resolved(), "num_features": self.num_shifts}
         if self.per_feature and self.width is not None:
-            found[self.width.argument] = plain(torch.as_tensor(self.unit).log().mean(-1).exp())
-        return found
+            arguments[self.width.argument] = plain(torch.as_tensor(self.unit).log().mean(-1).exp())
+        return arguments
 
     def distance(self, delta: Tensor) -> Tensor:
         r""":math:`D(\Delta) = w \int \kappa(v)\,\kappa(v + \Delta/w)\,dv`."""

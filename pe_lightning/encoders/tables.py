@@ -74,7 +74,7 @@ def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
 
 def axes_of(num_axes: int, *cells: Cells) -> int:
     """The number of axes; if it is one, the length of a list of cells."""
-    lists = [len(each) for each in cells if isinstance(each, (list, tuple)) and each]
+    lists = [len(value) for value in cells if isinstance(value, (list, tuple)) and value]
     return lists[0] if lists and num_axes == 1 else num_axes
 
 
@@ -244,11 +244,15 @@ class Embedding(Grouped):
         self.num_positions: int = self.sample_value("num_positions", num_positions)
         self.flat = flat
         self.interpolation = interpolation
-        each = self.num_axes // self.groups
-        if not flat and self.num_inputs < each:
-            raise InputError(f"Embedding: {each} axes of a group need at least {each} features, got {self.num_inputs}")
+        axes_per_group = self.num_axes // self.groups
+        if not flat and self.num_inputs < axes_per_group:
+            raise InputError(
+                f"Embedding: {axes_per_group} axes of a group need at least {axes_per_group} features, got {self.num_inputs}"
+            )
         generator = torch.Generator("cpu").manual_seed(seed)
-        start = torch.empty(self.num_positions ** (each if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu")
+        start = torch.empty(
+            self.num_positions ** (axes_per_group if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu"
+        )
         self.table = nn.Parameter(start.normal_(0, self.num_inputs**-0.5, generator=generator))
         self.add_modulator(hidden, layer_norm, dropout, generator)
 
@@ -261,5 +265,5 @@ class Embedding(Grouped):
             nodes = [self.num_positions] * len(positions)
             return interpolate(table, positions, [last] * len(positions), strides(nodes))
         blocks = torch.tensor_split(table, len(positions), 1)
-        each = [interpolate(block, [column], [last], [1]) for block, column in zip(blocks, positions, strict=True)]
-        return torch.cat(each, -1)
+        vectors = [interpolate(block, [column], [last], [1]) for block, column in zip(blocks, positions, strict=True)]
+        return torch.cat(vectors, -1)

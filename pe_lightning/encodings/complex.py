@@ -87,12 +87,12 @@ class Complex(Encoding):
         if not find_identity:
             return [features.to(dtype) for features in self.axis_features(axes)]
         self.check_axes(axes)
-        found: list[Tensor | Operator] = []
+        matrices: list[Tensor | Operator] = []
         for encoder, x, scale in zip(self.axis_encoders, axes, self.scales.tolist(), strict=True):
             square = encoder.support is not None and encoder.num_features == len(x) and scale == 1
             matrix = encode_axis(encoder, x) if square else None
-            found.append(matrix.to(dtype) if isinstance(matrix, Identity) else (encoder(x) * scale).to(dtype))
-        return found
+            matrices.append(matrix.to(dtype) if isinstance(matrix, Identity) else (encoder(x) * scale).to(dtype))
+        return matrices
 
     @property
     def is_line(self) -> bool:
@@ -122,8 +122,8 @@ class Complex(Encoding):
         # a compiled or exported program takes any number of points, which a split would fix
         compiling = torch.compiler.is_compiling()
         some = (coords,) if compiling else torch.split(coords, self._points_at_once(weight, limit))
-        each = ([features.to(weight.dtype) for features in self.point_features(points)] for points in some)
-        return torch.cat([rowwise_products(weight, features) for features in each], -1)
+        feature_lists = ([features.to(weight.dtype) for features in self.point_features(points)] for points in some)
+        return torch.cat([rowwise_products(weight, features) for features in feature_lists], -1)
 
     def samples(
         self, weight: Tensor, features: Sequence[Tensor], positions: Sequence[Tensor], limit: int = 1 << 24
@@ -163,12 +163,12 @@ def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> lis
 
 def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:
     """``change(encoder, *arguments)`` per axis; axes with one encoder and equal arguments share the result."""
-    made: dict[tuple[object, ...], Encoder] = {}
+    new: dict[tuple[object, ...], Encoder] = {}
     keys = [(id(encoder), *values) for encoder, *values in zip(encoders, *arguments, strict=True)]
     for encoder, key in zip(encoders, keys, strict=True):
-        if key not in made:
-            made[key] = change(encoder, *key[1:])
-    return [made[key] for key in keys]
+        if key not in new:
+            new[key] = change(encoder, *key[1:])
+    return [new[key] for key in keys]
 
 
 def averaged(encoders: Sequence[Encoder], cells: Sequence[float]) -> list[Encoder]:
@@ -180,9 +180,9 @@ def samples_per_unit(x: Tensor) -> float:
     """Number of evenly spaced coordinates ``(N,)`` per unit length; 512/3 for 171 coordinates of stride 3, for example."""
     if len(x) < 2:
         return 1.0
-    found = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
-    exact = float(Fraction(found).limit_denominator(64))  # removes the rounding of the coordinates
-    return exact if abs(exact - found) < 1e-5 * found else found
+    count = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
+    exact = float(Fraction(count).limit_denominator(64))  # removes the rounding of the coordinates
+    return exact if abs(exact - count) < 1e-5 * count else count
 
 
 def sized(

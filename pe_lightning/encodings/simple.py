@@ -89,8 +89,8 @@ class Simple(Encoding):
         projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         if self.cells:
             sizes = coords.new_tensor(self.cells).expand(coords.shape)
-            each = zip(self.encoders, projected, self.directions.tolist(), strict=True)
-            return torch.cat([projected_cell(encoder, v, sizes, row[:-1]) for encoder, v, row in each], -1)
+            parts = zip(self.encoders, projected, self.directions.tolist(), strict=True)
+            return torch.cat([projected_cell(encoder, v, sizes, row[:-1]) for encoder, v, row in parts], -1)
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
     def forward(self, coords: Tensor) -> Tensor:

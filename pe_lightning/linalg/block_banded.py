@@ -63,23 +63,23 @@ class BlockBanded(Operator):
         blocks = position.new_empty(len(first), size, width, dtype=dtype)
         for some in _slices(len(first)):
             numbers = table.view(-1, size)[some]
-            made = rows(numbers.clamp_min(0), first[some], width)
-            blocks[some] = made.masked_fill_((numbers < 0)[..., None], 0)
+            entries = rows(numbers.clamp_min(0), first[some], width)
+            blocks[some] = entries.masked_fill_((numbers < 0)[..., None], 0)
         return cls(blocks, first, slots, columns)
 
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         moved = x.to(self.dtype).movedim(axis, 0)
         windows = moved.reshape(self.shape[1], -1).index_select(0, self._columns().flatten())
-        made = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
-        rows = made.flatten(0, 1).index_select(0, self.slots)
+        products = torch.bmm(self.blocks, windows.view(len(self.first), self.blocks.shape[2], windows.shape[1]))
+        rows = products.flatten(0, 1).index_select(0, self.slots)
         return rows.view(self.shape[0], *moved.shape[1:]).movedim(0, axis)
 
     def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
         moved = x.to(self.dtype).movedim(axis, 0)
         rows = moved.reshape(self.shape[0], -1)
         filled = rows.new_zeros(self.blocks.shape[0] * self.blocks.shape[1], rows.shape[1]).index_copy(0, self.slots, rows)
-        made = torch.bmm(self.blocks.mT, filled.view(*self.blocks.shape[:2], rows.shape[1])).flatten(0, 1)
-        out = rows.new_zeros(self.shape[1], rows.shape[1]).index_add(0, self._columns().flatten(), made)
+        products = torch.bmm(self.blocks.mT, filled.view(*self.blocks.shape[:2], rows.shape[1])).flatten(0, 1)
+        out = rows.new_zeros(self.shape[1], rows.shape[1]).index_add(0, self._columns().flatten(), products)
         return out.view(self.shape[1], *moved.shape[1:]).movedim(0, axis)
 
     def gram(self, bandwidth: int) -> Tensor:

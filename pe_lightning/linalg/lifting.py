@@ -74,11 +74,11 @@ class Lifting:
     @staticmethod
     def sizes(n: int) -> list[int]:
         """How many numbers are split at each level, descending."""
-        found = []
+        sizes = []
         while n > COARSEST:
-            found.append(n)
+            sizes.append(n)
             n = (n + 1) // 2
-        return found
+        return sizes
 
     @classmethod
     def levels(cls, n: int) -> list[slice]:
@@ -114,10 +114,10 @@ class Lifting:
             # entries of a level from which the vector of its middle has the shape that it has far from both ends
             interior = [part for part in self.levels(LONG) if part.stop - part.start >= 16]
             middles = [norms[(part.start + part.stop) // 2] for part in interior]
-            found = torch.empty(n, dtype=torch.float64)
+            result = torch.empty(n, dtype=torch.float64)
             for depth, part in enumerate(reversed(levels)):  # fine to coarse; norms hardly change from level to level
-                found[part] = middles[max(-1 - depth, -len(middles))]
-            return found
+                result[part] = middles[max(-1 - depth, -len(middles))]
+            return result
         known = scipy.sparse.identity(n, format="csr") if gram is None else scipy.sparse.csr_matrix(gram)
         for size, details in zip(self.sizes(n), reversed(levels[1:]), strict=True):
             matrix = matrix_of(size)

@@ -220,15 +220,15 @@ class Banded(GridOperator):
         lead, trail = x.shape[:axis], x.shape[axis + 1 :]
         out = x.new_empty((*lead, self.shape[0], *trail), dtype=self.dtype)
         if axis == x.ndim - 1:
-            rows, made = x.reshape(-1, self.shape[1]), out.view(-1, self.shape[0])
+            rows, result = x.reshape(-1, self.shape[1]), out.view(-1, self.shape[0])
             for band in self.bands:
-                torch.mm(rows[:, band.columns].to(self.dtype), band.values.T, out=made[:, band.rows])
+                torch.mm(rows[:, band.columns].to(self.dtype), band.values.T, out=result[:, band.rows])
             return out
         flat = x.reshape(lead.numel(), self.shape[1], trail.numel())
-        made = out.view(lead.numel(), self.shape[0], trail.numel())
+        result = out.view(lead.numel(), self.shape[0], trail.numel())
         for band in self.bands:
             values = band.values.expand(len(flat), -1, -1)
-            torch.bmm(values, flat[:, band.columns].to(self.dtype), out=made[:, band.rows])
+            torch.bmm(values, flat[:, band.columns].to(self.dtype), out=result[:, band.rows])
         return out
 
     def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:

@@ -217,8 +217,8 @@ class Staf(Sine):
         self.amplitudes = nn.Parameter(sign * (torch.empty(self.terms).exponential_(2 * self.terms)).sqrt())
 
     def forward(self, z: Tensor) -> Tensor:
-        each = zip(self.frequencies.unbind(), self.phases.unbind(), self.amplitudes.unbind(), strict=True)
-        waves = [b * torch.sin(w * z + phi) for w, phi, b in each]
+        terms = zip(self.frequencies.unbind(), self.phases.unbind(), self.amplitudes.unbind(), strict=True)
+        waves = [b * torch.sin(w * z + phi) for w, phi, b in terms]
         return sum(waves[1:], waves[0])
 
 

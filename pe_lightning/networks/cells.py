@@ -55,10 +55,10 @@ def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]
     Returns:
         Orientations from 0 to 7, and signs, -1 of dark patches, ``(B,)`` each.
     """
-    place = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
-    inner, middle = ((place.abs() < place[-1] - margin).float() for margin in (0, 1))
+    position = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
+    inner, middle = ((position.abs() < position[-1] - margin).float() for margin in (0, 1))
     from_mean = torch.outer(middle, middle) / middle.sum() ** 2 - torch.outer(inner, inner) / inner.sum() ** 2
-    side = place.sign() * inner
+    side = position.sign() * inner
     differences = torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean])
     down, right, brighter = (patches.flatten(1) @ differences.flatten(1).T.to(patches)).unbind(1)
     sign = torch.where(brighter < 0, -1.0, 1.0).to(patches) if negated else torch.ones_like(brighter)
@@ -106,12 +106,12 @@ class CellPrior(nn.Module):
 
     def steps(self, factor: int) -> list[int]:
         """Factors of the networks whose product is a factor, the largest first; none if there are no such factors."""
-        found = []
+        steps = []
         for step in sorted(self.factors, reverse=True):
             while factor % step == 0:
-                found.append(step)
+                steps.append(step)
                 factor //= step
-        return found if factor == 1 else []
+        return steps if factor == 1 else []
 
     @torch.no_grad()
     def enlarge(
@@ -130,9 +130,9 @@ class CellPrior(nn.Module):
             ``(f_1 n_1, f_2 n_2, C)``.
         """
         steps = self.steps(max(factors))
-        for place, step in enumerate(steps):  # the last takes most of the time
+        for number, step in enumerate(steps):  # the last takes most of the time
 
-            def of_all(share: float, last: bool = place == len(steps) - 1) -> None:
+            def of_all(share: float, last: bool = number == len(steps) - 1) -> None:
                 report(share if last else 0.0)
 
             values = self._divided(values, tuple(min(step, factor) for factor in factors), of_all)
@@ -147,11 +147,11 @@ class CellPrior(nn.Module):
         size = max(1, MAX_PATCHES // (width * channels))
         for start in range(0, height, size):
             patches = windows[start : start + size]
-            each = torch.split(patches.reshape(-1, *patches.shape[3:]), MAX_PATCHES)
-            found = torch.cat([self(some, factor) for some in each])
-            found = found.reshape(*patches.shape[:3], factor, factor)
-            found = found.mean(along, keepdim=True) if along else found
-            result[start : start + size] = found.permute(0, 3, 1, 4, 2)
+            groups = torch.split(patches.reshape(-1, *patches.shape[3:]), MAX_PATCHES)
+            parts = torch.cat([self(some, factor) for some in groups])
+            parts = parts.reshape(*patches.shape[:3], factor, factor)
+            parts = parts.mean(along, keepdim=True) if along else parts
+            result[start : start + size] = parts.permute(0, 3, 1, 4, 2)
             report(min(1.0, (start + size) / height))
         return result.reshape(height * factors[0], width * factors[1], channels)
 
@@ -163,23 +163,23 @@ class CellPrior(nn.Module):
         centre = flat[:, CELL_PATCH**2 // 2, None]
         x = ((flat - centre) / scale[:, None]).gather(1, index)
         level = scale.abs()[:, None].log()
-        found: Tensor = self.trunks[str(factor)](torch.cat([x, level], 1)) + self.filters[str(factor)](x)
-        found = centre + scale[:, None] * (found - found.mean(1, keepdim=True))
+        parts: Tensor = self.trunks[str(factor)](torch.cat([x, level], 1)) + self.filters[str(factor)](x)
+        parts = centre + scale[:, None] * (parts - parts.mean(1, keepdim=True))
         back = _turns(factor, patches.device).argsort(1)[orientation]
-        return found.gather(1, back).reshape(-1, factor, factor)
+        return parts.gather(1, back).reshape(-1, factor, factor)
 
 
 def _mirrored(size: int, margin: int, device: torch.device) -> Tensor:
     """Places of an axis, continued by its mirror image: ``(size + 2 margin,)``."""
-    place = torch.arange(-margin, size + margin, device=device) % (2 * size)
-    return torch.minimum(place, 2 * size - 1 - place)
+    position = torch.arange(-margin, size + margin, device=device) % (2 * size)
+    return torch.minimum(position, 2 * size - 1 - position)
 
 
 def _turns(size: int, device: torch.device) -> Tensor:
     """For every orientation, which number of a patch comes to which place: ``(8, size^2)``."""
     places = torch.arange(size * size, device=device).reshape(size, size)
-    found = []
+    turns = []
     for orientation in range(8):
         turned = places.flip([axis for axis, flag in ((0, UP), (1, LEFT)) if orientation & flag])
-        found.append((turned.T if orientation & TRANSPOSED else turned).flatten())
-    return torch.stack(found)
+        turns.append((turned.T if orientation & TRANSPOSED else turned).flatten())
+    return torch.stack(turns)

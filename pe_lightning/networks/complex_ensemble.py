@@ -72,8 +72,8 @@ class ComplexEnsemble:
         def make() -> GramErrors:
             return GramErrors(self._axis_features(batch.axes), self.target(batch.values))
 
-        made: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
-        return made if made.axes else None
+        gram: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
+        return gram if gram.axes else None
 
     def curvature(self, batch: GridBatch | PointBatch) -> float | None:
         """The largest second derivative of the mean squared error of single linear layers on samples of a grid, or a bound.
@@ -91,8 +91,8 @@ class ComplexEnsemble:
         """Sets the parameters of the encoders of one signal, or of all signals where they share them."""
         network = self.networks.network_of(signal)
         assert isinstance(network, ComplexNetwork)
-        for encoder, found in zip(network.encoding.encoders, encoders, strict=True):
-            for parameter, value in zip(encoder.parameters(), found.parameters(), strict=True):
+        for encoder, given in zip(network.encoding.encoders, encoders, strict=True):
+            for parameter, value in zip(encoder.parameters(), given.parameters(), strict=True):
                 parameter.copy_(value)
         for name, parameter in network.named_parameters():
             if name.startswith("encoding."):
@@ -166,8 +166,8 @@ class ComplexEnsemble:
         weight, sizes = self.network.weight, tuple(len(rows) for rows in features)
         if len(index) == 1:
             return self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))
-        each = zip(weight, index, strict=True)
-        return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in each])
+        pairs = zip(weight, index, strict=True)
+        return torch.stack([self.encoding.samples(w, features, torch.unravel_index(i, sizes)) for w, i in pairs])
 
     def _grid_is_cheaper(self, batch: PointBatch) -> bool:
         assert batch.axes is not None

@@ -165,16 +165,16 @@ class VmapEnsemble(nn.Module):
     def hidden(self, coords: Tensor) -> list[Tensor]:
         """The activations of every hidden layer at points ``(S or 1, P, D)``, each ``(S, P, width)``."""
         each = len(coords) > 1
-        found: list[Tensor] = self.call("hidden", coords if each else coords[0], each=each)
-        return found
+        activations: list[Tensor] = self.call("hidden", coords if each else coords[0], each=each)
+        return activations
 
     @torch.no_grad()
     def change(self, method: str, *inputs: Any, each: bool = False) -> None:
         """Calls a method that changes the network in place, for one signal after another; arguments as in :meth:`call`."""
         target = _Method(self.network, method)
-        for place in range(self.num_signals):
-            state = {f"network.{name}": tensor[place] for name, tensor in self.per_signal()}
-            own = tree_map(lambda x, place=place: x[place], inputs) if each else inputs
+        for signal in range(self.num_signals):
+            state = {f"network.{name}": tensor[signal] for name, tensor in self.per_signal()}
+            own = tree_map(lambda x, signal=signal: x[signal], inputs) if each else inputs
             functional_call(target, state, own, tie_weights=False)
 
     def forward(self, coords: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ class GramErrors:
             # sums over the samples in float64: rounding errors here would last for the whole fit
             operators = zip(self.features, self.rows, strict=True)
             if axes is None:
-                found = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
-                self.grams = {axis: gram for axis, gram in found.items() if gram is not None}
+                grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
+                self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
             else:
                 self.grams = {axis: _gram(self.features[axis], self.rows[axis]) for axis in axes}
             self.axes = tuple(self.grams)
@@ -147,9 +147,9 @@ class _SquaredErrors(torch.autograd.Function):
 
 def _groups(weight: Tensor) -> list[slice]:
     signals = len(weight)
-    each = weight.element_size() * math.prod(weight.shape[1:])
+    bytes_per_signal = weight.element_size() * math.prod(weight.shape[1:])
     # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache
-    count = max(1, (1 << 20) // max(each, 1)) if weight.device.type == "cpu" else signals
+    count = max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else signals
     return [some for (some,) in grid_blocks([signals], [count])]
 
 

@@ -114,9 +114,9 @@ class LocalPrior(Encoding):
 
     def for_axes(self, num_axes: int) -> LocalPrior:
         """A copy with the same weights for signals of so many axes: for the frames of three (:class:`LocalFrames`)."""
-        found = copy.copy(self)  # shares parameters and buffers
-        found.num_axes = num_axes
-        return found
+        prior = copy.copy(self)  # shares parameters and buffers
+        prior.num_axes = num_axes
+        return prior
 
     def spec(self) -> dict[str, Any]:
         """The constructor's arguments as plain values."""
@@ -141,19 +141,19 @@ class LocalPrior(Encoding):
         """The matrix ``J`` ``(K, K)`` with ``features(1 - u) = features(u) @ J``."""
         place = torch.linspace(-0.5, 1.5, 129, dtype=torch.float64)
         features, reflected = self.features(place), self.features(1 - place)
-        found: Tensor = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
+        matrix: Tensor = torch.linalg.lstsq(features, reflected, driver="gelsd").solution
         # largest error of reflected features, relative to the largest feature
-        if (features @ found - reflected).abs().max() > 1e-3 * reflected.abs().max():
+        if (features @ matrix - reflected).abs().max() > 1e-3 * reflected.abs().max():
             raise InputError(
                 f"the features of {self.encoders[0].name!r} are not closed under reflection at the middle of a cell; use an "
                 "encoder that is, such as gau, tri, bspline, linf or logf"
             )
-        return found.float()
+        return matrix.float()
 
     def _turns(self) -> Tensor:
         """For every orientation, the matrix that multiplies coefficients of a turned patch into those of the patch."""
         count = self.num_features
-        found = []
+        turns = []
         for orientation in range(8):
             matrix = torch.eye(count**2).reshape(-1, count, count)
             if orientation & TRANSPOSED:
@@ -162,8 +162,8 @@ class LocalPrior(Encoding):
                 matrix = matrix @ self.reflection.mT
             if orientation & UP:
                 matrix = self.reflection @ matrix
-            found.append(matrix.flatten(1))
-        return torch.stack(found)
+            turns.append(matrix.flatten(1))
+        return torch.stack(turns)
 
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
@@ -172,9 +172,13 @@ class LocalPrior(Encoding):
         scale = sign * (deviation + DEVIATION_OFFSET)
         order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
         x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
-        found: Tensor = self.trunk(torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))]))
-        found = torch.cat([some @ turn for some, turn in zip(torch.split(found, counts), self.turns, strict=True)])
-        result = torch.empty_like(found).index_copy(0, order, found) * scale[:, None]
+        coefficients: Tensor = self.trunk(
+            torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))])
+        )
+        coefficients = torch.cat(
+            [some @ turn for some, turn in zip(torch.split(coefficients, counts), self.turns, strict=True)]
+        )
+        result = torch.empty_like(coefficients).index_copy(0, order, coefficients) * scale[:, None]
         return result.reshape(-1, self.num_features, self.num_features)
 
     @torch.no_grad()
@@ -320,10 +324,10 @@ class LocalGrid:
             )
             i, j = (self._window_index(cells, axis) for axis, cells in enumerate(pair.unbind(1)))
             patches = windows[i, j]  # (U, C, 6, 6)
-            found = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
-            found = found.reshape(len(pair), channels, count, count)[which]
-            u, v = rows.features[:, left].to(found), columns.features[:, right].to(found)
-            residual = residual + torch.einsum("pk,pckl,pl->pc", u, found, v)
+            coefficients = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
+            coefficients = coefficients.reshape(len(pair), channels, count, count)[which]
+            u, v = rows.features[:, left].to(coefficients), columns.features[:, right].to(coefficients)
+            residual = residual + torch.einsum("pk,pckl,pl->pc", u, coefficients, v)
         return base + (1 - rows.cosine * columns.cosine)[:, None].to(near) * residual
 
 

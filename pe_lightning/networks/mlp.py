@@ -42,23 +42,23 @@ class MLP(nn.Module):
         self.sigmoid = sigmoid
         kind = find_activation(activation)
         self.has_options = kind.has_options()
-        made = [kind(omega, scale, first=place == 0) for place in range(depth)]
-        inputs = [num_inputs, *[one.size(hidden_size) for one in made]]
-        layers = [one.layer(size, hidden_size) for one, size in zip(made, inputs, strict=False)]
-        last = made[-1].last(inputs[-1], num_outputs) if made else nn.Linear(num_inputs, num_outputs)
+        activations = [kind(omega, scale, first=number == 0) for number in range(depth)]
+        inputs = [num_inputs, *[one.size(hidden_size) for one in activations]]
+        layers = [one.layer(size, hidden_size) for one, size in zip(activations, inputs, strict=False)]
+        last = activations[-1].last(inputs[-1], num_outputs) if activations else nn.Linear(num_inputs, num_outputs)
         self.layers = nn.ModuleList([*layers, last])
-        self.activations = nn.ModuleList(made)
+        self.activations = nn.ModuleList(activations)
 
     def hidden(self, features: Tensor) -> list[Tensor]:
         """The activations of every hidden layer, each ``(*batch, hidden_size)``."""
-        found, x = [], features
+        outputs, x = [], features
         for layer, activation in zip(self.layers, self.activations, strict=False):
             precise = activation.first and self.has_options
             # half precision would round coordinates to 8 bits, an error that omega multiplies
             with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not precise):
                 x = activation(layer(x))
-            found.append(x)
-        return found
+            outputs.append(x)
+        return outputs
 
     def forward(self, features: Tensor) -> Tensor:
         x = self.layers[-1]((self.hidden(features) or [features])[-1])

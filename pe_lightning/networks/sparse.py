@@ -61,14 +61,14 @@ class SparseWeight:
     def coefficients(self) -> Tensor:
         """All coefficients, zero where none is kept, ``(C, K_1, ..., K_D)``."""
         bits = np.unpackbits(self.bitmap.numpy(), count=math.prod(self.shape))
-        found = self.values.new_zeros(len(bits))
-        found[torch.from_numpy(bits.view(bool)).to(found.device)] = self.values
-        return found.reshape(self.shape)
+        result = self.values.new_zeros(len(bits))
+        result[torch.from_numpy(bits.view(bool)).to(result.device)] = self.values
+        return result.reshape(self.shape)
 
     def weight(self) -> Tensor:
         """The weight tensor, ``(C, K_1, ..., K_D)``."""
-        found = lifting(self.transform).inverse_all(self.coefficients(), range(1, len(self.shape)))
-        return rotated(found, self.rotation)
+        unrotated = lifting(self.transform).inverse_all(self.coefficients(), range(1, len(self.shape)))
+        return rotated(unrotated, self.rotation)
 
     def pack(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint: the bitmap compressed, values as they are stored."""
@@ -154,10 +154,10 @@ class Coefficients:
 
     def importance(self) -> Tensor:
         """Norm of what each coefficient adds, about: ``(C, K_1, ..., K_D)``."""
-        found = self.values.abs()
+        result = self.values.abs()
         for axis, norms in enumerate(self._norms):
-            found *= norms.to(found).reshape(-1, *[1] * (len(self._norms) - 1 - axis))
-        return found
+            result *= norms.to(result).reshape(-1, *[1] * (len(self._norms) - 1 - axis))
+        return result
 
     def keep(self, count: int, storage_dtype: ValueType = "float32") -> SparseWeight:
         """The largest ``count`` of them; fewer where all others are zero."""
@@ -205,11 +205,11 @@ class Coefficients:
             elif math.isfinite(reached):
                 count = max(1, self.size // 10)
             count = min(max(count, low + 1), high - 1)
-            made = self.keep(count, storage_dtype)
-            found = measure(made.weight())
-            offset = found + 10 * math.log10(left[count - 1])
-            if found >= psnr:
-                high, best = count, made
+            kept = self.keep(count, storage_dtype)
+            score = measure(kept.weight())
+            offset = score + 10 * math.log10(left[count - 1])
+            if score >= psnr:
+                high, best = count, kept
             else:
                 low = count
         return best

@@ -80,7 +80,7 @@ def choose_by_spectrum(
         columns = [x[i[:count], None] for x, i in zip(axes, places, strict=True)]
         columns[axis] = axes[axis]
         points.append(torch.stack([column.expand(count, len(axes[axis])) for column in columns], -1))
-    found = []
+    distances = []
     with torch.random.fork_rng(devices=[]):
         for candidate in candidates:
             total = 0.0
@@ -91,5 +91,5 @@ def choose_by_spectrum(
                 outputs = [spectra(network(some)[None])[0] for some in points]
                 total += sum(float(distance(a, b)) for a, b in zip(outputs, wanted, strict=True)) / len(points)
             if math.isfinite(total):
-                found.append((candidate, total / (seed + 1)))
-    return min(found, key=lambda row: row[1])[0], found
+                distances.append((candidate, total / (seed + 1)))
+    return min(distances, key=lambda row: row[1])[0], distances
