@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from pe_lightning.errors import InputError, require
 from pe_lightning.results.points import write_table
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.files import replacing, save_figure, write_atomically
+from pe_lightning.signals.files import save_figure, write_atomically
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import netcdf_bytes
 
@@ -95,26 +94,13 @@ class PointMap:
         """
         target = Path(path)
         check_map(target, self.axes)
-        if target.suffix == ".csv":
-            return write_table(target, self._columns(), force)
-        if target.suffix == ".npy":
-            columns = self._columns()
-            shape = tuple(map(len, self.axes.values()))
-            table = np.empty(shape, [(name, column.dtype) for name, column in columns.items()])
-            for name, column in columns.items():
-                table[name] = column.reshape(shape)
-            buffer = io.BytesIO()
-            np.save(buffer, table)
-            write_atomically(target, buffer.getbuffer(), force)
-        else:  # in memory: neither HDF5 nor GDAL reports a full disk
-            content = netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff()
-            write_atomically(target, content, force)
+        if target.suffix in (".csv", ".npy"):
+            places = np.meshgrid(*self.axes.values(), indexing="ij")
+            return write_table(target, {**dict(zip(self.axes, places, strict=True)), **self.variables}, force)
+        # in memory: neither HDF5 nor GDAL reports a full disk
+        content = netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff()
+        write_atomically(target, content, force)
         return target
-
-    def _columns(self) -> dict[str, AnyArray]:
-        places = np.meshgrid(*self.axes.values(), indexing="ij")
-        columns = {name: place.ravel() for name, place in zip(self.axes, places, strict=True)}
-        return {**columns, **{name: values.ravel() for name, values in self.variables.items()}}
 
     def _geotiff(self) -> bytes:
         rasterio = require("rasterio", "GeoTIFF")
@@ -196,28 +182,14 @@ def write_places(
 ) -> Path:
     """Writes the columns of a file of places, the values there and their standard deviations, as CSV or NPY.
 
-    Args:
-        path: The file, ``.csv`` or ``.npy``.
-        columns: The columns of the file, ``(P,)`` by name.
-        known: Rows without a missing coordinate, ``(P,)``; the others have no value.
-        values: Values at the rows ``known`` by name.
-        std: Standard deviations by the names of the values; may be empty.
-        force: Whether a file of this name is replaced.
+    Values and deviations are those of the rows ``known`` ``(P,)``, which have all coordinates.
     """
     found: dict[str, AnyArray] = dict(columns)
     for name, column in PointMap({}, dict(values), dict(std)).variables.items():
         own = name if name not in columns else f"{name}_predicted"
         found[own] = np.full(len(known), np.nan)
         found[own][known] = column
-    if path.suffix == ".csv":
-        return write_table(path, found, force)
-    cells = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in found.items()}
-    table = np.empty(len(known), [(name, column.dtype) for name, column in cells.items()])
-    for name, column in cells.items():
-        table[name] = column
-    with replacing(path, force=force) as file, file.open("wb") as stream:
-        np.save(stream, table)
-    return path
+    return write_table(path, found, force)
 
 
 def write_predicted(folder: Path, info: SignalInfo, output: Output, values: Array, std: Array | None) -> Path:

@@ -22,17 +22,25 @@ MAX_PLOTTED_POINTS = 20_000
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], force: bool = True) -> Path:
-    """Writes columns as CSV atomically: a header, and numbers with as many digits as they need.
+    """Writes columns atomically: as CSV, a header and numbers with as many digits as they need; or as a structured array.
 
     Args:
-        path: The file.
-        columns: Text, numbers or ``datetime64``, ``(P,)`` each; missing numbers are empty cells.
+        path: The file, ``.csv`` or ``.npy``.
+        columns: Text, numbers or ``datetime64``, of one shape; in CSV missing numbers are empty cells.
         force: Whether a file of this name is replaced.
     """
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    if path.suffix == ".npy":
+        plain = [column.astype(str) if column.dtype.kind == "O" else column for column in arrays.values()]
+        content = io.BytesIO()
+        types = [(name, column.dtype) for name, column in zip(arrays, plain, strict=True)]
+        np.save(content, np.rec.fromarrays(plain, dtype=types))
+        write_atomically(path, content.getbuffer(), force)
+        return path
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*map(text_of, columns.values()), strict=True))
+    writer.writerows(zip(*(text_of(column.ravel()) for column in arrays.values()), strict=True))
     write_atomically(path, text.getvalue(), force)
     return path
 

@@ -38,8 +38,6 @@ MAX_STORED_BYTES = 1 << 27
 """Approximate largest size of a comparison file before compression, in bytes; limits the number of frames."""
 MAX_ASSEMBLED_BYTES = 1 << 30
 """Largest prediction that is assembled in memory, in bytes."""
-MAX_SCALE = 1e6
-"""Largest number of output samples per sample of the fit, along an axis."""
 
 
 class Output:
@@ -68,12 +66,10 @@ class Output:
         super().__init__()
         if output_shape is not None and (not output_shape or min(output_shape) < 1):
             raise InputError(f"output_shape needs a size >= 1 per axis, got {output_shape}")
-        if not 0 < scale <= MAX_SCALE:
+        if not 0 < scale <= 1e6:
             raise InputError(f"scale must be a number above 0, 2 for twice as many samples per axis; got {scale:g}")
-        if output_shape is not None and scale != 1:
-            raise InputError(f"give output_shape or scale, not both; got {output_shape} and {scale:g}")
-        if at is not None and (output_shape is not None or scale != 1):
-            raise InputError("give at, a file of places, or the size of a grid by output_shape or scale")
+        if sum([at is not None, output_shape is not None, scale != 1]) > 1:
+            raise InputError("give one of output_shape, scale and at, a file of places")
         self.at = at
         self.output_shape = output_shape
         self.scale = scale
