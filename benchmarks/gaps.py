@@ -34,7 +34,7 @@ from quiet import machine
 from pe_lightning.estimators.filling import fill
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.batches import PointBatch
-from pe_lightning.solvers.local_fourier import local_fourier
+from pe_lightning.solvers.gap_members import MEMBERS, Gaps
 from pe_lightning.training import VideoDataModule
 
 Array = NDArray[Any]
@@ -129,9 +129,10 @@ def interpolated(name: str, picture: Array, missing: Mask) -> Array:
     return interpolate(name, batch, axes)[0].numpy()
 
 
-def fourier(picture: Array, missing: Mask) -> Array:
-    """The member ``fourier`` alone."""
-    return local_fourier(torch.from_numpy(picture), torch.from_numpy(~missing)).numpy()
+def member(name: str, values: Array, missing: Mask) -> Array:
+    """One member of the mixture alone."""
+    known = torch.from_numpy(~missing)
+    return MEMBERS[name](Gaps(torch.from_numpy(values) * known[..., None], known, ~known)).numpy()
 
 
 def methods() -> dict[str, Method]:
@@ -156,9 +157,9 @@ def timed(method: Callable[[], Array]) -> tuple[Array, float]:
     return found, time.process_time() - began
 
 
-def filled(given: Array, axes: int, members: list[str] | None = None) -> Array:
+def filled(values: Array, missing: Mask, members: list[str] | None = None) -> Array:
     """The values of ``fill``."""
-    return np.asarray(fill(given, axes=axes, members=members).values)
+    return np.asarray(fill(values, missing, axes=missing.ndim, members=members).values)
 
 
 def report(title: str, rows: dict[str, list[tuple[float, ...]]]) -> None:
@@ -181,7 +182,7 @@ def of_pictures(case: str, options: argparse.Namespace) -> None:
         assert made.std is not None
         covered = float((np.abs(made.values - picture) < 1.645 * made.std)[missing].mean())
         rows.setdefault("fill", []).append((decibels(made.values, picture, missing), seconds, covered))
-        for name, method in {"fourier alone": fourier, **methods()}.items():
+        for name, method in {"fourier alone": partial(member, "fourier"), **methods()}.items():
             found, seconds = timed(partial(method, picture, missing))
             rows.setdefault(name, []).append((decibels(found, picture, missing), seconds))
     report(f"{case}, {len(rows['fill'])} picture(s) of {options.shape[0]} x {options.shape[1]}", rows)
@@ -189,7 +190,7 @@ def of_pictures(case: str, options: argparse.Namespace) -> None:
 
 def of_fourier(options: argparse.Namespace) -> None:
     """Prints the Fourier member beside FSR on every case."""
-    peers = {"fourier": fourier, **{name: method for name, method in methods().items() if name == "FSR"}}
+    peers = {"fourier": partial(member, "fourier"), **{name: method for name, method in methods().items() if name == "FSR"}}
     for case, draw in CASES.items():
         rows: dict[str, list[tuple[float, ...]]] = {}
         for seed, picture in enumerate(pictures(options)):
@@ -205,13 +206,55 @@ def of_clip(options: argparse.Namespace) -> None:
     values = VideoDataModule("samples://bigbuckbunny", frames=[12, 22], resize=[144, 176]).values[0].numpy()
     lost = np.zeros(values.shape[:3], bool)
     lost[[3, 7]] = True
-    found, seconds = timed(lambda: filled(np.where(lost[..., None], np.nan, values), 3))
+    found, seconds = timed(partial(filled, values, lost))
     means = np.array(values)
     means[[3, 7]] = (values[[2, 6]] + values[[4, 8]]) / 2
     rows: dict[str, list[tuple[float, ...]]] = {}
     rows["fill"] = [(decibels(found, values, lost), seconds)]
     rows["mean of neighbours"] = [(decibels(means, values, lost), 0.0)]
     report("two lost frames of 176 x 144", rows)
+
+
+def cubes(shape: tuple[int, ...], sides: tuple[int, ...], seed: int = 0) -> Mask:
+    """An eighth of the blocks of a clip or a volume."""
+    mask = np.random.default_rng(seed).random([-(-n // side) for n, side in zip(shape, sides, strict=True)]) < 0.12
+    for axis, side in enumerate(sides):
+        mask = mask.repeat(side, axis).take(range(shape[axis]), axis)
+    return mask
+
+
+def of_cubes(options: argparse.Namespace) -> None:
+    """Prints the tables of missing blocks of a clip and of a volume."""
+    clip = VideoDataModule("samples://bigbuckbunny", frames=[12, 24], resize=[96, 128]).values[0].numpy()
+    nibabel = importlib.import_module("nibabel")
+    folder = Path(nibabel.__file__).parent / "tests" / "data"
+    volume = np.asarray(nibabel.load(folder / "anatomical.nii").dataobj, np.float32)
+    volume = np.moveaxis(volume / volume.max(), 2, 0)[..., None]
+    cases = {
+        "12 frames of 128 x 96, blocks of 16 x 16 of single frames": (clip, (1, 16, 16)),
+        "12 frames of 128 x 96, blocks of 8 x 8 of 4 frames": (clip, (4, 8, 8)),
+        f"anatomical.nii of nibabel, {'x'.join(map(str, volume.shape[:3]))}, blocks of 4 x 4 x 4": (volume, (4, 4, 4)),
+        "the same, blocks of 8 x 8 x 8": (volume, (8, 8, 8)),
+    }
+    members = ("fourier", "kriging", "neighbours")
+    for title, (values, sides) in cases.items():
+        missing = cubes(values.shape[:3], sides)
+        peers: dict[str, Method] = {"fill": filled, **{f"{name} alone": partial(member, name) for name in members}}
+        peers["nearest"] = partial(interpolated, "nearest")
+        if importlib.util.find_spec("cv2"):
+            peers["FSR of each frame"] = frame_by_frame
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for name, method in peers.items():
+            found, seconds = timed(partial(method, values, missing))
+            rows[name] = [(decibels(found, values, missing), seconds)]
+        report(title, rows)
+
+
+def frame_by_frame(values: Array, missing: Mask) -> Array:
+    """Frames of one or three channels by FSR."""
+    colours = np.broadcast_to(values, (*values.shape[:3], 3))
+    found = [opencv("FSR", *each) if each[1].any() else each[0] for each in zip(colours, missing, strict=True)]
+    return np.stack(found)[..., : values.shape[-1]]
 
 
 def of_sound(options: argparse.Namespace) -> None:
@@ -226,10 +269,10 @@ def of_sound(options: argparse.Namespace) -> None:
     def ratio(found: Array) -> float:
         return float(10 * np.log10(np.square(tones[lost]).sum() / np.square(found - tones)[lost].sum()))
 
-    given, at = np.where(lost, np.nan, tones), np.arange(len(t))
+    at = np.arange(len(t))
     rows: dict[str, list[tuple[float, ...]]] = {}
     for name, members in {"fill": None, "autoregressive alone": ["autoregressive"], "adaptive alone": ["adaptive"]}.items():
-        found, seconds = timed(partial(filled, given, 1, members))
+        found, seconds = timed(partial(filled, tones, lost, members))
         rows[name] = [(ratio(found), seconds)]
     rows["linear"] = [(ratio(np.interp(at, at[~lost], tones[~lost])), 0.0)]
     rows["silence"] = [(0.0, 0.0)]
@@ -239,13 +282,18 @@ def of_sound(options: argparse.Namespace) -> None:
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", default=[*CASES, "clip", "sound"], choices=[*CASES, "clip", "sound", "fourier"])
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[*CASES, "clip", "cubes", "sound"],
+        choices=[*CASES, "clip", "cubes", "sound", "fourier"],
+    )
     parser.add_argument("--paths", nargs="*", default=[], help="folders of PNG files")
     parser.add_argument("--count", type=int, default=4)
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256])
     options = parser.parse_args()
     print(machine(), f"{os.environ.get('OMP_NUM_THREADS', 'all')} thread(s)")
-    others = {"clip": of_clip, "sound": of_sound, "fourier": of_fourier}
+    others = {"clip": of_clip, "cubes": of_cubes, "sound": of_sound, "fourier": of_fourier}
     for name in options.only:
         if name in others:
             others[name](options)

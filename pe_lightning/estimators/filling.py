@@ -214,9 +214,9 @@ def fill(
         std: Whether to compute standard deviations of missing samples too, which takes further fits.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
-        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``fourier``, ``kriging``,
-            ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and ``thin_plate``. By default
-            those that suit the axes and numbers of samples.
+        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
+            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
+            ``thin_plate``. By default those that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
 
     Returns:

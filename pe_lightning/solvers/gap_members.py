@@ -31,6 +31,8 @@ MAX_ADAPTIVE = 1 << 18
 """Known samples near gaps up to which the adaptive fit is a member of rows by default."""
 COARSE, MAX_COARSE = 4, 1 << 14
 """Least side of the pixels in which pictures are continued far from known samples, and most of them that are unknown."""
+KRIGED = {"cubic": 3.0, "kriging": 1.0, "thin_plate": 2.0}
+"""Powers of the variograms of members."""
 TOGETHER = 4
 """Samples per axis whose kriging takes the same known samples."""
 BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
@@ -47,6 +49,7 @@ class Gaps:
         wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
         periodic: Which axes are periodic; none by default.
         dense: Whether this is a picture of which much is missing, see :func:`is_dense`.
+        members: Names of the members that are predicted, of which those of kriging are computed together.
     """
 
     values: Tensor
@@ -54,27 +57,33 @@ class Gaps:
     wanted: Tensor
     periodic: Sequence[bool] = ()
     dense: bool = False
-    _fourier: Tensor | None = field(default=None, init=False, repr=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
+    members: Sequence[str] = tuple(KRIGED)
+    _results: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _locks: dict[str, Lock] = field(default_factory=dict, init=False, repr=False)
 
-    def fourier(self) -> Tensor:
-        """The sparse local Fourier fit, ``(N_1, ..., N_D, C)``; computed once for several threads."""
-        with self._lock:
-            if self._fourier is None:
-                settings = DENSE if self.dense else None
-                self._fourier = local_fourier(
-                    self.values, self.known, wanted=self.wanted, periodic=self.periodic, settings=settings
-                )
-            return self._fourier
+    def once(self, name: str, compute: Callable[[Gaps], Tensor]) -> Tensor:
+        """The result of a computation that several members share: the first thread computes it."""
+        with self._locks.setdefault(name, Lock()):
+            if name not in self._results:
+                self._results[name] = compute(self)
+            return self._results[name]
 
 
 Member = Callable[[Gaps], Tensor]
 """Values ``(N_1, ..., N_D, C)`` with at least the wanted samples predicted."""
 
 
+def _fourier(gaps: Gaps) -> Tensor:
+    settings = DENSE if gaps.dense else None
+    return gaps.once(
+        "fourier",
+        lambda gaps: local_fourier(gaps.values, gaps.known, wanted=gaps.wanted, periodic=gaps.periodic, settings=settings),
+    )
+
+
 def _patches(gaps: Gaps) -> Tensor:
     settings = PatchSettings(stride=3 if gaps.dense else 2)
-    return fill_patches(gaps.fourier(), gaps.known, gaps.wanted, shipped_patches(), settings)
+    return fill_patches(_fourier(gaps), gaps.known, gaps.wanted, shipped_patches(), settings)
 
 
 def _adaptive(gaps: Gaps) -> Tensor:
@@ -89,16 +98,22 @@ def _adaptive(gaps: Gaps) -> Tensor:
     return found
 
 
-def _kriging(power: float, gaps: Gaps) -> Tensor:
-    """Kriging with a power variogram; samples next to each other share one system."""
+def _kriging(name: str, gaps: Gaps) -> Tensor:
+    """Kriging with a power variogram; members share neighbours, and samples next to each other one system."""
+    names = [other for other in KRIGED if other in gaps.members]
+    found = gaps.values.clone()
+    found[gaps.wanted] = gaps.once("kriging", partial(_krigings, [KRIGED[other] for other in names]))[names.index(name)]
+    return found
+
+
+def _krigings(powers: Sequence[float], gaps: Gaps) -> Tensor:
+    """At wanted samples, ``(M, P, C)``."""
     near, index = _near(gaps), gaps.wanted.nonzero()
-    places, group = near.nonzero().double(), torch.zeros(len(index), dtype=torch.long, device=near.device)
+    places, group = near.nonzero().double(), index.new_zeros(len(index))
     for along, size in zip((index // TOGETHER).unbind(1), near.shape, strict=True):
         group = group * (size // TOGETHER + 1) + along
     fit = PowerKriging(gaps.values[near], places, cKDTree(places.cpu().numpy()))
-    found = gaps.values.clone()
-    found[gaps.wanted] = fit.at(index.double(), group, [POWERS.index(power)])[0]
-    return found
+    return fit.at(index.double(), group, [POWERS.index(power) for power in powers])
 
 
 def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
@@ -153,14 +168,13 @@ def _neighbours(gaps: Gaps) -> Tensor:
 MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
     "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known)[0],
-    "fourier": Gaps.fourier,
-    "kriging": partial(_kriging, 1.0),
+    "fourier": _fourier,
     "neighbours": _neighbours,
     "patches": _patches,
-    "thin_plate": partial(_kriging, 2.0),
+    **{name: partial(_kriging, name) for name in KRIGED},
 }
 """Members by name."""
-ORDERS = {"thin_plate": 2}
+ORDERS = {"cubic": 2, "thin_plate": 2}
 """Order of the continuation that members pass into far from known samples; 1 by default."""
 
 
@@ -171,8 +185,8 @@ def default_members(known: Tensor) -> list[str]:
         some = ["adaptive"] if int(near.sum()) <= MAX_ADAPTIVE else []
         return [*some, "autoregressive", "fourier", "neighbours"]
     if known.ndim == 3:
-        return ["fourier", "neighbours"]
-    return ["fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
+        return ["fourier", "kriging", "neighbours"]
+    return ["cubic", "fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
 
 
 def is_dense(known: Tensor) -> bool:

@@ -39,7 +39,7 @@ class MixtureSettings:
     Args:
         smoothing: Standard deviation of the local mean of second moments, in samples.
         shrinkage: Share of the mean over all imitated gaps in the moments.
-        prior_count: Hidden samples that this mean counts as besides.
+        prior_gaps: Gaps, of the mean width of the hidden ones, that this mean counts as besides.
         ridge: Added to the diagonal of the moments, relative to it.
         least_share: Mean weight at hidden samples below which a member is left out.
         bins: Bins of the distance from known samples with deviations of their own.
@@ -50,7 +50,7 @@ class MixtureSettings:
 
     smoothing: float = 18.0
     shrinkage: float = 0.1
-    prior_count: float = 200.0
+    prior_gaps: float = 25.0
     ridge: float = 0.03
     least_share: float = 0.06
     bins: int = 6
@@ -121,10 +121,12 @@ def fill_gaps(
     where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
     truths = [flat[index] for index in where]
 
-    def gaps(seen: Tensor, wanted: Tensor) -> Gaps:
-        return Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense)
+    def gaps(seen: Tensor, wanted: Tensor, names: Sequence[str]) -> Gaps:
+        return Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense, names)
 
-    predictions, distances = _predict(members, [gaps(known & ~some.mask, some.scored) for some in hidden], made)
+    predictions, distances = _predict([gaps(known & ~some.mask, some.scored, members) for some in hidden], made)
+    width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
+    prior_count = made.prior_gaps * max(width, 1.0) ** known.ndim
     kept = list(range(len(members)))
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
@@ -132,7 +134,7 @@ def fill_gaps(
         mixed, variances, shares = [], [], np.zeros(len(kept))
         for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
             values_there, variance, share = _mixed(
-                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, made
+                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, prior_count, made
             )
             mixed.append(values_there)
             variances.append(variance)
@@ -142,9 +144,9 @@ def fill_gaps(
             break
         kept = worth
 
-    (found,), (distance,) = _predict([members[number] for number in kept], [gaps(known, ~known)], made)
+    (found,), (distance,) = _predict([gaps(known, ~known, [members[number] for number in kept])], made)
     missing = (~known).flatten().nonzero()[:, 0]
-    result, variance, shares = _mixed(found, moments, missing, made)
+    result, variance, shares = _mixed(found, moments, missing, prior_count, made)
     flat = flat.index_copy(0, missing, result)
     std = torch.zeros_like(flat)
     if mixed:
@@ -161,20 +163,20 @@ def fill_gaps(
 
 
 def _mixed(
-    predicted: Tensor, moments: Sequence[_Moments], index: Tensor, settings: MixtureSettings
+    predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_count: float, settings: MixtureSettings
 ) -> tuple[Tensor, Array, Array]:
     """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
     values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
     for some in torch.split(torch.arange(len(index)), AT_ONCE):
         weights, variances[some.numpy()] = least_variance(
-            _local(moments, index[some], len(predicted), settings), settings.ridge
+            _local(moments, index[some], len(predicted), prior_count, settings), settings.ridge
         )
         values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
         total += weights.sum(0)
     return values, variances, total / max(len(index), 1)
 
 
-def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSettings) -> tuple[list[Tensor], list[Array]]:
+def _predict(gaps: Sequence[Gaps], settings: MixtureSettings) -> tuple[list[Tensor], list[Array]]:
     """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
 
     A number that is not finite is replaced by the median of the members.
@@ -184,6 +186,7 @@ def _predict(members: Sequence[str], gaps: Sequence[Gaps], settings: MixtureSett
         name, some = item
         return MEMBERS[name](some)[some.wanted]
 
+    members = gaps[0].members if gaps else ()
     items = [(name, some) for name in members for some in gaps]
     # members of one signal wait for each other: each divides its own blocks among the threads
     every = [predict(item) for item in items] if len(gaps) < 2 else side_by_side(predict, items, gaps[0].values.device)
@@ -247,14 +250,14 @@ class _Moments:
         return np.array([plane.sum() for plane in self.planes])
 
 
-def _local(moments: Sequence[_Moments], index: Tensor, size: int, settings: MixtureSettings) -> Array:
+def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: float, settings: MixtureSettings) -> Array:
     """Second moments of the members at some samples of the grid, shrunk towards their mean: ``(P, M, M)``."""
     if not moments:
         return np.broadcast_to(np.eye(size), (len(index), size, size))
     total = np.sum([each.total for each in moments], 0)
     local = np.sum([each.at(index) for each in moments], 0)
     mean = total[:-1] / max(total[-1], 1e-12)
-    near = (local[:-1] + settings.prior_count * mean[:, None]) / (local[-1] + settings.prior_count)
+    near = (local[:-1] + prior_count * mean[:, None]) / (local[-1] + prior_count)
     scale = np.trace(near.reshape(size, size, -1)) / max(np.trace(mean.reshape(size, size)), 1e-300)
     shrunk = (1 - settings.shrinkage) * near + settings.shrinkage * scale * mean[:, None]
     return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)

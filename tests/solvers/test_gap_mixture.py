@@ -135,13 +135,13 @@ def test_dropouts_of_a_sound_are_continued_across_their_whole_width() -> None:
     assert float((found.values - truth).abs().max()) < 0.1
 
 
-def test_a_smooth_picture_is_that_of_the_thin_plate_and_an_edge_that_of_patches() -> None:
+def test_a_smooth_picture_is_that_of_cubic_kriging_and_an_edge_that_of_patches() -> None:
     y, x = torch.meshgrid(*[torch.arange(40) / 40] * 2, indexing="ij")
     known = torch.ones(40, 40, dtype=torch.bool)
     known[12:15] = known[:, 25:28] = False
     smooth = (torch.sin(3 * x * y) + (x - y).square())[..., None] / 2
     edge = (10 * (x + 0.6 * y - 0.8)).sigmoid().round()[..., None]
-    for truth, best in ((smooth, "thin_plate"), (edge, "patches")):
+    for truth, best in ((smooth, "cubic"), (edge, "patches")):
         found = fill_gaps(truth, known, default_members(known), imitated_gaps(known))
         error = {
             name: float((MEMBERS[name](Gaps(truth * known[..., None], known, ~known)) - truth)[~known].square().mean())
