@@ -10,12 +10,11 @@ learn or take several axes at once are fitted below a perceptron of two layers o
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from pathlib import Path
 
 import yaml
-from quiet import machine, make_trainer
+from harness import machine, make_parser, make_trainer
 
 from pe_lightning import encoders
 from pe_lightning.encoders import registry
@@ -43,7 +42,7 @@ def score(module: CoordinateModule, data: ImageDataModule, steps: int) -> float 
 
 def main() -> None:
     """Writes the file, and prints a line per encoder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--encoders", nargs="+", default=encoders.names())
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()

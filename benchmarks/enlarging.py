@@ -10,9 +10,6 @@ border, since methods differ in what they take a picture to be beyond it. No pic
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import skimage.data
-import torch
+from harness import machine, make_parser, print_row, print_titles
 from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import Resampling
@@ -70,6 +67,7 @@ def table(
 ) -> dict[str, dict[str, float]]:
     """Prints a row per picture, means, and processor seconds; returns the rows."""
     rows, seconds, pixels = dict[str, dict[str, float]](), dict.fromkeys(methods, 0.0), 0
+    print_titles(f"x{factor}", "BICUBIC", "LANCZOS", *methods)
     for name, picture in pictures.items():
         truth, small = reduced(picture, factor, reduction)
         size, row = (truth.shape[1], truth.shape[0]), dict[str, float]()
@@ -82,31 +80,28 @@ def table(
             seconds[label] += time.process_time() - began
             row[label] = psnr(made, truth, of_luminance)
         rows[name] = {key: round(value, 2) for key, value in row.items()}
-        print(f"x{factor} {name}: " + ", ".join(f"{key} {value:.2f}" for key, value in row.items()), flush=True)
-    means = {key: float(np.mean([row[key] for row in rows.values()])) for key in next(iter(rows.values()))}
+        print_row(name, *row.values())
+    print_row("mean", *np.mean([list(row.values()) for row in rows.values()], 0))
     worst = min(row.get("fill *", np.nan) - max(row["LANCZOS"], row["BICUBIC"]) for row in rows.values())
-    shown = ", ".join(f"{key} {value:.2f}" for key, value in means.items())
-    print(f"x{factor} mean: {shown}; fill over the better of Pillow, worst: {worst:+.2f}")
-    each = ", ".join(f"{key} {used * 512 * 768 / pixels:.2f}" for key, used in seconds.items())
-    print(f"x{factor} processor seconds per 512 x 768 pixels of the result: {each}", flush=True)
+    print_row("fill over the better of Pillow, worst", worst)
+    print_row("core s per 512 x 768", "", "", *(used * 512 * 768 / pixels for used in seconds.values()))
     return rows
 
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--paths", type=Path, help="a folder of pictures, in place of those of scikit-image")
-    parser.add_argument("--factors", default="2,3,4")
+    parser.add_argument("--factors", nargs="+", type=int, default=[2, 4])
     parser.add_argument("--reduction", choices=("means", "bicubic"), default="means")
     parser.add_argument("--luminance", action="store_true", help="score the luminance alone")
-    parser.add_argument("--methods", default=",".join(METHODS), help="separated by commas")
     options = parser.parse_args()
-    print(f"enlarging.py: {platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} thread(s)")
+    print(machine())
     pictures = shipped()
     if options.paths:
         pictures = {path.stem: np.asarray(Image.open(path).convert("RGB")) for path in sorted(options.paths.iterdir())}
-    for factor in map(int, options.factors.split(",")):
-        table(pictures, factor, options.methods.split(","), options.reduction, options.luminance)
+    for factor in options.factors:
+        table(pictures, factor, list(METHODS), options.reduction, options.luminance)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ lines are the processor seconds of the whole command in a process of its own, an
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
@@ -21,6 +19,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
+from harness import run, run_python
 from PIL import Image
 
 import pe_lightning
@@ -63,24 +62,16 @@ def missing_lines(folder: Path) -> list[str]:
     return ["fill", str(folder / "picture.png"), "--missing", str(folder / "mask.png"), "--out", str(folder / "out.png")]
 
 
-def processor_seconds(*arguments: str) -> float:
-    """User and system time of a Python process."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 if __name__ == "__main__":
     words = sys.argv[1:] or ["samples://astronaut", "--data.resize", "64"]
     with tempfile.TemporaryDirectory() as folder:
         command = ["fit", *words, "--wandb.enabled", "false", "--trainer.default_root_dir", folder]
         command = [*missing_lines(Path(folder)), "--force"] if words == ["fill"] else command
         found = called_functions(command)
-        seconds = processor_seconds("-m", "pe_lightning", *command)
+        seconds = run(*command, folder=Path(folder))[2]
     loaded = [module for name, module in sys.modules.items() if name.split(".")[0] == "pe_lightning"]
     for file, functions in sorted(found.items()):
         print(f"{len(functions):5d}  {file.removeprefix(PACKAGE)}")
     print(f"{len(found)} files with functions that are called; {len(loaded)} files imported")
-    libraries = processor_seconds("-c", "import torch, scipy.interpolate, PIL.Image, skimage")
+    libraries = run_python(["-c", "import torch, scipy.interpolate, PIL.Image, skimage"], Path())[2]
     print(f"{seconds:.1f} processor seconds; {libraries:.1f} for importing torch, SciPy, Pillow and scikit-image")

@@ -8,12 +8,12 @@ the truth. The fit and the interpolation are those of the whole photograph. Four
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from harness import make_parser
 
 import pe_lightning
 from pe_lightning.evaluation.baselines import interpolate
@@ -26,7 +26,7 @@ TOP, LEFT, SIZE = 334, 356, 48
 
 def main() -> None:
     """Fits and draws."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)

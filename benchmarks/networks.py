@@ -1,10 +1,10 @@
 """Compares networks with a bare PyTorch loop, with their published scores, and values of ``omega`` with one another.
 
-    python benchmarks/networks.py                         # cost of a step against a bare loop; 8 signals together: 3 minutes
+    python benchmarks/networks.py                         # cost of a step against a bare loop: two minutes
     python benchmarks/networks.py --published PICTURES    # PSNR beside published scores
     python benchmarks/networks.py --auto PICTURES         # PSNR of the value chosen by spectra, and of a ladder of values
 
-Times are processor times. The costs are medians over blocks of steps that alternate in one process. The bare loops train
+Times are processor times. The costs are medians over blocks of steps that take turns in one process. The bare loops train
 networks written here in plain PyTorch (WIRE in complex numbers), with the same number of weights, samples and steps; their
 features are computed once where ours are.
 
@@ -18,11 +18,7 @@ have the published protocols in full.
 
 from __future__ import annotations
 
-import argparse
-import logging
 import math
-import statistics
-import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
-from quiet import machine
+from harness import Turns, machine, make_parser, make_trainer, print_row, print_titles, seconds_of
+from lightning.pytorch import seed_everything
 from torch import Tensor, nn
 
 from pe_lightning import encoders
@@ -162,66 +158,16 @@ def bare_step(kind: str, data: TensorDataModule) -> Callable[[], None]:
     return step
 
 
-class Turns(Callback):
-    """Lets a bare loop take its steps after every block of ours."""
-
-    def __init__(self, step: Callable[[], None]) -> None:
-        self.step, self.ours, self.bare = step, [], []  # type: ignore[var-annotated]
-        self.began = 0.0
-
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *args: Any) -> None:
-        """After a block."""
-        if trainer.global_step % BLOCK:
-            return
-        now = time.process_time()
-        self.ours.append(now - self.began)
-        for _ in range(BLOCK):
-            self.step()
-        self.bare.append(time.process_time() - now)
-        self.began = time.process_time()
-
-
-def trainer(steps: int, *callbacks: Callback) -> Trainer:
-    """A quiet Trainer on the CPU."""
-    quiet: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    quiet |= {"enable_model_summary": False, "num_sanity_val_steps": 0, "limit_val_batches": 0, "accelerator": "cpu"}
-    return Trainer(max_steps=steps, callbacks=list(callbacks), **quiet)
-
-
 def cost(blocks: int, names: list[str]) -> None:
     """Prints the table of costs."""
     print(f"{SIZE} x {SIZE} samples, depth {DEPTH}, width {WIDTH}; medians of {blocks} blocks of {BLOCK} steps")
-    print(f"{'network':<18}{'ms a step':>10}{'/ bare loop':>13}{'8 together / in turn':>22}")
+    print_titles("network", "ms a step", "of the bare loop")
     for kind in names:
-        arguments = NETWORKS[kind]
         data = TensorDataModule(torch.rand(1, 2 * SIZE, 2 * SIZE, 3))
-        module, turns = SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **arguments), Turns(bare_step(kind, data))
-        trainer(BLOCK * (blocks + 2), turns).fit(module, data)
-        ours, bare = (statistics.median(times[2:]) / BLOCK for times in (turns.ours, turns.bare))
-        eight = TensorDataModule(torch.rand(8, 2 * SIZE, 2 * SIZE, 3))
-        steps = [loop(SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **arguments), some) for some in (eight, data)]
-        times: list[list[float]] = [[], []]
-        for _ in range(max(3, blocks // 2)):
-            for step, count, seen in zip(steps, (1, 8), times, strict=True):
-                began = time.process_time()
-                for _ in range(count):
-                    step()
-                seen.append(time.process_time() - began)
-        together, alone = (statistics.median(seen[1:]) for seen in times)
-        print(f"{kind:<18}{1000 * ours:>10.1f}{ours / bare:>13.2f}{together / alone:>22.2f}", flush=True)
-
-
-def loop(module: SimpleMLP, data: TensorDataModule) -> Callable[[], None]:
-    """A step of a module without a Trainer."""
-    module.build_from(data)
-    batch, optimizer = data.train_batch(), module.optimizer(list(module.parameters()))  # type: ignore[misc]
-
-    def step() -> None:
-        optimizer.zero_grad()
-        module.errors(batch).square().mean(1).sum().backward()
-        optimizer.step()
-
-    return step
+        turns = Turns(bare_step(kind, data), BLOCK)
+        make_trainer(BLOCK * (blocks + 2), turns).fit(SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **NETWORKS[kind]), data)
+        fit, bare, _ = turns.medians()
+        print_row(kind, fit, fit / bare)
 
 
 def width_of(parameters: float, inputs: int) -> int:
@@ -261,7 +207,7 @@ def compare_with_published(folder: str, names: list[str], count: int, steps: int
     print(f"{len(paths)} pictures at {size} x {size}, {steps} steps of all trained samples\n")
     columns = ["network", "published (dB)", "parameters per sample", "scored", "protocol, source", "here (dB)"]
     columns += ["parameters", "core seconds"]
-    print(f"| {' | '.join(columns)} |\n|{' --- |' * len(columns)}")
+    print_titles(*columns)
     for kind in names:
         scores: dict[tuple[float, bool], tuple[float, int, float]] = {}
         for score in published_scores()[kind] or [WITHOUT_SCORE]:
@@ -272,59 +218,47 @@ def compare_with_published(folder: str, names: list[str], count: int, steps: int
             )
             share = score.parameters / score.samples
             if (share, score.held_out) not in scores:
-                module, fit = smaller(kind, score, (size // stride) ** 2, size, steps), trainer(steps)
-                began = time.process_time()
-                fit.fit(module, data)
-                seconds = time.process_time() - began
+                module, fit = smaller(kind, score, (size // stride) ** 2, size, steps), make_trainer(steps)
+                seconds = seconds_of(lambda: fit.fit(module, data))  # noqa: B023
                 fit.test(module, data, verbose=False)
                 psnr = float(module.scores["test/psnr"].mean())
                 each = sum(parameter.numel() for parameter in module.parameters()) // len(paths)
                 scores[share, score.held_out] = psnr, each, seconds / len(paths)
             psnr, each, seconds = scores[share, score.held_out]
-            published = "" if math.isnan(score.psnr) else f"{score.psnr:.2f}"
+            published = "" if math.isnan(score.psnr) else score.psnr
             what = "between" if score.held_out else "trained"
             where = ", ".join(filter(None, [score.protocol, score.source]))
-            row = [kind, published, f"{share:.2f}", what, where, f"{psnr:.2f}", f"{each:,}", f"{seconds:.0f}"]
-            print(f"| {' | '.join(row)} |", flush=True)
+            print_row(kind, published, share, what, where, psnr, each, seconds)
 
 
 def auto(folder: str, count: int, steps: int, size: int) -> None:
     """Prints what the default, the chosen and other values reach."""
     paths = sorted(map(str, Path(folder).iterdir()))[:: max(1, len(list(Path(folder).iterdir())) // count)][:count]
     print(f"{count} pictures at {size} x {size}, every second row and column trained, {steps} steps; held out (trained), dB")
-    rows: dict[str, tuple[dict[str, Any], str, list[float]]] = {
-        "sine": ({**IDENTITY, "activation": "sine", "depth": 3, "hidden_size": 64}, "omega", [10, 20, 30, 45, 60, 90]),
-        "rff": (
-            {"encoder": {"name": "rff", "num_features": 128}, "depth": 2, "hidden_size": 64},
-            "sigma",
-            [2, 4, 7, 10, 14, 21],
+    print_titles("network", "value", "held out, dB", "trained, dB", "core s")
+    rff = {"name": "rff", "num_features": 128}
+    networks: dict[str, tuple[Callable[[Any], SimpleMLP], list[float]]] = {
+        "SIREN, omega": (
+            lambda omega: SimpleMLP("identity", activation="sine", depth=3, hidden_size=64, omega=omega),
+            [10, 20, 30, 45, 60, 90],
         ),
+        "rff, sigma": (lambda sigma: SimpleMLP({**rff, "sigma": sigma}, depth=2, hidden_size=64), [2, 4, 7, 10, 14, 21]),
     }
-    for name, (arguments, option, ladder) in rows.items():
+    for name, (make, ladder) in networks.items():
         for value in (None, "auto", *ladder):
             seed_everything(0, verbose=False)
             data = ImageDataModule(paths, resize=size, batching=Batching("points", size * size // 16))
-            if option == "omega":
-                module = SimpleMLP(**arguments, omega=value)  # type: ignore[arg-type]
-            else:
-                module = SimpleMLP(**{**arguments, "encoder": {**arguments["encoder"], "sigma": value}})
-            one = trainer(steps)
-            began = time.process_time()
-            one.fit(module, data)
-            seconds = time.process_time() - began
-            one.test(module, data, verbose=False)
-            held, trained = (float(module.scores[f"{stage}/psnr"].mean()) for stage in ("test", "train"))
-            chosen = (
-                f" = {module.solution.spectrum.value:.3g}, chosen in {module.solution.spectrum.seconds:.1f} s"
-                if value == "auto"
-                else ""
-            )  # type: ignore[index]
-            print(f"{name} {option}={value or 'default'}{chosen}: {held:.2f} ({trained:.2f}), {seconds:.0f} s", flush=True)
+            module, trainer = make(value), make_trainer(steps)
+            seconds = seconds_of(lambda: trainer.fit(module, data))  # noqa: B023
+            trainer.test(module, data, verbose=False)
+            held_out, trained = (float(module.scores[f"{stage}/psnr"].mean()) for stage in ("test", "train"))
+            chosen = f"auto: {module.solution.spectrum.value:.3g}" if value == "auto" else value or "default"
+            print_row(name, chosen, held_out, trained, seconds)
 
 
 def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--blocks", type=int, default=12)
     parser.add_argument("--networks", nargs="+", choices=[*NETWORKS, "relu, identity"], metavar="NAME")
     parser.add_argument("--published", metavar="FOLDER", help="of pictures")
@@ -333,7 +267,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="default: 1000 with --published, 300 with --auto")
     parser.add_argument("--size", type=int, help="of a side of the pictures; default: 128 with --published, 256 with --auto")
     options = parser.parse_args()
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
     print(machine())
     if options.published:

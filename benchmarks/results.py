@@ -12,14 +12,10 @@ FOLDER has 16 photographs of 512 x 512 pixels, 00.png to 15.png.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import re
-import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -30,10 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from quiet import machine
+from harness import ROOT, bicubic_psnr, children_seconds, load, machine, make_parser, psnr, run, run_python, score_between
 from torch import Tensor
 
-ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs/results.yaml"
 HEADER = "# Written by benchmarks/results.py, which reads it into README and the pages of docs/.\n"
 MARKED = re.compile(r"(<!-- = ([\w.]+)(?: - ([\w.]+))? -->)(\d+(?:,\d{3})*(?:\.\d+)?)")
@@ -115,27 +110,21 @@ def text() -> Values:
 
 
 def _between(pictures: Iterable[Tensor]) -> Values:
-    import pe_lightning
-    from pe_lightning.evaluation.baselines import interpolate
-    from pe_lightning.signals.blocks import grid_axes
-    from pe_lightning.training import make_datamodule
+    from pe_lightning.training import Adaptive, Local
 
-    made: dict[str, Callable[[], dict[str, Any]]] = {
+    models: dict[str, Callable[[], dict[str, Any]]] = {
         "gau": lambda: {"encoder": "gau"},
         "rff": lambda: {"encoder": "rff"},
-        "adaptive": lambda: {"model": pe_lightning.Adaptive(pretrained="none")},
-        "adaptive_prior": lambda: {"model": pe_lightning.Adaptive(pretrained="pictures")},
-        "local": lambda: {"model": pe_lightning.Local()},
+        "adaptive": lambda: {"model": Adaptive(pretrained="none")},
+        "adaptive_prior": lambda: {"model": Adaptive(pretrained="pictures")},
+        "local": lambda: {"model": Local()},
     }
     scores: dict[str, list[float]] = {}
     for picture in pictures:
-        batch = make_datamodule(picture[None]).train_batch()
-        error = (interpolate("bicubic", batch, grid_axes(picture.shape[:-1]))[0] - picture).double().square()
-        error[::2, ::2] = torch.nan
-        scores.setdefault("bicubic", []).append(-10 * float(error.nanmean().log10()))
-        for name, options in made.items():
-            scores.setdefault(name, []).append(pe_lightning.fit(picture[None], **options()).psnr)
-    return {name: {"psnr": float(np.mean(found))} for name, found in scores.items()}
+        found = {name: fitted.psnr for name, fitted in score_between(picture, models).items()}
+        for name, value in {"bicubic": bicubic_psnr(picture), **found}.items():
+            scores.setdefault(name, []).append(value)
+    return _psnr({name: float(np.mean(values)) for name, values in scores.items()})
 
 
 def noisy(folder: Path) -> Values:
@@ -146,7 +135,7 @@ def noisy(folder: Path) -> Values:
 
     methods = {
         "bicubic": adaptive.baseline("bicubic"),
-        "adaptive": adaptive.fitted(),
+        "adaptive": adaptive.fitted,
         "adaptive_noise_auto": adaptive.denoised,
     }
     return _psnr(adaptive.table(ImageDataModule(str(folder)).values, methods, noise=25 / 255))
@@ -171,7 +160,7 @@ def clip() -> Values:
     from pe_lightning.training import ComplexLinear, VideoDataModule
 
     cube = VideoDataModule("samples://bigbuckbunny", preset="papers").values
-    values = _psnr(adaptive.table(cube, {"tricubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted()}))
+    values = _psnr(adaptive.table(cube, {"tricubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted}))
     gau = {"name": "gau", "num_features": 64}
     adam: Any = partial(torch.optim.Adam, lr=0.1, weight_decay=1e-8, fused=True)
     models = {
@@ -232,11 +221,10 @@ def all_samples(folder: Path) -> Values:
     import trade
 
     picture = str(folder / "00.png")
-    image = sparse.load(picture)
+    image = load(picture)
     _import_sparse()
     _, found, seconds, _ = sparse.fit(image, 100_000)
-    psnr = -10 * float((found - image).square().mean().log10())
-    values: Values = {"sparse": {"psnr": psnr, "seconds": seconds, "numbers": 100_000}}
+    values: Values = {"sparse": {"psnr": psnr(found - image), "seconds": seconds, "numbers": 100_000}}
     names = {
         "grid, B-spline": "bspline", "MLP, planes": "planes", "MLP, hash as fine as the samples": "hash", "MLP, rff": "rff",
         "FINER": "finer",
@@ -262,14 +250,14 @@ def sparse(folder: Path) -> Values:
     """All pixels, clamped, mean of 16 photographs, by 207,000 numbers; median of the core seconds of fit and prediction."""
     import sparse as benchmark
 
-    pictures = [benchmark.load(str(path)) for path in sorted(folder.glob("*.png"))]
+    pictures = [load(str(path)) for path in sorted(folder.glob("*.png"))]
     _import_sparse()
-    psnr, seconds = [], []
+    scores, seconds = [], []
     for picture in pictures:
         _, found, spent, _ = benchmark.fit(picture, 207_000)
-        psnr.append(benchmark.psnr(found, picture))
+        scores.append(benchmark.clamped_psnr(found, picture))
         seconds.append(spent)
-    mean, median = float(np.mean(psnr)), statistics.median(seconds)
+    mean, median = float(np.mean(scores)), statistics.median(seconds)
     return {"keys": {"psnr": mean, "seconds": median, "numbers": 207_000}}
 
 
@@ -300,7 +288,7 @@ def denoise() -> Values:
                 "bm3d": bm3d.bm3d_rgb(noisy, level / 255),
             }
             for method, prediction in found.items():
-                scores[method].append(-10 * float(np.log10(np.square(np.clip(prediction, 0, 1) - picture).mean())))
+                scores[method].append(psnr(np.clip(prediction, 0, 1) - picture))
         for method, found_scores in scores.items():
             values[method][f"psnr_{level}"] = float(np.mean(found_scores))
     return values
@@ -311,7 +299,7 @@ def demo() -> Values:
     from pe_lightning.studies.demo.page import write_demo
 
     with tempfile.TemporaryDirectory() as name:
-        seconds = _core_seconds([sys.executable, "-m", "pe_lightning", "demo", f"{name}/timed"])
+        seconds = run("demo", "timed", folder=Path(name))[2]
         folder = Path(name) / "gallery"
         folder.mkdir()
         values: Values = {"command": {"seconds": seconds}}
@@ -325,22 +313,14 @@ def demo() -> Values:
 def first_fit() -> Values:
     """Core seconds of the first command of README, pe-lightning fit --config image/adaptive, imports and files included."""
     with tempfile.TemporaryDirectory() as name:
-        command = [sys.executable, "-m", "pe_lightning", "fit", "--config", "image/adaptive", "--wandb.enabled", "false"]
-        seconds = _core_seconds(command, name)
+        seconds = run("fit", "--config", "image/adaptive", "--wandb.enabled", "false", folder=Path(name))[2]
         (metrics,) = Path(name).glob("runs/*/1/metrics.json")
         return {"command": {"seconds": seconds, "psnr": json.loads(metrics.read_text())["test/psnr"]}}
 
 
 def tests() -> Values:
     """Core minutes of the second command of README, pytest."""
-    return {"pytest": {"minutes": _core_seconds([sys.executable, "-m", "pytest", "-q"], str(ROOT)) / 60}}
-
-
-def _core_seconds(command: list[str], folder: str | None = None) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {"pytest": {"minutes": run_python(["-m", "pytest", "-q"], ROOT)[2] / 60}}
 
 
 def _psnr(found: Mapping[str, float]) -> Values:
@@ -360,9 +340,9 @@ def measure(name: str, folder: Path | None) -> dict[str, Any]:
     """The entry of a measurement."""
     function = MEASUREMENTS[name]
     needs_pictures = function in OF_PICTURES
-    began = time.process_time() + _children()
+    began = time.process_time() + children_seconds()
     values = function(folder) if needs_pictures else function()
-    cost = time.process_time() + _children() - began
+    cost = time.process_time() + children_seconds() - began
     return {
         "what": (function.__doc__ or "").strip(),
         "command": f"python benchmarks/results.py --only {name}" + " --pictures FOLDER" * needs_pictures,
@@ -373,14 +353,9 @@ def measure(name: str, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def main() -> None:
     """Measures, and writes the file and the pages."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--only", default=",".join(MEASUREMENTS), help="separated by commas: " + ", ".join(MEASUREMENTS))
     parser.add_argument("--pictures", type=Path, help="folder of 16 photographs, 00.png to 15.png")
     parser.add_argument("--pages", action="store_true", help="measure nothing")

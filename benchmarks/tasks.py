@@ -9,13 +9,10 @@ milliseconds and relative to tables of vectors (Embed). The encoders are the row
 
 from __future__ import annotations
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable
 
 import torch
-from quiet import machine
+from harness import in_turns, machine, make_parser, print_row, print_titles
 
 from pe_papers import tasks
 from pe_papers.reproduce.definition import load
@@ -39,7 +36,7 @@ def stepper(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[
 
 def main() -> None:
     """Prints a table for each task."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", choices=BLOCKS, default=BLOCKS, metavar="TASK")
     parser.add_argument("--steps", type=int, default=30)
     options = parser.parse_args()
@@ -55,17 +52,13 @@ def main() -> None:
             kind = tree["data"]["class_path"]
             data = getattr(tasks, kind)(**{**tree["data"].get("init_args", {}), **few.get(kind, {})})
             steps[name] = stepper(getattr(tasks, tree["model"]["class_path"])(**tree["model"]["init_args"]), data)
-        times: dict[str, list[float]] = {name: [] for name in steps}
-        for _ in range(options.steps + 2):
-            for name, step in steps.items():
-                began = time.process_time()
-                step()
-                times[name].append(time.process_time() - began)
-        medians = {name: statistics.median(found[2:]) for name, found in times.items()}
+        in_turns(steps, 2)  # warms up
+        medians = in_turns(steps, options.steps)
         table = next(name for name in medians if name.startswith("Embed"))
-        print(f"\n{block:<20}{'ms a step':>10}{f'/ {table}':>14}")
+        print()
+        print_titles(block, "ms a step", f"/ {table}")
         for name, seconds in medians.items():
-            print(f"{name:<20}{1000 * seconds:>10.1f}{seconds / medians[table]:>14.2f}", flush=True)
+            print_row(name, 1000 * seconds, seconds / medians[table])
 
 
 if __name__ == "__main__":

@@ -23,11 +23,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from harness import busy_cores, machine
 from PIL import Image
-from quiet import machine
 from skimage import data
-from solvers_quality import coordinates
-from solvers_threads import busy_cores
+from solvers import coordinates
 
 from pe_lightning import encoders
 from pe_lightning.solvers import solve_grid

@@ -1,16 +1,15 @@
 """Quality against seconds and parameters: trained networks, exact fits, interpolation; one figure and one table.
 
-    python benchmarks/trade.py --paths FOLDER                       # about 25 minutes of two cores, both halves side by side
+    python benchmarks/trade.py --paths FOLDER/*.png                 # about 25 minutes of two cores, both halves
     python benchmarks/trade.py --only held-out --seconds 300        # longer; --only all is the other half
-    python benchmarks/trade.py --quick                              # a minute or two: small pictures
-    python benchmarks/trade.py --draw                               # the figure of what is there so far
     python benchmarks/trade.py --methods adaptive bicubic           # these rows alone
+    python benchmarks/trade.py --seconds 1 --resize 64              # a minute
 
 - ``held-out``: pictures of which every second sample of each axis is trained on; PSNR of all others (protocol ``rest``).
 - ``all``: every sample of the first picture is trained on, and scored: 3e4, 1e5 and 3e5 parameters. ``grid`` is a plain
   table of colours, interpolated linearly (``tri``) or by cubic B-splines, its entries fitted exactly.
 
-Networks have about ``--params`` parameters (the width, the size of the tables or the rank is chosen so), the default
+Networks have about 1e5 parameters (the width, the size of the tables or the rank is chosen so), the default
 learning rate, and batches of 8192 random samples. Seconds are those of the processor, one thread, without evaluations;
 those of exact fits have one prediction of the whole picture in them. Every number is a file in ``--out``: a run that was
 stopped goes on, and a second run with the same options draws what is there.
@@ -20,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -31,15 +29,15 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import torch
+from harness import bicubic_psnr, machine, make_parser, make_trainer, print_row, print_titles
 from lightning.pytorch import Callback, seed_everything
 from lightning.pytorch.utilities import disable_possible_user_warnings
-from quiet import machine, make_trainer
 
-from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.evaluation.metrics import create
 from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, SimpleMLP
 
-SIZES = (30_000, 100_000, 300_000)
+PARAMS, SIZES = 100_000, (30_000, 100_000, 300_000)
+"""Numbers of the networks of ``held-out``, and of those of ``all``."""
 POINTS = 8192
 QUESTIONS = ("held-out", "all")
 
@@ -156,12 +154,11 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
             return score(model.predict_grid(batch.axes))
 
     if method.name == "bicubic":
-        found = interpolate("bicubic", ImageDataModule(path, resize=resize).train_batch(), batch.axes)
-        return {"params": 0, "seconds": time.process_time() - began, "psnr": score(found)}
+        found = bicubic_psnr(data.values[0])
+        return {"params": 0, "seconds": time.process_time() - began, "psnr": found}
     model = sized(method, data, params)
     curve = Curve(score_of, seconds)
-    trainer = make_trainer(-1 if method.trained else 0)
-    trainer.callbacks.append(curve)
+    trainer = make_trainer(-1 if method.trained else 0, curve)
     model.build_from(data, torch.device("cpu"))
     trainer.fit(model, data)
     if not method.trained:
@@ -174,9 +171,9 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
 
 def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str, int]]:
     """All cells of the chosen questions, with the file of each."""
-    for question in options.only.split(","):
+    for question in options.only:
         held_out = question == "held-out"
-        pictures, sizes = (options.paths, (options.params,)) if held_out else (options.paths[:1], options.sizes)
+        pictures, sizes = (options.paths, (PARAMS,)) if held_out else (options.paths[:1], SIZES)
         for path in pictures:
             for method in METHODS:
                 for params in sizes:
@@ -200,19 +197,14 @@ def mean(results: list[dict[str, Any]], key: str) -> float:
     return float(np.mean([result[key] for result in results]))
 
 
-def summary(options: argparse.Namespace) -> str:
-    """The Markdown table: the mean of the pictures."""
-    lines = []
-    for question in options.only.split(","):
-        made = rows(options, question)
-        count = max((len(results) for _, _, results in made), default=0)
-        lines += [f"\n{question}, {count} picture(s)\n", "| method | parameters | core seconds | steps | PSNR, dB |"]
-        lines += ["| --- | ---: | ---: | ---: | ---: |"]
-        for method, _, results in made:
-            steps = f"{mean(results, 'steps'):.0f}" if "steps" in results[0] else ""
-            params, seconds, psnr = (mean(results, key) for key in ("params", "seconds", "psnr"))
-            lines.append(f"| {method.name} | {params:,.0f} | {seconds:.2f} | {steps} | {psnr:.2f} |")
-    return "\n".join(lines)
+def summary(options: argparse.Namespace, question: str) -> None:
+    """Prints the table: the mean of the pictures."""
+    print(f"\n{question}, mean of pictures")
+    print_titles("method", "parameters", "core seconds", "steps", "PSNR, dB")
+    for method, _, results in rows(options, question):
+        steps = round(mean(results, "steps")) if "steps" in results[0] else ""
+        params, seconds, psnr = (mean(results, key) for key in ("params", "seconds", "psnr"))
+        print_row(method.name, round(params), seconds, steps, psnr)
 
 
 def draw(options: argparse.Namespace, path: Path) -> None:
@@ -220,11 +212,10 @@ def draw(options: argparse.Namespace, path: Path) -> None:
     from matplotlib.figure import Figure
 
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    questions = options.only.split(",")
+    questions = options.only
     figure = Figure(figsize=(11, 4.3 * len(questions)), layout="constrained")
     axes = figure.subplots(len(questions), 2, squeeze=False, sharey="row")
     for question, (left, right) in zip(questions, axes, strict=True):
-        shown = options.params if question == "held-out" else sorted(options.sizes)[len(options.sizes) // 2]
         made = rows(options, question)
         for method in METHODS:
             own = [(params, results) for known, params, results in made if known is method]
@@ -232,13 +223,13 @@ def draw(options: argparse.Namespace, path: Path) -> None:
                 continue
             style = {"color": method.color, "marker": method.marker, "label": method.name, "markersize": 8}
             for params, results in own:
-                if params == shown and method.trained:
+                if params == PARAMS and method.trained:
                     first = max(result["curve"][0][0] for result in results)
                     grid = np.geomspace(first, min(result["seconds"] for result in results), 40)
                     curves = [np.array(result["curve"]).T for result in results]
                     each = [np.interp(np.log(grid), np.log(times), scores) for times, scores in curves]
                     left.plot(grid, np.mean(each, 0), **style, markevery=[-1], linewidth=1.5)
-                elif params == shown:
+                elif params == PARAMS:
                     left.plot([mean(results, "seconds")], [mean(results, "psnr")], **style, linestyle="none")
             if method.name == "bicubic":
                 line = {"color": method.color, "linewidth": 0.8, "linestyle": ":"}
@@ -262,33 +253,27 @@ def draw(options: argparse.Namespace, path: Path) -> None:
 
 def main() -> None:
     """Fits what is missing, then draws and prints."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--paths", nargs="+", default=["samples://astronaut", "samples://coffee"], help="pictures")
-    parser.add_argument("--only", default=",".join(QUESTIONS), help="held-out, all, or both")
+    parser = make_parser(__doc__)
+    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures")
+    parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     names = [method.name for method in METHODS]
     parser.add_argument("--methods", nargs="+", choices=names, metavar="NAME", help="only these rows: " + "; ".join(names))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each network")
-    parser.add_argument("--params", type=int, default=100_000, help="of each network of held-out")
-    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="parameters of the fits of all samples")
-    parser.add_argument("--out", type=Path, default=Path("trade"), help="folder of the numbers, trade.png and trade.md")
-    parser.add_argument("--draw", action="store_true", help="only draw and print what there is in --out")
-    parser.add_argument("--quick", action="store_true", help="a minute: 2 seconds per network, pictures of 128 x 128")
+    parser.add_argument("--resize", type=int, help="side of the pictures; default: as they are")
+    parser.add_argument("--out", type=Path, default=Path("trade"), help="folder of the numbers and trade.png")
     options = parser.parse_args()
     torch.set_num_threads(1)
     disable_possible_user_warnings()
-    logging.getLogger("lightning").setLevel(logging.ERROR)
-    if options.quick:
-        options.seconds, options.paths = 2.0, options.paths[:1]
     options.out.mkdir(parents=True, exist_ok=True)
     print(f"{machine()}; {options.seconds:g} core seconds per network", flush=True)
     for file, method, question, path, params in cells(options):
-        if not file.is_file() and not options.draw:
-            found = cell(method, question, path, params, options.seconds, 128 if options.quick else None)
+        if not file.is_file():
+            found = cell(method, question, path, params, options.seconds, options.resize)
             file.write_text(json.dumps(found))
             print(f"{file.stem}: {found['params']} parameters, {found['seconds']:.1f} s, {found['psnr']:.2f} dB", flush=True)
     draw(options, options.out / "trade.png")
-    (options.out / "trade.md").write_text(summary(options) + "\n")
-    print(summary(options))
+    for question in options.only:
+        summary(options, question)
 
 
 if __name__ == "__main__":
