@@ -240,8 +240,10 @@ def _check_script(script: str, *arguments: str) -> None:
     """A script of this repository, and options that its parser knows."""
     path = ROOT / script
     assert path.is_file(), f"no file {script}"
+    text, shared = path.read_text(), path.with_name("harness.py")
+    text += shared.read_text() if "run_sections" in text else ""
     for option in (word.partition("=")[0] for word in arguments if word.startswith("--") and len(word) > 2):
-        assert f'"{option}"' in path.read_text(), f"{script} has no option {option}"
+        assert f'"{option}"' in text, f"{script} has no option {option}"
 
 
 # -- run --------------------------------------------------------------------------------------------------------------
