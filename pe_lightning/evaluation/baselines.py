@@ -61,12 +61,14 @@ class Interpolation:
     """Scattered training samples of all signals together up to which tables show it."""
     max_places: ClassVar[float] = math.inf
     """Predicted places of all signals together up to which tables show it, from scattered training samples."""
+    num_axes: ClassVar[tuple[int, ...]] = ()
+    """Numbers of axes that it takes; empty: any."""
     program: ClassVar[str] = ""
     """The function of a public library that does the same; tables name it where it is ahead of a fit."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples."""
-        if isinstance(split, GridSplit) or not self.on_points:
+        if isinstance(split, GridSplit) or not self.on_points or (self.num_axes and info.num_axes not in self.num_axes):
             return self.on_grids and isinstance(split, GridSplit)
         every = math.prod(info.grid) if info.num_points is None else info.num_points
         counts = {"points": (split.num_train, self.max_points), "places": (every - split.num_train, self.max_places)}
@@ -85,7 +87,7 @@ class Interpolation:
         Returns:
             Indices, which :meth:`along` clamps to the training samples, and weights.
         """
-        raise InputError(f"{baselines.name_of(type(self))} interpolates scattered points; on a grid use linear")
+        raise NotImplementedError
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
         """Interpolates along one axis: values ``(..., n, ...)`` at ``training`` -> ``(..., N, ...)`` at ``x``."""
@@ -114,7 +116,7 @@ class Interpolation:
             coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
             axes: Coordinates of the output per axis, or of points ``(Q, D)``, in the same unit.
         """
-        raise InputError(f"{baselines.name_of(type(self))} interpolates samples of a grid; for points use delaunay")
+        raise NotImplementedError
 
 
 baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lightning.baselines")
@@ -134,21 +136,28 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
     Returns:
         ``(S, N_1, ..., N_D, C)``, or ``(S, Q, C)`` at points, not clamped: cubic methods can overshoot [0, 1].
     """
-    method = baselines.create(name)
+    method, on_grid = baselines.create(name), isinstance(batch, GridBatch)
     num_axes = len(batch.axes) if isinstance(batch, GridBatch) else batch.coords.shape[-1]
-    if isinstance(batch, GridBatch):
+    fits = not isinstance(axes, Tensor) and method.on_grids if on_grid else method.on_points
+    if not fits or (method.num_axes and num_axes not in method.num_axes):
+        kind = "samples of a grid to a grid" if on_grid else f"scattered points of {num_axes} axes"
+        raise InputError(f"{name} does not interpolate {kind}; use {'linear' if on_grid else 'nearest'}")
+    try:
+        if isinstance(batch, GridBatch):
+            return method.from_grid(batch.values, batch.axes, list(axes))
+        # lengths are measured in samples of the grid, so that pixels are square
+        sizes = batch.grid or (1,) * num_axes
+        if batch.axes is not None and batch.index is not None:
+            sizes = tuple(len(x) for x in batch.axes)
+        unit = torch.tensor(sizes, dtype=torch.float64)
+        coords = batch.coords.cpu().double() * unit
         if isinstance(axes, Tensor):
-            raise InputError(f"{name} interpolates samples of a grid to a grid; give one coordinate vector per axis")
-        return method.from_grid(batch.values, batch.axes, axes)
-    # lengths are measured in samples of the grid, so that pixels are square
-    sizes = batch.grid or (1,) * num_axes
-    if batch.axes is not None and batch.index is not None:
-        sizes = tuple(len(x) for x in batch.axes)
-    unit = torch.tensor(sizes, dtype=torch.float64)
-    coords = batch.coords.cpu().double() * unit
-    if isinstance(axes, Tensor):
-        return method.from_points(batch.values, coords, axes.cpu().double() * unit)
-    return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, sizes, strict=True)])
+            return method.from_points(batch.values, coords, axes.cpu().double() * unit)
+        return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, sizes, strict=True)])
+    except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        other = "spline" if on_grid else "nearest"
+        raise InputError(f"{name} cannot interpolate these samples ({reason}); use {other}, or more samples") from error
 
 
 def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -201,7 +210,7 @@ class CubicConvolution(Interpolation):
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         if len(training) > 2 and not torch.allclose(training.diff(), training.diff().mean(), rtol=1e-3, atol=2**-23):
-            raise InputError("bicubic needs evenly spaced training samples on every axis; use linear or spline")
+            raise ValueError("they are not evenly spaced on every axis")
         spacing = training.diff().mean() if len(training) > 1 else torch.ones_like(training[0])
         # coordinates are not clamped: beyond the border the kernel is applied to replicated samples
         position = (x - training[0]) / spacing
@@ -237,6 +246,7 @@ class Delaunay(Interpolation):
 
     program = "scipy.interpolate.LinearNDInterpolator"
     on_points = True
+    num_axes = (1, 2, 3)
     max_points = 1 << 21
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
@@ -245,8 +255,6 @@ class Delaunay(Interpolation):
         return super().applies_to(info, split)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        if coords.shape[-1] > 3:
-            raise InputError(f"delaunay takes up to 3 axes, the signals have {coords.shape[-1]}; use nearest")
         return _fill(values, coords, axes, self._interpolate)
 
     @staticmethod
@@ -257,10 +265,7 @@ class Delaunay(Interpolation):
         try:
             triangulation = Triangulation(points)
         except (QhullError, ValueError) as error:
-            raise InputError(
-                f"delaunay needs at least {points.shape[1] + 1} points that span all axes; these {len(points)} do not "
-                f"({str(error).strip().splitlines()[0]}). Train on more samples, or use nearest"
-            ) from error
+            raise ValueError(f"at least {points.shape[1] + 1} points that span all axes are needed") from error
         result: Array = interpolator(triangulation, known)(wanted)
         outside = np.isnan(result).any(1)
         result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
@@ -273,14 +278,10 @@ class CloughTocher(Interpolation):
 
     program = "scipy.interpolate.CloughTocher2DInterpolator"
     on_points = True
+    num_axes = (2,)
     max_points = 1 << 17
 
-    def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        return info.num_axes == 2 and super().applies_to(info, split)
-
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        if coords.shape[-1] != 2:
-            raise InputError(f"clough_tocher takes 2 axes, the signals have {coords.shape[-1]}; use delaunay")
         cubic = partial(Delaunay._interpolate, interpolator=CloughTocher2DInterpolator)
         return _fill(values, coords, axes, cubic)
 
@@ -299,13 +300,8 @@ class LinearRadialBasis(Interpolation):
 
     @one_blas_thread
     def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
-        try:
-            found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
-            result: Array = found(wanted) if len(wanted) else known[:0]
-        except (ValueError, np.linalg.LinAlgError) as error:
-            raise InputError(
-                f"{baselines.name_of(type(self))}: {str(error).strip().splitlines()[0]}; use nearest"
-            ) from error
+        found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
+        result: Array = found(wanted) if len(wanted) else known[:0]
         return result
 
 
@@ -361,19 +357,16 @@ class Biharmonic(Interpolation):
             torch.allclose(x, torch.arange(len(x), dtype=x.dtype), rtol=0, atol=1e-3) for x in axes
         )
         if not on_grid or not torch.allclose(coords, coords.round(), rtol=0, atol=1e-3):
-            raise InputError("biharmonic needs samples on a grid with equal distances; use delaunay")
+            raise ValueError("they are not on a grid with equal distances")
         shape = tuple(len(x) for x in axes)
         filled = []
         for places, known in zip(coords.expand(len(values), -1, -1), values, strict=True):
             where = tuple(places.round().long().T.numpy())
             image, missing = np.zeros((*shape, known.shape[-1])), np.ones(shape, dtype=bool)
             image[where], missing[where] = known.double().cpu().numpy(), False
-            try:
-                found = inpaint_biharmonic(image, missing, channel_axis=-1)
-            except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
-                raise InputError(f"biharmonic: scikit-image cannot solve its system ({error}); use delaunay") from error
+            found = inpaint_biharmonic(image, missing, channel_axis=-1)
             if not np.isfinite(found).all():  # SciPy's solver returns NaN for a singular system
-                raise InputError("biharmonic: its system is singular for these missing samples; use delaunay")
+                raise ValueError("the system is singular")
             filled.append(torch.from_numpy(found))
         return torch.stack(filled).to(values)
 
