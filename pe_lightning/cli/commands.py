@@ -102,8 +102,13 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     broken: dict[str, str] = {}
     overview = Table("list", "names", "entry-point group", show_lines=True)
     for kind in kinds or known:
-        registry = None if kind == "recipes" else find_registry(kind)
-        names = _recipe_names() if registry is None else registry.names()
+        if kind == "recipes":
+            from pe_lightning.cli import recipes  # imports torch and Lightning, which other lists do not need
+
+            registry, names = None, recipes.names()
+        else:
+            registry = find_registry(kind)
+            names = registry.names()
         if not kinds:
             overview.add_row(kind, ", ".join(names), "" if registry is None else registry.group)
         else:
@@ -114,12 +119,6 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     for _, message in sorted(broken.items()):
         print(message)
     return 1 if broken else 0
-
-
-def _recipe_names() -> list[str]:
-    from pe_lightning.cli import recipes  # imports torch and Lightning, which other lists do not need
-
-    return recipes.names()
 
 
 def _recipe_table() -> Table:

@@ -102,26 +102,30 @@ class Signals:
     def read(cls, source: Source, splitting: Splitting) -> Signals:
         sampling, eval_mask = splitting.sampling, splitting.eval_mask
         raw = open_signals(source, splitting.storage)
-        info = replace(_info_of(raw, source.metric), samples=splitting.samples)
-        uneven = any(axis.samples is not None for axis in raw.axes)
-        if info.cells and (raw.points is not None or uneven):
-            raise InputError("samples: cells is for grids of evenly spaced samples: leave it out")
-        loaded = raw.points is not None or splitting.storage.loads(raw)
-        if raw.points is not None:
+        scattered = raw.points is not None
+        info = SignalInfo(raw.names, raw.grid, raw.channels, raw.scaling, raw.rate, raw.media, source.metric, raw.axes)
+        info = replace(info, samples=splitting.samples)
+        if scattered:
+            info = replace(info, grid=tuple(axis.size for axis in raw.axes), num_points=raw.grid[0])
+        if min(info.grid) < 2:
+            raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
+        loaded = scattered or splitting.storage.loads(raw)
+        if scattered:
             split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
         else:
             split = (sampling.split if loaded else sampling.stream)(raw.grid, info.num_signals)
         split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
-        if not loaded:
-            _check_streamed(raw, source, splitting)
-        values = load(raw) if loaded else FileValues(raw)
-        if isinstance(values, Tensor) and (known := known_samples(values)) is not None:
+        values = load(raw) if loaded else None
+        if values is not None and (known := known_samples(values)) is not None:
             check_known(known, info.names)
             split = _split_of_known(sampling, known, info.num_signals)
             values = values.where(known[..., None], torch.nan)
         nothing_scored = eval_mask == "rest" and split.trains_all
-        _check_training(splitting, split, loaded, raw.points is not None, nothing_scored)
-        if share := _validation_share(splitting.validation, split, loaded):
+        _check(splitting, source, raw, split, loaded, nothing_scored)
+        share = splitting.validation or 0.0
+        if share == "auto":
+            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
+        if share:
             split = split.with_validation(share)
         if nothing_scored and splitting.folds is None:
             rank_zero_info(
@@ -130,10 +134,11 @@ class Signals:
             )
         eval_mask = "none" if nothing_scored else eval_mask
         if raw.points is not None:
-            assert isinstance(values, Tensor)
+            assert values is not None
             points = torch.from_numpy(raw.points)
             return cls(source, sampling, raw, info, PointDataset(values, split, eval_mask, points, info.grid))
-        return cls(source, sampling, raw, info, SignalDataset(values, split, eval_mask, raw.axes, info.cells))
+        stored = FileValues(raw) if values is None else values
+        return cls(source, sampling, raw, info, SignalDataset(stored, split, eval_mask, raw.axes, info.cells))
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         grid, count, known = self.split.grid, self.info.num_signals, self.split.known
@@ -198,16 +203,6 @@ class Signals:
         return self.dataset.evaluation_batch
 
 
-def _info_of(raw: RawSignals, metric: str) -> SignalInfo:
-    scattered = raw.points is not None
-    grid = tuple(axis.size for axis in raw.axes) if scattered else raw.grid
-    info = SignalInfo(raw.names, grid, raw.channels, raw.scaling, raw.rate, raw.media, metric, raw.axes)
-    info = replace(info, num_points=raw.grid[0]) if scattered else info
-    if min(info.grid) < 2:
-        raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
-    return info
-
-
 def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Split:
     """The split of signals of which ``known`` samples ``(S, N_1, ..., N_D)`` are not missing."""
     grid = tuple(known.shape[1:])
@@ -226,40 +221,43 @@ def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Spli
     return split
 
 
-def _check_streamed(raw: RawSignals, source: Source, splitting: Splitting) -> None:
-    if getattr(source, "missing", "nan") != "nan":
-        raise InputError(
+def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, loaded: bool, nothing_scored: bool) -> None:
+    """Refuses what signals in their file, scattered points or a split without a grid cannot have."""
+    batches = None if splitting.batching is None else splitting.batching.kind
+    even = raw.points is None and all(axis.samples is None for axis in raw.axes)
+    reason = "" if split.known is None else ", since trained samples are missing"
+    for wrong, words in (
+        (
+            splitting.samples == "cells" and not even,
+            "samples: cells is for grids of evenly spaced samples: leave it out",
+        ),
+        (
+            not loaded and getattr(source, "missing", "nan") != "nan",
             "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
-            "(resize, center_crop, frames, length)"
-        )
-    if splitting.batching is not None and splitting.batching.kind == "full":
-        raise InputError(
+            "(resize, center_crop, frames, length)",
+        ),
+        (
+            not loaded and batches == "full",
             f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
-            "batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true"
-        )
-
-
-def _check_training(splitting: Splitting, split: Split, loaded: bool, scattered: bool, nothing_scored: bool) -> None:
-    blocks = splitting.batching is not None and splitting.batching.kind == "blocks"
-    if blocks and (scattered or not isinstance(split, GridSplit)):
-        reason = "" if split.known is None else ", since trained samples are missing"
-        raise InputError(
+            "batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true",
+        ),
+        (
+            not loaded and splitting.validation not in (None, 0, "auto"),
+            "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
+        ),
+        (
+            batches == "blocks" and (raw.points is not None or not isinstance(split, GridSplit)),
             f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set "
-            "--data.batching.kind points"
-        )
-    if splitting.folds is not None and not (nothing_scored and loaded):
-        raise InputError(
+            "--data.batching.kind points",
+        ),
+        (
+            splitting.folds is not None and not (nothing_scored and loaded),
             "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
-            "--data.storage.in_memory true, or leave out folds"
-        )
-
-
-def _validation_share(validation: ValidationShare | None, split: Split, loaded: bool) -> float:
-    if validation == "auto":
-        return DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
-    if validation and not loaded:
-        raise InputError("validation samples are held out of signals in memory only: set in_memory: true, or validation: 0")
-    return validation or 0.0
+            "--data.storage.in_memory true, or leave out folds",
+        ),
+    ):
+        if wrong:
+            raise InputError(words)
 
 
 def read_signals(

@@ -62,18 +62,7 @@ class Source(ABC):
 
 @dataclass(eq=False)
 class FileSource(Source):
-    """Signals of pictures, clips, arrays or tables: the common arguments, checked before any file is read.
-
-    Args:
-        paths: One or more files, folders or ``samples://NAME``.
-        center_crop: Central part of pictures to take.
-        resize: Size of pictures to resample to.
-        color: ``auto``, ``rgb`` or ``grey``.
-        max_pixels: Largest number of pixels in the header of a file; ``None``: no limit.
-        key: Name of the array of a file that has several.
-        value_range: ``[low, high]``, the values that become 0 and 1.
-        missing: Which samples are missing besides NaN.
-    """
+    """Signals of pictures, clips, arrays or tables: the common arguments, which subclasses document, checked."""
 
     paths: Paths
     center_crop: Size | None = None

@@ -15,7 +15,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES, check_readable, suffixes_of
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of
 from pe_lightning.signals.raw import EditableFile
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
@@ -81,7 +81,11 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
         check_readable(path)
     files = visible_files(given) if given.is_dir() else [given]
     formats = {file: format_of(file, by_content=False) for file in files}
-    if media := {kind for file in files if (kind := _kind_of_media(file))}:
+    kinds: dict[Format | None, Kind] = {**dict.fromkeys(("video", "nifti"), "video"), "sound": "rows", "picture": "images"}
+    media = {kinds[format] for format in formats.values() if format in kinds}
+    for file in (file for file, format in formats.items() if format == "tiff"):
+        media.add("video" if file.is_file() and is_stack(SourceFile(file, str(file))) else "images")
+    if media:
         return media
     if arrays := [file for file in files if formats[file] in ARRAYS]:
         return {_kind_of_array(expand([str(arrays[0])], ARRAYS, "array")[0], key)}
@@ -92,13 +96,6 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
         f"{path!r} {'holds no file' if given.is_dir() else 'is no file'} of a known kind; the kinds are "
         f"{', '.join(suffixes_of({*PICTURES, *ARRAYS, 'sound', 'table', 'video', 'nifti'}))}"
     )
-
-
-def _kind_of_media(path: Path) -> Kind | None:
-    format = format_of(path, by_content=False)
-    if format in ("video", "nifti") or (format == "tiff" and path.is_file() and is_stack(SourceFile(path, str(path)))):
-        return "video"
-    return "images" if format in PICTURES else "rows" if format == "sound" else None
 
 
 def _kind_of_array(file: SourceFile, key: str | None) -> Kind:

@@ -73,15 +73,9 @@ def even_frames(
 
 
 def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> tuple[npt.NDArray[np.int64], float] | None:
-    """Places of frames at equidistant times; places between them without a frame are those of lost frames.
+    """Ascending places, from 0, of frames at equidistant times, and the rate; ``None`` if the rate is variable.
 
-    Args:
-        times: As for :func:`even_frames`.
-        tick: As for :func:`even_frames`.
-        stated: As for :func:`even_frames`.
-
-    Returns:
-        Ascending places from 0, and the rate; ``None`` if the rate is variable.
+    Places between them without a frame are those of lost frames; the arguments are those of :func:`even_frames`.
 
     >>> frame_places(np.array([0, 0.04, 0.08, 0.16, 0.2]), 0.001, 0.0)
     (array([0, 1, 2, 4, 5]), 25.0)
@@ -95,18 +89,6 @@ def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> 
         step = float(np.polyfit(places, times, 1)[0])
     jitter = float(np.abs(times - times[0] - step * places).max())
     return (places, round(1 / step, 9)) if jitter <= MAX_JITTER * step + tick else None
-
-
-def read_stored_frames(file: SourceFile) -> tuple[Clip, npt.NDArray[np.int64]]:
-    """A video with its frames as they are stored, none repeated or left out, and their places at equidistant times."""
-    clip, times, tick, stated = _described(file, None)
-    found = frame_places(times, tick, stated)
-    if found is None:
-        raise InputError(
-            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: save its frames "
-            "as pictures with numbers in a folder (ffmpeg -i FILE -fps_mode passthrough FOLDER/%04d.png), and give that"
-        )
-    return replace(clip, rate=found[1]), found[0]
 
 
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
@@ -260,28 +242,29 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
 def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
     """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
     missing.check("videos", "colour")
-    clip, places = read_stored_frames(file)
+    clip, times, tick, stated = _described(file, None)
+    found = frame_places(times, tick, stated)
+    if found is None:
+        raise InputError(
+            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: save its frames "
+            "as pictures with numbers in a folder (ffmpeg -i FILE -fps_mode passthrough FOLDER/%04d.png), and give that"
+        )
+    places, rate = found
     check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
     shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
     values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
     for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
         values[0, place] = frame
         marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
-    rate = clip.rate or 1.0
 
     def write(path: Path, changed: AnyArray) -> None:
         write_lossless(path, changed[0], rate, file.path)
 
-    suffixes = lossless_suffixes(file.path, values.dtype)
-    return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
-
-
-def lossless_suffixes(source: Path, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """Suffixes of the files that can hold frames of this dtype, and the sound of a clip, without loss."""
-    with av.open(f"file:{source}") as container:
+    with av.open(f"file:{file.path}") as container:  # what can hold the frames and the sound without loss
         fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
-    mp4 = dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
-    return (".mp4", ".mkv") if mp4 else (".mkv",)
+    mp4 = values.dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
+    suffixes = (".mp4", ".mkv") if mp4 else (".mkv",)
+    return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
 
 
 def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> None:
