@@ -131,12 +131,12 @@ def _features(name: str, folder: Path) -> list[str]:
     save_figure(folder / f"{name}.png", _draw(analyze(shown, NUM_POSITIONS)), dpi=80)
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
-    made = encoders.create(name)
-    start = " at initialisation" if any(True for _ in made.parameters()) else ""
+    encoder = encoders.create(name)
+    start = " at initialisation" if any(True for _ in encoder.parameters()) else ""
     shape = sections(cls).get("Shape") or sections(Encoder)["Shape"]
     size = f"{report['num_features']} features for {NUM_POSITIONS} trained samples on an axis"
     if cls.joint:
-        two = made.copy(num_axes=2).for_data(encoders.Samples((NUM_POSITIONS, NUM_POSITIONS), use="perceptron"))
+        two = encoder.copy(num_axes=2).for_data(encoders.Samples((NUM_POSITIONS, NUM_POSITIONS), use="perceptron"))
         size += f", {two.num_features} for two axes at once"
     return [
         "## Features",
@@ -160,8 +160,8 @@ def _options(name: str, activation: type[networks.Activation], folder: Path) -> 
     x = torch.linspace(-1, 1, NUM_POSITIONS)[:, None]
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        made = activation(first=True)
-        units = made(made.layer(1, NUM_UNITS)(x))[:, :NUM_UNITS]
+        unit = activation(first=True)
+        units = unit(unit.layer(1, NUM_UNITS)(x))[:, :NUM_UNITS]
     drawn = Figure(figsize=(11, 2.7))
     panel = drawn.add_axes((0.04, 0.19, 0.95, 0.7))
     panel.plot(x[:, 0].tolist(), units.tolist(), linewidth=1)
@@ -200,8 +200,8 @@ def _read_scores(path: Path | None) -> Mapping[str, Any]:
     if path is None:
         return {"scores": {}}
     try:
-        found = yaml.safe_load(path.read_text())
-        return {"command": str(found["command"]), "protocol": str(found["protocol"]), "scores": dict(found["scores"])}
+        content = yaml.safe_load(path.read_text())
+        return {"command": str(content["command"]), "protocol": str(content["protocol"]), "scores": dict(content["scores"])}
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
         raise InputError(
             f"{str(path)!r} is not a file of scores written by benchmarks/encoder_scores.py: {error}"

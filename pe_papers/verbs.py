@@ -122,9 +122,9 @@ def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> l
         raise InputError(f"--signal {signal} is not there: {', '.join(paths)} holds {len(values)} signal(s)")
     if not encoders:
         raise InputError("--paths needs an encoder: pe-lightning analyze --encoder keys --paths my.jpg")
-    found = [sparsity(values[signal], encoder) for encoder in encoders]
-    console().print(sparsity_table(found))
-    return found
+    curves = [sparsity(values[signal], encoder) for encoder in encoders]
+    console().print(sparsity_table(curves))
+    return curves
 
 
 def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:
@@ -182,13 +182,13 @@ def _of_checkpoint(path: Path, signal: int, samples: int) -> tuple[list[dict[str
     grid, ranks = [MAP] * encoding.num_axes, {}
     if isinstance(module, CoordinateModule):
         grid, ranks = list(module.require_info().grid), checkpoint_ranks(module)
-    for stage, found in stages.items():
+    for stage, stage_encoding in stages.items():
         # axes and directions have encoders of their own, which are equal unless they learn
-        distinct = {(stage and id(encoder)) or json.dumps(encoder.spec()): encoder for encoder in found.encoders}
+        distinct = {(stage and id(encoder)) or json.dumps(encoder.spec()): encoder for encoder in stage_encoding.encoders}
         for number, encoder in enumerate(distinct.values()):
             which = f" {number}" if len(distinct) > 1 else ""
             reports.append(analyze(encoder, samples, f"{label_of(encoder)}{which}{stage}"))
-        maps |= _maps(f"checkpoint{stage}", found, grid)
+        maps |= _maps(f"checkpoint{stage}", stage_encoding, grid)
     return reports, maps, ranks
 
 

@@ -33,8 +33,8 @@ def figure(*reports: Mapping[str, Any]) -> Figure:
     for panel in panels[len(reports) :]:
         panel.remove()
     distance, power, values, rank = below.subplots(1, 4)
-    for place, report in enumerate(reports):
-        style = {"color": f"C{place % 10}", "linewidth": 2, "label": report["label"]}
+    for number, report in enumerate(reports):
+        style = {"color": f"C{number % 10}", "linewidth": 2, "label": report["label"]}
         _draw(distance, report["delta"], report["distance"], style)
         _draw(power, report["frequencies"], report["spectrum"], style)
         values.semilogy(np.maximum(report["singular_values"], 1e-17), **style)
@@ -97,9 +97,9 @@ def weight_figure(*reports: Mapping[str, Any]) -> Figure:
     drawn = Figure(figsize=(7, 4), layout="constrained")
     panel = drawn.subplots()
     for report in reports:
-        if (found := report["weights"]) is not None:
-            label = f"{report['label']}: mean {found['mean']:.3f}, standard deviation {found['std']:.3f}"
-            panel.plot(found["weight"], found["density"], drawstyle="steps-mid", label=label)
+        if (histogram := report["weights"]) is not None:
+            label = f"{report['label']}: mean {histogram['mean']:.3f}, standard deviation {histogram['std']:.3f}"
+            panel.plot(histogram["weight"], histogram["density"], drawstyle="steps-mid", label=label)
     panel.set(title=r"weights $W_r$", xlabel=r"weight $\cdot\, \gamma$", ylabel="density")
     panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return drawn

@@ -35,8 +35,8 @@ def positions(samples: int) -> Tensor:
 def features(encoder: Encoder, x: Tensor) -> Tensor:
     """The features of coordinates ``(N,)``, as they are at evaluation, ``(N, K)``."""
     with evaluating(encoder):
-        found: Tensor = encoder(_points(encoder, x, 0.5))
-    return found
+        result: Tensor = encoder(_points(encoder, x, 0.5))
+    return result
 
 
 def distance(encoder: Encoder, samples: int) -> tuple[Tensor, Tensor]:
@@ -58,10 +58,13 @@ def distance(encoder: Encoder, samples: int) -> tuple[Tensor, Tensor]:
 def distance_theory(encoder: Encoder, delta: Tensor) -> Tensor | None:
     r"""The encoder's closed form of :math:`D(\Delta)/D(0)` for ``delta`` ``(N,)``, or ``None`` if it has none."""
     try:
-        found, zero = encoder.distance(_points(encoder, delta, 0.0)), encoder.distance(_points(encoder, delta[:1] * 0, 0.0))
+        similarity, zero = (
+            encoder.distance(_points(encoder, delta, 0.0)),
+            encoder.distance(_points(encoder, delta[:1] * 0, 0.0)),
+        )
     except NotImplementedError:
         return None
-    return found / zero
+    return similarity / zero
 
 
 def singular_values(encoder: Encoder, x: Tensor) -> Tensor:
@@ -214,32 +217,32 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
     """
     if not 4 <= samples <= MAX_SAMPLES:
         raise InputError(f"analyze: samples must be from 4 to {MAX_SAMPLES} (encoder_rank takes more); got {samples}")
-    made = resolve(encoder)
-    name = label or label_of(made)
-    if made.automatic():
+    sized = resolve(encoder)
+    name = label or label_of(sized)
+    if sized.automatic():
         raise InputError(
-            f"{made.name!r}: {made.automatic()} 'auto' is chosen by a solver, on data; give a number, or leave it"
+            f"{sized.name!r}: {sized.automatic()} 'auto' is chosen by a solver, on data; give a number, or leave it"
         )
     if not isinstance(encoder, Encoder):
-        made = made.for_data(Samples((float(samples),) * made.num_axes))
-    if made.num_features > MAX_SAMPLES:
-        raise InputError(f"{made.name!r}: analyze takes at most {MAX_SAMPLES} features, got {made.num_features}")
-    x, size = positions(samples), max(samples, made.num_features)
-    delta, measured = distance(made, samples)
-    theory = distance_theory(made, delta)
+        sized = sized.for_data(Samples((float(samples),) * sized.num_axes))
+    if sized.num_features > MAX_SAMPLES:
+        raise InputError(f"{sized.name!r}: analyze takes at most {MAX_SAMPLES} features, got {sized.num_features}")
+    x, size = positions(samples), max(samples, sized.num_features)
+    delta, measured = distance(sized, samples)
+    theory = distance_theory(sized, delta)
     frequencies, power = spectrum(delta, measured)
-    values = singular_values(made, x)
-    rank, rank_by_theory = (values / values[0]).square().sum().item() if values[0] > 0 else 0.0, rank_theory(made, samples)
+    values = singular_values(sized, x)
+    rank, rank_by_theory = (values / values[0]).square().sum().item() if values[0] > 0 else 0.0, rank_theory(sized, samples)
     condition = condition_number(values, size)
     kept, by_theory = preservation(delta, measured), None if theory is None else preservation(delta, theory)
     counts = sorted({round(samples ** (step / 12)) for step in range(2, 13)})
     # features that a report holds one by one
-    shown = torch.linspace(0, made.num_features - 1, min(8, made.num_features)).long()
+    shown = torch.linspace(0, sized.num_features - 1, min(8, sized.num_features)).long()
     return {
         "label": name,
-        "encoder": {"name": made.name, **made.resolved()},
+        "encoder": {"name": sized.name, **sized.resolved()},
         "samples": samples,
-        "num_features": made.num_features,
+        "num_features": sized.num_features,
         "stable_rank": {"measured": rank, "theory": rank_by_theory},
         "distance": {"measured": measured.tolist(), "theory": None if theory is None else theory.tolist()},
         "spectrum": {"measured": power.tolist(), "theory": None if theory is None else spectrum(delta, theory)[1].tolist()},
@@ -250,16 +253,16 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         },
         "numerical_rank": numerical_rank(values, size),
         "condition": condition if math.isfinite(condition) else None,
-        "constant": constant_error(made, x) if made.num_axes == 1 else None,
-        "misses_constant": misses_constant(made, x),
-        "spread": spread(made, samples),
+        "constant": constant_error(sized, x) if sized.num_axes == 1 else None,
+        "misses_constant": misses_constant(sized, x),
+        "spread": spread(sized, samples),
         "singular_values": (values / max(values[0].item(), 1e-300)).tolist(),
-        "rank_curve": {"counts": counts, **rank_curve(made, counts)},
+        "rank_curve": {"counts": counts, **rank_curve(sized, counts)},
         "delta": delta.tolist(),
         "frequencies": frequencies.tolist(),
         "positions": x.tolist(),
-        "features": features(made, x)[:, shown].T.tolist(),
-        "weights": weight_histogram(made) if isinstance(made, LearnableFourier) else None,
+        "features": features(sized, x)[:, shown].T.tolist(),
+        "weights": weight_histogram(sized) if isinstance(sized, LearnableFourier) else None,
     }
 
 

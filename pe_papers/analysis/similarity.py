@@ -52,8 +52,8 @@ def similarity(encoding: Encoder | Encoding, position: Sequence[float], axes: Se
         grid = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)
         one_axis = isinstance(encoding, Encoder) and encoding.num_axes == 1
         rows, one = (encoding(x[..., 0] if one_axis else x) for x in (grid, grid.new_tensor([*position])))
-        found: Tensor = rows @ one
-        return found
+        inner_products: Tensor = rows @ one
+        return inner_products
 
 
 def without_mlp(encoding: M) -> M:
@@ -61,20 +61,20 @@ def without_mlp(encoding: M) -> M:
 
     The features below ``pos_mlp`` are the coordinates, so it is left as it is.
     """
-    made = copy.deepcopy(encoding)
-    for module in made.modules():
+    result = copy.deepcopy(encoding)
+    for module in result.modules():
         if hasattr(module, "modulator") and not isinstance(module, PositionMLP):
             module.modulator = None  # type: ignore[assignment]
-    return made
+    return result
 
 
 def as_initialised(module: M) -> M:
     """A copy in which every encoder has the parameters that it started from; all else is as it was."""
-    made = copy.deepcopy(module)
-    for encoder in made.modules():
+    result = copy.deepcopy(module)
+    for encoder in result.modules():
         if isinstance(encoder, Encoder):
             encoder.load_state_dict(resolve(encoder.spec()).state_dict())
-    return made
+    return result
 
 
 def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
@@ -85,10 +85,10 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
         signal: Of a model of signals: which signal's, where each has its own.
     """
     if not isinstance(module, CoordinateModule):
-        found = next((part for part in module.modules() if isinstance(part, Encoding)), None)
-        if found is None:
+        nested = next((part for part in module.modules() if isinstance(part, Encoding)), None)
+        if nested is None:
             raise InputError(f"this {type(module).__name__} holds no encoder of positions")
-        return copy.deepcopy(found)
+        return copy.deepcopy(nested)
     if not 0 <= signal < module.networks.num_signals:
         raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
     encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]

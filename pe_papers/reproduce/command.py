@@ -155,15 +155,15 @@ def reproduce_command(
         _print_list()
         return 0
     settings: dict[str, Any] = {"quick": quick, "out": out, "launcher": launcher, "gpus_per_cell": gpus_per_cell}
-    found = reproduce(name, *options, paths=paths or (), blocks=blocks or (), **settings)
-    print(found.markdown)
-    for path in found.files:
+    reproduction = reproduce(name, *options, paths=paths or (), blocks=blocks or (), **settings)
+    print(reproduction.markdown)
+    for path in reproduction.files:
         print(path)
-    if found.signum is not None:
-        return 128 + found.signum
-    if found.failed:
-        print(f"pe-lightning: {found.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
-    return 1 if found.failed else 0
+    if reproduction.signum is not None:
+        return 128 + reproduction.signum
+    if reproduction.failed:
+        print(f"pe-lightning: {reproduction.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
+    return 1 if reproduction.failed else 0
 
 
 def _print_list() -> None:

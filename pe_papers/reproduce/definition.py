@@ -124,14 +124,14 @@ class Definition:
                 raise InputError(f"--{key}: {self.name} varies {varied[0]}; leave it out, or write your own definition")
 
     def _varied(self, blocks: Sequence[str]) -> list[str]:
-        found: list[str] = []
+        settings: list[str] = []
         for block in blocks or self.blocks:
             for values in self.blocks[block].get("vary", self.vary).values():
                 if values.keys() == {"key", "values"}:
-                    found += [values["key"]] if isinstance(values["key"], str) else values["key"]
+                    settings += [values["key"]] if isinstance(values["key"], str) else values["key"]
                 else:
-                    found += [key for more in values.values() for key, _ in flatten(more)]
-        return found
+                    settings += [key for more in values.values() for key, _ in flatten(more)]
+        return settings
 
     def entries(self, quick: bool = False, paths: Sequence[str] = ()) -> list[Entry]:
         """All cells, in the order of the definition.
@@ -177,8 +177,8 @@ class Definition:
 
 def names() -> list[str]:
     """The names of all tables and figures, figure 9 before figure 10."""
-    found = [re.split(r"(\d+)", path.stem) for path in FOLDER.glob("*.yaml")]
-    return ["".join(parts) for parts in sorted(found, key=lambda parts: [int(p) if p.isdigit() else p for p in parts])]
+    stems = [re.split(r"(\d+)", path.stem) for path in FOLDER.glob("*.yaml")]
+    return ["".join(parts) for parts in sorted(stems, key=lambda parts: [int(p) if p.isdigit() else p for p in parts])]
 
 
 def load(name: str) -> Definition:

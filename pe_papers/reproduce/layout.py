@@ -93,13 +93,13 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
     low = min(0.0, *(row[y] for row in rows))
     for axes, block in zip(panels, blocks, strict=True):
         own = [row for row in rows if row["block"] == block]
-        for place, row in enumerate(own):
+        for number, row in enumerate(own):
             for side, (key, colour) in enumerate((("paper", PAPER_COLOUR), (y, OUR_COLOUR))):
                 value = row.get(key)
                 if value is None:
                     continue
                 std = row.get("paper_std" if key == "paper" else f"{y}_std")
-                at = place + 0.4 * side - 0.2
+                at = number + 0.4 * side - 0.2
                 axes.bar(at, value, 0.38, color=colour, yerr=std, error_kw={"alpha": 0.4, "lw": 0.8})
                 axes.annotate(
                     f"{value:.1f}",
@@ -125,11 +125,11 @@ def _table(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
 
 def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
     """Scores of interpolation by method; empty if the rows have different samples, or all samples are known."""
-    found = [row["baselines"] for row in rows if row.get("baselines") and row.get("protocol") != "all"]
-    if not found:
+    baselines = [row["baselines"] for row in rows if row.get("baselines") and row.get("protocol") != "all"]
+    if not baselines:
         return {}
-    same = all(entry == found[0] for entry in found)
-    return {name: entry for name, entry in found[0].items() if same and entry.get("test/psnr") is not None}
+    same = all(entry == baselines[0] for entry in baselines)
+    return {name: entry for name, entry in baselines[0].items() if same and entry.get("test/psnr") is not None}
 
 
 def _label(row: Row) -> str:
@@ -228,12 +228,12 @@ def _seeds(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row
     figure = Figure(figsize=(1 + 5.5 * len(blocks), 4.2), layout="constrained")
     for axes, block in zip(figure.subplots(1, len(blocks), squeeze=False)[0], blocks, strict=True):
         own = [row for row in rows if row["block"] == block]
-        found, sets = over_seeds(own), own[0]["signals"]
+        averaged, sets = over_seeds(own), own[0]["signals"]
         for number, name in enumerate(sets):
-            means, halves = zip(*(result["scores"][name] for result in found.values()), strict=True)
-            at = np.arange(len(found)) + 0.8 * (number + 0.5) / len(sets) - 0.4
+            means, halves = zip(*(result["scores"][name] for result in averaged.values()), strict=True)
+            at = np.arange(len(averaged)) + 0.8 * (number + 0.5) / len(sets) - 0.4
             axes.bar(at, means, 0.8 / len(sets), yerr=np.nan_to_num(halves), label=name, error_kw={"lw": 0.8})
-        axes.set_xticks(range(len(found)), list(found), fontsize=7, rotation=60, ha="right")
+        axes.set_xticks(range(len(averaged)), list(averaged), fontsize=7, rotation=60, ha="right")
         axes.set_title(definition.block_title(block), fontsize=8)
         axes.set_ylabel(own[0]["metric"], fontsize=8)
         axes.set_ylim(0, 1.15 * axes.get_ylim()[1])  # room for the names of the test sets
@@ -253,16 +253,16 @@ def points_of(rows: Sequence[Row], x: str, y: str, series: str | None) -> dict[s
 
 def exploded(rows: Sequence[Row]) -> list[Row]:
     """One row per entry of results that are lists of equal length; without pictures and results per signal."""
-    found = []
+    result = []
     for row in rows:
         plain = {key: value for key, value in row.items() if not isinstance(value, (list, dict, Path))}
         hidden = (*(key for key in row if key.endswith("_per_signal")), "signals", "grid", "image", "points", "hull")
         lists = {key: value for key, value in row.items() if isinstance(value, list) and key not in hidden}
         if lists:
-            found += [{**plain, **dict(zip(lists, point, strict=True))} for point in zip(*lists.values(), strict=True)]
+            result += [{**plain, **dict(zip(lists, point, strict=True))} for point in zip(*lists.values(), strict=True)]
         else:
-            found.append(plain)
-    return found
+            result.append(plain)
+    return result
 
 
 def _gallery(definition: Definition, layout: Mapping[str, Any], rows: Sequence[Row]) -> Figure:

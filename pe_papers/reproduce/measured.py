@@ -37,25 +37,25 @@ def stable_ranks(
         samples: Numbers of positions.
         widths: Widths of the encoder; ``None`` for that of ``encoder``.
     """
-    found: dict[str, list[Any]] = {"positions": [], "width": [], "stable_rank": [], "theory": [], "deviation": []}
+    columns: dict[str, list[Any]] = {"positions": [], "width": [], "stable_rank": [], "theory": [], "deviation": []}
     for count, width in itertools.product([samples] if isinstance(samples, int) else samples, widths):
-        made = resolve(dict(encoder) if width is None else {**encoder, "width": width})
-        measured, theory = analysis.encoder_rank(made, analysis.positions(count)), analysis.rank_theory(made, count)
+        sized = resolve(dict(encoder) if width is None else {**encoder, "width": width})
+        measured, theory = analysis.encoder_rank(sized, analysis.positions(count)), analysis.rank_theory(sized, count)
         deviation = None if theory is None else abs(measured - theory) / theory
-        for values, value in zip(found.values(), (count, width, measured, theory, deviation), strict=True):
+        for values, value in zip(columns.values(), (count, width, measured, theory, deviation), strict=True):
             values.append(value)
-    return found
+    return columns
 
 
 def displacements(encoder: Mapping[str, Any], samples: int) -> dict[str, Any]:
     r"""The similarity of the middle position to all others, :math:`D(\Delta)/D(0)`, with its theoretical value."""
-    made = resolve(dict(encoder))
-    delta, measured = analysis.distance(made, samples)
-    theory = analysis.distance_theory(made, delta)
-    found = {"delta": delta.tolist(), "distance": measured.tolist()}
+    resolved = resolve(dict(encoder))
+    delta, measured = analysis.distance(resolved, samples)
+    theory = analysis.distance_theory(resolved, delta)
+    curves = {"delta": delta.tolist(), "distance": measured.tolist()}
     if theory is None:
-        return found
-    return {**found, "theory": theory.tolist(), "deviation": (measured - theory).abs().tolist()}
+        return curves
+    return {**curves, "theory": theory.tolist(), "deviation": (measured - theory).abs().tolist()}
 
 
 def singular_values(encoder: Mapping[str, Any], samples: int, scattered: bool = False, every: int = 1) -> dict[str, Any]:
@@ -67,17 +67,17 @@ def singular_values(encoder: Mapping[str, Any], samples: int, scattered: bool = 
         scattered: Whether positions are drawn from [0, 1) instead of evenly spaced.
         every: Stride of the returned values.
     """
-    made = resolve(dict(encoder))
+    resolved = resolve(dict(encoder))
     x = analysis.positions(samples)
     if scattered:
         x = torch.rand(samples, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    values = analysis.singular_values(made, x)
+    values = analysis.singular_values(resolved, x)
     shown = (values / values[0])[::every]
     # a logarithmic axis has no zero
     return {
         "number": list(range(1, samples + 1, every))[: len(shown)],
         "singular_value": shown.clamp_min(1e-17).tolist(),
-        "numerical_rank": analysis.numerical_rank(values, max(samples, made.num_features)),
+        "numerical_rank": analysis.numerical_rank(values, max(samples, resolved.num_features)),
     }
 
 
@@ -249,10 +249,10 @@ def direction_map(encoder: Mapping[str, Any], layout: str, positions: int = 64) 
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11 (right).
     """
-    made = resolve(dict(encoder))
-    encoding = Complex(made, 2) if layout == "grid" else Simple(made, 2, layout)  # type: ignore[arg-type]
-    found = analysis.similarity(encoding, (0.5, 0.5), [analysis.positions(positions)] * 2)
-    return {"image": _scaled(found).tolist()}
+    resolved = resolve(dict(encoder))
+    encoding = Complex(resolved, 2) if layout == "grid" else Simple(resolved, 2, layout)  # type: ignore[arg-type]
+    similarity = analysis.similarity(encoding, (0.5, 0.5), [analysis.positions(positions)] * 2)
+    return {"image": _scaled(similarity).tolist()}
 
 
 def layout_hull(subset: str, num_test: int = 1024, shown: int = 200) -> dict[str, Any]:
@@ -288,10 +288,10 @@ def _corner_maps(encoding: Encoder | Encoding, positions: int, lower_right: Sequ
     encoding = analysis.without_mlp(encoding)
     axes = [analysis.positions(positions)] * 2 + [torch.tensor([value], dtype=torch.float64) for value in lower_right]
     image = np.full((3 * positions + 4, 3 * positions + 4), None)
-    for (row, column), place in zip(CORNERS, ((0, 0), (0, 2), (1, 1), (2, 0), (2, 2)), strict=True):
-        found = analysis.similarity(encoding, (row / 64, column / 64, *lower_right), axes)
-        top, left = (index * (positions + 2) for index in place)
-        image[top : top + positions, left : left + positions] = _scaled(found.reshape(positions, positions))
+    for (row, column), cell in zip(CORNERS, ((0, 0), (0, 2), (1, 1), (2, 0), (2, 2)), strict=True):
+        similarity = analysis.similarity(encoding, (row / 64, column / 64, *lower_right), axes)
+        top, left = (index * (positions + 2) for index in cell)
+        image[top : top + positions, left : left + positions] = _scaled(similarity.reshape(positions, positions))
     return image.tolist()
 
 
@@ -306,9 +306,13 @@ def _module(
 ) -> SimpleMLP:
     seed_everything(0, verbose=False)
     arguments = dict(encoder)
-    made = registry.create(arguments.pop("name"), **arguments)
+    resolved = registry.create(arguments.pop("name"), **arguments)
     return SimpleMLP(
-        made, depth, width, normalize=normalize, optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8)
+        resolved,
+        depth,
+        width,
+        normalize=normalize,
+        optimizer=lambda p: torch.optim.Adam(p, lr=learning_rate, weight_decay=1e-8),
     )
 
 

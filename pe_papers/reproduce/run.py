@@ -109,13 +109,13 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     try:
         if tree["data"] is not None:
             arguments["data"] = getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
-        found = getattr(importlib.import_module(module), name)(**arguments)
+        results = getattr(importlib.import_module(module), name)(**arguments)
     except Exception as error:  # the other cells still run
         return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / runs.CONFIG, yaml.safe_dump(dict(tree)))
-    write_atomically(folder / runs.METRICS, json.dumps(found, indent=2, allow_nan=False) + "\n")
-    return Outcome(time.perf_counter() - began, found)
+    write_atomically(folder / runs.METRICS, json.dumps(results, indent=2, allow_nan=False) + "\n")
+    return Outcome(time.perf_counter() - began, results)
 
 
 def _row(entry: Entry, folder: Path) -> Row:

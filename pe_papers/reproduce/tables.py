@@ -15,17 +15,17 @@ from pe_papers.reproduce.run import Row
 
 def with_interpolation(rows: Sequence[Row]) -> list[Row]:
     """The rows with their difference from the paper, followed by rows of interpolation, for each set of signals."""
-    found = [
+    result = [
         {**row, "difference": row["psnr"] - row["paper"]} if row.get("paper") and row.get("psnr") else row for row in rows
     ]
     sets = group_rows((row for row in rows if row.get("baselines")), lambda row: str(row["signals"]))
     for own in sets.values():
         of = f", {own[0]['block']}" if len(sets) > 1 else ""
-        found += [
+        result += [
             {"block": f"{name} interpolation{of}", "psnr": entry["test/psnr"], "psnr_std": entry["test/psnr_std"]}
             for name, entry in interpolation_of(own).items()
         ]
-    return found
+    return result
 
 
 def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _scores(definition: Definition, rows: Sequence[Row]) -> str:
 
 def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, str]]:
     """Rows that differ only in their seed, averaged, each with the range of their scores as text."""
-    found = []
+    averaged = []
     for group in group_rows(rows, lambda row: tuple(str(row.get(label)) for label in labels)).values():
         row = dict(group[0])
         for key in ("psnr", "psnr_std", "difference", "seconds"):
@@ -92,8 +92,8 @@ def _over_seeds(rows: Sequence[Row], labels: Sequence[str]) -> list[tuple[Row, s
             row[key] = math.fsum(values) / len(values) if values else None
         scores = [other["psnr"] for other in group if other.get("psnr") is not None]
         spread = f"{min(scores):.2f} to {max(scores):.2f}, {len(scores)} seeds" if len(scores) > 1 else ""
-        found.append((row, spread))
-    return found
+        averaged.append((row, spread))
+    return averaged
 
 
 def _seed_table(definition: Definition, block: str, rows: Sequence[Row]) -> list[str]:
@@ -161,6 +161,6 @@ def _number(value: float | None, deviation: float | None) -> str:
 
 def _markdown(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A Markdown table without empty columns."""
-    filled = [place for place, column in enumerate(zip(*lines, strict=True)) if set(column) - {"", "–"}]
-    rows = [[row[place] for place in filled] for row in (titles, ["---"] * len(titles), *lines)]
+    filled = [index for index, column in enumerate(zip(*lines, strict=True)) if set(column) - {"", "–"}]
+    rows = [[row[index] for index in filled] for row in (titles, ["---"] * len(titles), *lines)]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

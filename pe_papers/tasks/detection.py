@@ -83,16 +83,16 @@ def _pictures(generator: torch.Generator, side: int, count: int) -> Examples:
     values = 0.5 + 0.5 * torch.rand(count, MAX_SHAPES, generator=generator)
     pixel = torch.arange(side)
     taken = torch.zeros(count, side, side, dtype=torch.bool)
-    for place in range(MAX_SHAPES):
-        size = sizes[:, place, None, None]
-        x, y = pixel - corner[:, place, 0, None, None], pixel[:, None] - corner[:, place, 1, None, None]
+    for number in range(MAX_SHAPES):
+        size = sizes[:, number, None, None]
+        x, y = pixel - corner[:, number, 0, None, None], pixel[:, None] - corner[:, number, 1, None, None]
         box = (x >= 0) & (x < size) & (y >= 0) & (y < size)
-        kinds[:, place] = torch.where((box & taken).any((1, 2)), -1, kinds[:, place])  # no free place
+        kinds[:, number] = torch.where((box & taken).any((1, 2)), -1, kinds[:, number])  # no free place
         across, down = (x + 0.5) / size * 2 - 1, (y + 0.5) / size * 2 - 1
         inside = torch.stack([box, box & (across**2 + down**2 <= 1), box & (across.abs() * 2 <= down + 1)], 1)
-        drawn = inside[torch.arange(count), kinds[:, place]] & (kinds[:, place] >= 0)[:, None, None]
-        pictures = torch.where(drawn, values[:, place, None, None], pictures)
-        taken |= box & (kinds[:, place] >= 0)[:, None, None]
+        drawn = inside[torch.arange(count), kinds[:, number]] & (kinds[:, number] >= 0)[:, None, None]
+        pictures = torch.where(drawn, values[:, number, None, None], pictures)
+        taken |= box & (kinds[:, number] >= 0)[:, None, None]
     boxes = torch.cat([corner + sizes[..., None] / 2, sizes[..., None].expand(-1, -1, 2)], -1) / LARGE_CANVAS_SIDE
     return {"pictures": pictures[:, None], "boxes": boxes, "targets": kinds}
 
@@ -153,8 +153,8 @@ def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) ->
         shapes = present.nonzero()[:, 0]
         queries, columns = linear_sum_assignment(costs[picture][:, shapes].numpy())
         pairs += [(picture, int(query), int(shapes[column])) for query, column in zip(queries, columns, strict=True)]
-    found = torch.tensor(pairs, dtype=torch.long, device=logits.device).reshape(-1, 3)
-    return found[:, 0], found[:, 1], found[:, 2]
+    matched = torch.tensor(pairs, dtype=torch.long, device=logits.device).reshape(-1, 3)
+    return matched[:, 0], matched[:, 1], matched[:, 2]
 
 
 class Detection(AttentionTask):
@@ -205,13 +205,13 @@ class Detection(AttentionTask):
         weight = torch.ones(nothing + 1, device=self.device)
         weight[-1] = NO_OBJECT_WEIGHT
         classes = F.cross_entropy(logits.flatten(0, 1), kinds.flatten(), weight, reduction="sum")
-        found, true = boxes[picture, query], batch["boxes"][picture, shape]
-        overlap = generalized_iou(corners(found), corners(true))[1]
-        total: Tensor = classes + BOX_WEIGHT * (found - true).abs().sum() + OVERLAP_WEIGHT * (1 - overlap).sum()
+        predicted, true = boxes[picture, query], batch["boxes"][picture, shape]
+        overlap = generalized_iou(corners(predicted), corners(true))[1]
+        total: Tensor = classes + BOX_WEIGHT * (predicted - true).abs().sum() + OVERLAP_WEIGHT * (1 - overlap).sum()
         return total
 
     def update(self, metric: SignalMetric, batch: Mapping[str, Tensor], mask: Tensor) -> None:
         logits, boxes = self(batch)
         chances, kinds = logits.softmax(-1)[..., :-1].max(-1)
-        found = torch.cat([corners(boxes), kinds[..., None], chances[..., None]], -1)
-        metric.update(found, torch.cat([corners(batch["boxes"]), batch["targets"][..., None]], -1), mask)
+        detections = torch.cat([corners(boxes), kinds[..., None], chances[..., None]], -1)
+        metric.update(detections, torch.cat([corners(batch["boxes"]), batch["targets"][..., None]], -1), mask)

@@ -44,8 +44,8 @@ def related(boxes: Tensor) -> Tensor:
     other_left, other_top, other_right, other_bottom = boxes.unsqueeze(-3).unbind(-1)
     beside = (other_right <= left) & (other_top < bottom) & (top < other_bottom)
     inside = (left <= other_left) & (other_right <= right) & (top <= other_top) & (other_bottom <= bottom)
-    found = torch.stack([beside, inside, other_left == left], -3)
-    return found & ~torch.eye(boxes.shape[-2], dtype=torch.bool)
+    relations = torch.stack([beside, inside, other_left == left], -3)
+    return relations & ~torch.eye(boxes.shape[-2], dtype=torch.bool)
 
 
 def subset_of(boxes: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class LayoutDataModule(TaskDataModule):
 
 def _scenes(generator: torch.Generator, kind: int, count: int) -> Examples:
     """Scenes of boxes of one subset, each with at least one target."""
-    made: list[dict[str, Tensor]] = []
-    while sum(len(part["targets"]) for part in made) < count:
+    scenes: list[dict[str, Tensor]] = []
+    while sum(len(part["targets"]) for part in scenes) < count:
         # two different coordinates on each axis, in ascending order
         first = torch.randint(0, NUM_POSITIONS, (DRAWS, 2), generator=generator)
         second = (first + torch.randint(1, NUM_POSITIONS, (DRAWS, 2), generator=generator)) % NUM_POSITIONS
@@ -109,12 +109,12 @@ def _scenes(generator: torch.Generator, kind: int, count: int) -> Examples:
         boxes = boxes[: len(boxes) // BOXES_PER_SCENE * BOXES_PER_SCENE].reshape(-1, BOXES_PER_SCENE, 4)
         names = torch.rand(len(boxes), NUM_NAMES, generator=generator).argsort(-1)[:, :BOXES_PER_SCENE]
         relation = torch.randint(0, len(RELATIONS), (len(boxes),), generator=generator)
-        found = related(boxes)[torch.arange(len(boxes)), relation]
-        targets = torch.where(found.sum(-1) == 1, names.gather(1, found.int().argmax(-1)), -1)
+        matrix = related(boxes)[torch.arange(len(boxes)), relation]
+        targets = torch.where(matrix.sum(-1) == 1, names.gather(1, matrix.int().argmax(-1)), -1)
         kept = (targets >= 0).any(-1)
         scene = {"positions": boxes / NUM_POSITIONS, "names": names, "relation": relation, "targets": targets}
-        made.append({key: tensor[kept] for key, tensor in scene.items()})
-    return {key: torch.cat([part[key] for part in made])[:count] for key in made[0]}
+        scenes.append({key: tensor[kept] for key, tensor in scene.items()})
+    return {key: torch.cat([part[key] for part in scenes])[:count] for key in scenes[0]}
 
 
 class LayoutRelations(AttentionTask):

@@ -173,13 +173,13 @@ class _Planes:
     def means_of(self, factor: int) -> Tensor:
         """Means in 8 bits over the ``factor x factor`` samples from each one on, in the places of :attr:`data`."""
         if factor not in self.means:
-            found = torch.zeros_like(self.data)
+            result = torch.zeros_like(self.data)
             for start, (height, width) in zip(self.starts.tolist(), self.shapes.tolist(), strict=True):
                 plane = self.data[start : start + height * width].reshape(1, height, width).float()
                 means = functional.avg_pool2d(plane, factor, 1)[0].round()
-                place = found[start : start + height * width].view(height, width)
-                place[: means.shape[0], : means.shape[1]] = means.to(found.dtype)
-            self.means[factor] = found
+                target = result[start : start + height * width].view(height, width)
+                target[: means.shape[0], : means.shape[1]] = means.to(result.dtype)
+            self.means[factor] = result
         return self.means[factor]
 
     def draw(
@@ -276,16 +276,16 @@ class PatchDataModule(LightningDataModule):
     @cached_property
     def pictures(self) -> dict[str, list[Picture]]:
         """The pictures by kind, ``photographs`` and ``drawn``."""
-        found: dict[str, list[Picture]] = {}
+        pictures: dict[str, list[Picture]] = {}
         if self.paths:
             # the value of ``paths`` that stands for :data:`PHOTOGRAPHS`
             whole = shipped_photographs() if self.paths == ["shipped"] else self._own()
             small = [_halved(picture) for picture in whole]
-            found["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > self._smallest]
+            pictures["photographs"] = whole + [picture for picture in small if min(picture.shape[:2]) > self._smallest]
         if self.drawn:
             random = np.random.default_rng(self.seed)
-            found["drawn"] = [draw_picture(random) for _ in range(self.drawn)]
-        return found
+            pictures["drawn"] = [draw_picture(random) for _ in range(self.drawn)]
+        return pictures
 
     def _own(self) -> list[Picture]:
         pictures = []
@@ -434,10 +434,10 @@ class PatchRegression(TrainedModule):
         return loss
 
     def _add(self, metric: metrics.SignalMetric, batch: dict[str, Any]) -> None:
-        found, count = self.prior(batch["patches"], batch["at"]), len(metric.count)
+        predicted, count = self.prior(batch["patches"], batch["at"]), len(metric.count)
         sets = torch.arange(count, device=self.device) == (batch["subset"] if count > 1 else 0)
-        shape = (count, *found.shape, 1)
-        prediction, truth = (each[None, ..., None].expand(shape) for each in (found, batch["targets"]))
+        shape = (count, *predicted.shape, 1)
+        prediction, truth = (each[None, ..., None].expand(shape) for each in (predicted, batch["targets"]))
         metric.update(prediction, truth, sets[:, None, None, None] & batch["scored"].expand(shape[:-1]))
 
     def validation_step(self, batch: dict[str, Any], batch_idx: int) -> None:

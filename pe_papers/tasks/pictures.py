@@ -42,8 +42,8 @@ def digits(generator: torch.Generator) -> dict[str, dict[str, Tensor]]:
         from sklearn.datasets import load_digits
     except ImportError as error:
         raise InputError(f'the digits are part of scikit-learn ({error}): pip install "pe-lightning[tasks]"') from error
-    found = load_digits()
-    pixels, classes = torch.from_numpy(found.images).long(), torch.from_numpy(found.target).long()
+    data = load_digits()
+    pixels, classes = torch.from_numpy(data.images).long(), torch.from_numpy(data.target).long()
     cut = len(pixels) * 3 // 4
     order = torch.randperm(cut, generator=generator)
     parts = {"train": order[cut // 10 :], "val": order[: cut // 10], "test": torch.arange(cut, len(pixels))}
@@ -240,11 +240,11 @@ class PixelGeneration(AttentionTask):
         generator = torch.Generator(self.device).manual_seed(seed)
         pixels = torch.zeros(count, len(positions), dtype=torch.long, device=self.device)
         where = positions.to(self.device).expand(count, -1, -1)
-        for place in range(len(positions)):
+        for number in range(len(positions)):
             # without the pixels that are not generated yet
-            seen = {"pixels": pixels[:, : place + 1], "positions": where[:, : place + 1]}
+            seen = {"pixels": pixels[:, : number + 1], "positions": where[:, : number + 1]}
             chances = self(seen)[:, -1].nan_to_num().softmax(-1)  # finite even if the fit has diverged
-            pixels[:, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
+            pixels[:, number] = torch.multinomial(chances, 1, generator=generator)[:, 0]
         return pixels
 
     def on_test_end(self) -> None:

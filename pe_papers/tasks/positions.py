@@ -36,10 +36,10 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         raise InputError(
             f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
         )
-    made = encoder.copy(num_features=width) if encoder.is_open else encoder
+    sized = encoder.copy(num_features=width) if encoder.is_open else encoder
     if encoder.joint:
-        return Simple(made.for_data(Samples(tuple(samples), use="tokens")), len(samples))
-    encoding, per_axis = Simple(made, len(samples)), Samples((math.prod(samples) ** (1 / len(samples)),), use="tokens")
+        return Simple(sized.for_data(Samples(tuple(samples), use="tokens")), len(samples))
+    encoding, per_axis = Simple(sized, len(samples)), Samples((math.prod(samples) ** (1 / len(samples)),), use="tokens")
     encoding.encoders = EncoderList([each.for_data(per_axis) for each in encoding.encoders])
     return encoding
 

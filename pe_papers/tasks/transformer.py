@@ -87,9 +87,9 @@ def _axial_frequencies(head_width: int, samples: Sequence[float], base: float) -
 
 def table(rows: int, width: int) -> nn.Embedding:
     """A table of trained vectors of mean squared length 1, as that of the position features that are added to them."""
-    made = nn.Embedding(rows, width)
-    nn.init.normal_(made.weight, 0, width**-0.5)
-    return made
+    embedding = nn.Embedding(rows, width)
+    nn.init.normal_(embedding.weight, 0, width**-0.5)
+    return embedding
 
 
 def rotate(x: Tensor, angles: Tensor) -> Tensor:
