@@ -98,30 +98,24 @@ class SparseWeight:
             decoder = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=POSITION_FILTERS)
             bitmap = decoder.decompress(packed["positions"].numpy().tobytes(), room + 1)
             bits = np.unpackbits(np.frombuffer(bitmap, np.uint8))
-            sound = (
+            if not (
                 transform in LIFTINGS
-                and len(shape) > 1
-                and min(shape) > 0
                 and scale > 0
-                and dtype in (torch.float32, torch.float64)
                 and len(bitmap) == room
                 and not bits[size:].any()
                 and values.shape == (int(bits.sum()),)
-                and values.dtype in (torch.float16, dtype)
                 and rotation.shape == (shape[0], shape[0])
                 and bool(values.isfinite().all() and rotation.isfinite().all())
-            )
+            ):
+                raise ValueError("numbers and positions do not belong together")
         except (KeyError, TypeError, ValueError, AttributeError, lzma.LZMAError) as error:
-            raise InputError(DAMAGED) from error
-        if not sound:
-            raise InputError(DAMAGED)
+            raise InputError(
+                "the checkpoint is damaged: its sparse weights do not fit together. Fit again without --ckpt_path"
+            ) from error
         storage_dtype: ValueType = "float16" if values.dtype == torch.float16 else "float32"
         kept = values.to(dtype) / scale
         positions = torch.from_numpy(np.frombuffer(bitmap, np.uint8).copy())
         return cls(shape, transform, rotation.float(), positions, kept, storage_dtype)
-
-
-DAMAGED = "the checkpoint is damaged: its sparse weights do not fit together. Fit again without --ckpt_path"
 
 
 class Coefficients:
