@@ -37,10 +37,6 @@ from pe_lightning.signals.splits import GridSplit, Split
 Array = np.ndarray[Any, np.dtype[np.float64]]
 MAX_OUTPUT_VALUES = 1 << 24
 """Output values that are computed at once."""
-RBF_NEIGHBOURS = 50
-"""Nearest samples that radial basis functions interpolate."""
-DISTANCE_NEIGHBOURS = 12
-"""Nearest samples that are averaged."""
 POSITION_TOLERANCE = 1e-6
 """Rounding error of positions between two samples, in samples."""
 
@@ -300,7 +296,7 @@ class LinearRadialBasis(Interpolation):
 
     @one_blas_thread
     def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
-        found = RBFInterpolator(points, known, neighbors=min(RBF_NEIGHBOURS, len(points)), kernel=self.kernel)
+        found = RBFInterpolator(points, known, neighbors=min(50, len(points)), kernel=self.kernel)
         result: Array = found(wanted) if len(wanted) else known[:0]
         return result
 
@@ -329,7 +325,7 @@ class InverseDistance(Interpolation):
 
     @staticmethod
     def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
-        distance, near = cKDTree(points).query(wanted, np.arange(1, min(DISTANCE_NEIGHBOURS, len(points)) + 1))
+        distance, near = cKDTree(points).query(wanted, np.arange(1, min(12, len(points)) + 1))
         weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -2
         result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
         return result

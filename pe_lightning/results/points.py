@@ -17,9 +17,6 @@ from pe_lightning.signals.batches import PointBatch, SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
 from pe_lightning.signals.raw import AnyArray
 
-MAX_PLOTTED_POINTS = 20_000
-"""Points that a picture shows; of more, every n-th."""
-
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], force: bool = True) -> Path:
     """Writes columns atomically: as CSV, a header and numbers with as many digits as they need; or as a structured array.
@@ -115,7 +112,7 @@ def plot_points(
     """
     from matplotlib.figure import Figure
 
-    step = -(-len(points) // MAX_PLOTTED_POINTS)
+    step = -(-len(points) // 20_000)
     points, trained = points[::step], trained[::step]
     truth, prediction = (columns[name][::step] for name in ("truth", "prediction"))
     places = [axis.restore(column) for axis, column in zip(axes, points.T, strict=True)]

@@ -44,8 +44,6 @@ from pe_lightning.training.optimization import parameter_groups
 SPARSE_KEY = "pe_lightning/sparse"
 WEIGHT_NAME = "networks.network.weight"
 """Name of the layer in the state of the module."""
-DEFAULT_ENCODER_LR = 0.01
-"""Learning rate of the default optimiser for the encoder's parameters, which are mostly logarithms."""
 
 
 class KroneckerModule(CoordinateModule):
@@ -104,7 +102,7 @@ class KroneckerModule(CoordinateModule):
         """
         curvature = self._curvature()
         if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
-            parameters = parameter_groups(parameters, self.encoding.parameters(), DEFAULT_ENCODER_LR)
+            parameters = parameter_groups(parameters, self.encoding.parameters(), 0.01)  # mostly logarithms
         if curvature is None:
             return super().default_optimizer(parameters)
         return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)

@@ -47,8 +47,6 @@ ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 FOLDS_KEY = "pe_lightning/folds"
 SOLUTION_KEY = "pe_lightning/solution"
-COORDINATE_ROUNDING_PRECISIONS = ("16-true", "bf16-true")
-"""Precisions in which Lightning would round the coordinates themselves, to 11 or 8 bits."""
 
 
 class ConfiguredEncoders:
@@ -244,7 +242,7 @@ class CoordinateModule(FunctionModule):
         trainer = trainer_of(self)
         if trainer is None:
             return
-        if trainer.precision in COORDINATE_ROUNDING_PRECISIONS:
+        if trainer.precision in ("16-true", "bf16-true"):  # to 11 or 8 bits
             raise InputError(
                 f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
                 f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"

@@ -30,8 +30,6 @@ from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
 from pe_lightning.signals.splits import EvalMask, Split, ValidationShare
 
-WHOLE_BATCHES = ("train_batch", "evaluation_batch", "validation_batch")
-"""Attributes of a dataset that hold all samples, and are copied to a device once."""
 BLOCK_BYTES = 1 << 28
 """Bytes of values predicted at a time."""
 
@@ -242,7 +240,8 @@ class SignalDataModule(LightningDataModule):
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
         datasets = [self.dataset, *([] if self._shard is None else [self._shard[1]])]
-        whole = [vars(dataset).get(name) for dataset in datasets for name in WHOLE_BATCHES]
+        names = ("train_batch", "evaluation_batch", "validation_batch")  # of all samples
+        whole = [vars(dataset).get(name) for dataset in datasets for name in names]
         if not any(batch is known for known in whole):
             return to_device(batch, device)
         key = (id(batch), device)  # these live as long as this object, so their ids are unique

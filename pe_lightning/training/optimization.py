@@ -18,8 +18,6 @@ from pe_lightning.errors import InputError
 
 LR_HALF_LIFE_STEPS = 500
 """Steps after which the learning rate of the default schedule has halved."""
-SUBNORMAL_MARGIN = 128
-"""Gradients below this many times the square root of the smallest normal number are flushed to zero."""
 
 
 def parameter_groups(
@@ -116,12 +114,13 @@ def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
 def flush_subnormal(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
     """Flushes near-subnormal gradients and momenta to zero, in place.
 
-    They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which processors are slow at.
+    Near are those below 128 times the square root of the smallest normal number. They change no weight, but their squares,
+    and momenta as they decay, are subnormal numbers, which processors are slow at.
     """
     for parameter in parameters:
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
             if values is not None:
-                torch.hardshrink(values, SUBNORMAL_MARGIN * torch.finfo(values.dtype).tiny ** 0.5, out=values)
+                torch.hardshrink(values, 128 * torch.finfo(values.dtype).tiny ** 0.5, out=values)
 
 
 def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Callable[[Tensor], Tensor]) -> None:

@@ -16,7 +16,7 @@ from PIL import Image, ImageSequence
 
 from pe_lightning.errors import InputError
 from pe_lightning.results.signal_files import choose_format, write_signal
-from pe_lightning.signals import blocks, files
+from pe_lightning.signals import blocks
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
 
@@ -235,18 +235,3 @@ def test_an_impossible_format_says_what_is_possible(
 ) -> None:
     with pytest.raises(InputError, match=words):
         choose_format(shape, info_of("array", shape[:-1], shape[-1], dtype, rate), formats)
-
-
-@pytest.mark.parametrize("formats", ["mp4", "npy"])
-def test_a_failed_write_leaves_the_old_file(formats: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = write_signal(tmp_path / "a", film(3, 16, 16), formats=formats)
-    before = path.read_bytes()
-
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(InputError, match="No space"):
-        write_signal(tmp_path / "a", film(5, 16, 16), formats=formats)
-    assert path.read_bytes() == before
-    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

@@ -178,14 +178,6 @@ def test_a_penalty_is_part_of_the_loss(kind: str, shared: bool, make_trainer: Ma
     assert losses[1] - losses[0] == pytest.approx(2 * math.log(0.2) ** 2 * encoders, rel=1e-4)
 
 
-def test_a_model_built_before_its_width_was_chosen_is_refused(make_trainer: MakeTrainer) -> None:
-    module = ComplexLinear({"name": "gau", "sigma": "auto", "trainable": True})
-    data = TensorDataModule(signals(1, 40, 40))
-    module.build(data.info)
-    with pytest.raises(InputError, match="built before its width was chosen"):
-        fit(module, data, make_trainer, 1)
-
-
 @pytest.mark.parametrize(
     ("encoder", "grid"),
     [

@@ -34,8 +34,6 @@ from pe_lightning.signals.sources.arrays import check_dataset
 from pe_lightning.studies.compare.reading import Run, mean
 from pe_lightning.studies.compare.scores import ScoreTable
 
-MAX_LEGEND_ENTRIES = 20
-"""Longest legend that is drawn; a longer one would be larger than the plot."""
 STYLES = ("-", "--", ":", "-.")
 
 Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
@@ -113,7 +111,7 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
     best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
     if best is not None:
         named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))
-    if len(named) <= MAX_LEGEND_ENTRIES:
+    if len(named) <= 20:  # a longer legend would be larger than the plot
         figure.set_figheight(3.6 + 0.2 * len(named))
         # Matplotlib reads a dollar as a formula, and leaves out names that start with an underscore
         names = [f" {name[:80]}".replace("$", r"\$") for name in named]

@@ -29,13 +29,6 @@ Array = NDArray[Any]
 
 NOISE = 20
 """Standard deviation of the noise, in levels of 8 bits."""
-NUM_STROKES = 12
-"""Strokes that damage the picture."""
-NUM_CLOUDS = 8
-"""Gaps of the raster."""
-SAMPLES_PER_STATION = 60
-"""Samples of the raster for each station."""
-MIN_STATIONS = 100
 NUM_NEIGHBOURS = 100
 """Known samples of a thin plate spline."""
 
@@ -85,7 +78,7 @@ def inpaint(folder: Path, size: int) -> Example:
     """A damaged photograph: lost pixels are predicted."""
     truth = photograph("chelsea", 20, 100, size)
     strokes = Image.new("1", (size, size))
-    for ends in np.random.default_rng(3).uniform(0, size, (NUM_STROKES, 4)):
+    for ends in np.random.default_rng(3).uniform(0, size, (12, 4)):
         ImageDraw.Draw(strokes).line(ends.tolist(), fill=1, width=max(1, size // 64))
     lost = np.asarray(strokes).astype(bool)
     Image.fromarray(np.dstack([truth, np.where(lost, 0, 255).astype(np.uint8)])).save(folder / "damaged.png")
@@ -158,7 +151,7 @@ def raster(folder: Path, size: int) -> Example:
     rng = np.random.default_rng(1)
     y, x = np.mgrid[:size, :size]
     lost = np.zeros((size, size), bool)
-    for row, column, radius in rng.uniform([0, 0, size / 24], [size, size, size / 12], (NUM_CLOUDS, 3)):
+    for row, column, radius in rng.uniform([0, 0, size / 24], [size, size, size / 12], (8, 3)):
         lost |= (y - row) ** 2 + (x - column) ** 2 < radius**2
     gappy = np.where(lost, np.nan, truth)
     np.save(folder / "elevation.npy", gappy)
@@ -181,9 +174,7 @@ def raster(folder: Path, size: int) -> Example:
 def stations(folder: Path, size: int) -> Example:
     """Scattered stations to a map, with standard deviations."""
     truth = elevation(size)
-    places = np.random.default_rng(2).choice(
-        size * size, max(MIN_STATIONS, size * size // SAMPLES_PER_STATION), replace=False
-    )
+    places = np.random.default_rng(2).choice(size * size, max(100, size * size // 60), replace=False)
     north, east = np.divmod(places, size)
     measured = truth[north, east]
     lines = [f"{n},{e},{z:g}\n" for n, e, z in zip(north, east, measured, strict=True)]

@@ -17,11 +17,6 @@ from pe_lightning.studies.compare.scores import TableCell
 from pe_lightning.studies.demo import examples
 from pe_lightning.studies.demo.examples import Example, Result
 
-PHOTOGRAPH_GAPS, MAP_GAPS = (255, 0, 200), (228, 228, 228)
-"""Colours of missing samples."""
-SHOWN_SAMPLES = 100
-"""Samples of a recording in its picture."""
-
 
 def write_demo(folder: Path, size: int) -> list[Example]:
     """Solves the examples for pictures of a size, and writes their files and the page; returns them with their results."""
@@ -93,13 +88,13 @@ def _levels(example: Example, values: NDArray[Any], colours: str = "viridis") ->
     missing: NDArray[Any] = np.isnan(values.astype(np.float32))
     if example.truth.dtype == np.uint8:
         levels = np.where(missing, 0, values).astype(np.uint8)
-        levels[missing.any(-1)] = PHOTOGRAPH_GAPS
+        levels[missing.any(-1)] = 255, 0, 200
         return levels
     low, high = float(example.truth.min()), float(example.truth.max())
     if colours != "viridis":
         low, high = 0.0, float(values.max())
     levels = matplotlib.colormaps[colours](np.nan_to_num((values - low) / (high - low)), bytes=True)[..., :3]
-    levels[missing] = MAP_GAPS
+    levels[missing] = 228
     return levels
 
 
@@ -107,7 +102,7 @@ def _strip(example: Example) -> Image.Image:
     """The results of an example side by side, with captions."""
     if example.is_row:
         ours, other = example.results[0], next(result for result in example.results if not result.ours)
-        made, truth, interpolated = (values[:SHOWN_SAMPLES, :1] for values in (ours.values, example.truth, other.values))
+        made, truth, interpolated = (values[:100, :1] for values in (ours.values, example.truth, other.values))
         return row_plot(made, truth, np.arange(len(made)) % 2 == 0, _score(ours), None, (_score(other), interpolated))
     panels = []
     for result in example.results:

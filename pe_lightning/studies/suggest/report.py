@@ -23,8 +23,6 @@ from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
 from pe_lightning.training.datamodule import SignalDataModule
 
-SHOWN_ROWS = 8
-"""Rows of the short table."""
 TIE_DB = 0.05
 """Smaller differences are reported as a tie."""
 
@@ -49,7 +47,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         words = titles[n] in ("chosen", "note")
         table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
     best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
-    trials = result.trials if everything else result.trials[:SHOWN_ROWS]
+    trials = result.trials if everything else result.trials[:8]
     for trial in [*trials, *(method for method in methods if method not in trials)]:
         found, measured = trial.best, trial.whole is not None or result.signals is None
         cells = [

@@ -37,14 +37,8 @@ MAX_DENSE_WORK = 1 << 33
 """Largest number of samples of an axis times the square of its features, without local support."""
 MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for weights and features."""
-INTERPOLATION_TIME_SHARE = 0.3
-"""Share of the time for the first scores after which no further interpolation is started."""
-WINDOWS_TIME_SHARE = 0.5
-"""Share of the budget for windows; the rest is for all samples."""
 MAX_GAP_DB = 1.0
 """Encoders whose score on windows is further below the best one are not tried on all samples."""
-RANK_POINTS = 1024
-"""Number of scattered points for the stable rank of the features."""
 ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
 MODELS: dict[str, dict[str, Any]] = {
     ADAPTIVE: {"class_path": "pe_lightning.Adaptive", "init_args": {"pretrained": NO_PRIOR}},
@@ -57,8 +51,6 @@ WINDOW_SIZES = {1: 512, 2: 64, 3: 24}
 """Trained samples per axis of a window, by number of axes; 16 for more axes."""
 MAX_WINDOWS = 4
 """Largest number of windows, over all signals."""
-MIN_REDUCTION = 1.5
-"""Windows are used where the signals have at least this many times their samples."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +114,7 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     ]
     in_windows = count * per_signal * math.prod(w for _, w in axes)
     in_signals = info.num_signals * math.prod(n for n, _ in axes)
-    if not data.streamed and in_signals <= MIN_REDUCTION * in_windows:
+    if not data.streamed and in_signals <= 1.5 * in_windows:
         return None
     grid = tuple((w - 1) * step + 1 for (_, w), step in zip(axes, stride, strict=True))
     corners = [[int(along[i]) for along, i in zip(positions, start, strict=True)] for start in starts]
@@ -369,7 +361,7 @@ def search(
                 methods.append(candidate)
         except Exception as error:  # a plug-in can raise any exception
             result.skipped[candidate.label(first)] = reason(error)
-    until = began + (WINDOWS_TIME_SHARE if windows is not None and signals is not None else 1.0) * (deadline - began)
+    until = began + (0.5 if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
     for candidate in [*methods, *candidates]:
         if candidate.name == ADAPTIVE_PRIOR and not takes_prior(first.dataset.split):
@@ -378,7 +370,7 @@ def search(
         if label in labels:  # the limits on the number of features can make both shares equal
             continue
         labels.add(label)
-        share = INTERPOLATION_TIME_SHARE if candidate.interpolation else 1.0
+        share = 0.3 if candidate.interpolation else 1.0
         if time.perf_counter() > began + share * (until - began):
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
@@ -431,7 +423,7 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     batch = to_device(signals.dataset.train_batch, device)
     encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
     axes = batch.axes if isinstance(batch, GridBatch) else None
-    rank = float(feature_rank(encoding, sample_coordinates(batch, RANK_POINTS).to(torch.float32), axes).mean())
+    rank = float(feature_rank(encoding, sample_coordinates(batch, 1024).to(torch.float32), axes).mean())
     found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
 

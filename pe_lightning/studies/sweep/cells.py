@@ -24,8 +24,6 @@ MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that are part of a folder name unchanged."""
-FIXED_OPTIONS = ("config", "ckpt_path", "print_config")
-"""Options of ``fit`` that cannot be varied."""
 CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
 """Settings that name a class."""
 RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
@@ -66,7 +64,7 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
         key, values = option.key.strip(), option.value
         if not values or not re.fullmatch(r"\w+(\.\w+)*", key):
             raise InputError(f"--vary takes KEY=V1,V2,..., got {text!r}: --vary model.encoder=gau,tri,rff")
-        if key in varied or key in FIXED_OPTIONS:
+        if key in varied or key in ("config", "ckpt_path", "print_config"):
             why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
             raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
         varied[key] = split_values(key, values)

@@ -26,8 +26,6 @@ from pe_lightning.training.callbacks.base import TrainingClock
 
 RUN_ID_FILE = "wandb/run-id.txt"
 """File of a run directory with the id of its W&B run."""
-MAX_LOGGED_PICTURES = 16
-"""Largest number of comparisons, and of videos, that are logged to W&B; all of them are on disk."""
 
 
 @dataclass
@@ -189,7 +187,7 @@ def log_scores(
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
                 logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
-                _log_media(logger, metrics, pictures[:MAX_LOGGED_PICTURES], curve, step)
+                _log_media(logger, metrics, pictures[:16], curve, step)  # all are on disk
                 if checkpoint is not None:
                     run = logger.experiment
                     run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")

@@ -33,10 +33,6 @@ Array = npt.NDArray[np.float32]
 
 MIN_SSIM_SIDE = 7
 """Side of scikit-image's default window; smaller pictures have no SSIM."""
-TIE_DB, TIE = 0.05, 0.005
-"""Differences below these, in dB and of metrics without a unit, are not reported."""
-MAX_TABLE_ROWS = 24
-"""Of more signals than this the table has the mean only; metrics.json has them all."""
 
 
 @runtime_checkable
@@ -224,7 +220,7 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
     sign = 1 if metric.higher_is_better else -1
     name = max(scores, key=lambda baseline: sign * scores[baseline])
     gap = sign * (scores[name] - report[test])
-    if gap < (TIE_DB if metric.unit == "dB" else TIE):
+    if gap < (0.05 if metric.unit == "dB" else 0.005):
         return ""
     exact = "the exact fit (--model.solver exact --trainer.max_steps 0), or "
     is_trained = can_solve_exactly and report.get("solve_seconds") is None
@@ -256,7 +252,7 @@ def print_scores(
     table.add_column("signal")
     for key in units:
         table.add_column(titles[key], justify="right")
-    if report["num_signals"] <= MAX_TABLE_ROWS:
+    if report["num_signals"] <= 24:  # metrics.json has them all
         for index, name in enumerate(report["signals"]):
             table.add_row(name, *[_shown(report[f"{key}_per_signal"][index], of) for key, of in units.items()])
     if report["num_signals"] > 1:

@@ -19,9 +19,6 @@ from pe_lightning.training import CoordinateModule
 from pe_lightning.training.callbacks.loggers import mark_preempting
 from pe_lightning.training.interrupts import StopSignals
 
-AGREEMENT_INTERVAL_STEPS = 50
-"""Steps after which several processes agree on whether to stop; one process checks after every step."""
-
 
 class GracefulStop(Callback):
     """Stops a fit after the current step at Ctrl-C, SIGTERM or SIGHUP; Ctrl-C again ends it at once.
@@ -80,7 +77,7 @@ class GracefulStop(Callback):
             return
         signum = self._requested or 0
         if trainer.world_size > 1:
-            if trainer.global_step % AGREEMENT_INTERVAL_STEPS:
+            if trainer.global_step % 50:  # steps after which they agree
                 return
             together = torch.tensor(float(signum), device=trainer.strategy.root_device)
             signum = int(trainer.strategy.reduce(together, reduce_op="max"))

@@ -60,13 +60,6 @@ def test_the_interval_is_that_of_the_t_test_of_signals_paired_by_name(make_run, 
     assert difference(table, "b/1") == pytest.approx(((b - a).mean(), expected.low, expected.high, 7))
 
 
-def test_one_signal_has_no_interval(make_run, tmp_path):
-    make_run("a/1", (30.0,))
-    (table,) = tables(tmp_path)
-    assert difference(table, "bicubic interpolation") == pytest.approx((-10.0, math.nan, math.nan, 1), nan_ok=True)
-    assert "without intervals, which need two signals or more" in next(table.notes)
-
-
 def test_one_encoder_in_several_networks_is_a_row_per_network(make_run, tmp_path):
     for folder, network in (("a/1", "sine"), ("b/1", "gabor"), ("c/1", "sine")):
         make_run(folder, (10.0,), encoder={"name": "identity"}, network={"name": network}, baselines={})

@@ -33,7 +33,7 @@ from pe_lightning.studies.compare.page import read_curve
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
-from pe_lightning.training.callbacks.scores import advice, score_baselines
+from pe_lightning.training.callbacks.scores import score_baselines
 
 
 class Silent(LightningModule):
@@ -165,19 +165,6 @@ def test_baselines_have_the_metric_of_the_module():
         expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
         assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
     assert score_baselines(data, "mine") == ({}, None)
-
-
-def test_a_score_below_interpolation_is_reported_with_advice(tmp_path):
-    baselines = {name: {"test/psnr": score} for name, score in (("nearest", 20.0), ("linear", 25.0), ("bicubic", 27.0))}
-    report = {"metric": "psnr", "baselines": baselines, "solve_seconds": None}
-    assert advice(report | {"test/psnr": 26.96}, tmp_path) == ""
-    assert advice(report | {"test/psnr": None}, tmp_path) == ""
-    text = advice(report | {"test/psnr": 24.0}, tmp_path, can_solve_exactly=True)
-    assert text.startswith("3.00 dB below bicubic interpolation. Try the exact fit")
-    assert "exact fit" not in advice(report | {"test/psnr": 24.0}, tmp_path)
-    (tmp_path / "config.yaml").touch()
-    text = advice(report | {"test/psnr": 12.5, "solve_seconds": 0.1}, tmp_path)
-    assert text == f"14.50 dB below bicubic interpolation. Try pe-lightning suggest --config {tmp_path / 'config.yaml'}."
 
 
 def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):
@@ -316,16 +303,6 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     printed = capsys.readouterr().out
     solved = "1 steps" if steps else "solved directly" if "Adaptive" in name else "solved exactly"
     assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
-
-
-def test_an_iterative_solution_says_which_residual_it_reached(make_trainer, tmp_path, capsys):
-    data = TensorDataModule(signals(1, 16, 16), sampling=RandomSampling(fraction=0.5))
-    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
-    trainer.fit(fitted := ComplexLinear({"name": "gau", "num_features": 16}, solver="exact", ridge=1e-2), data)
-    trainer.test(fitted, data, verbose=False)
-    printed = capsys.readouterr().out
-    assert re.search(r"solved to a relative residual of \de-0\d, optimality [\de.-]+ in ", printed)
-    assert "exactly" not in printed
 
 
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.ConvergenceWarning")
