@@ -397,18 +397,13 @@ class PatchRegression(TrainedModule):
     def _encoder_arguments(self) -> dict[str, Any]:
         return {"encoder": self.prior.encoders[0].spec()}
 
-    def _data(self) -> PatchDataModule:
-        data = datamodule_of(trainer_of(self), PatchDataModule)
-        if data is None:
-            raise InputError(
-                "PatchRegression trains on patches: give the DataModule PatchDataModule (--data PatchDataModule)"
-            )
-        return data
-
     def configure_model(self) -> None:
         """Makes the scores for the DataModule's test sets."""
-        if trainer_of(self) is not None:
-            self.scorer = TaskScores("psnr", max(1, len(self._data().sets))).to(self.device)
+        if (trainer := trainer_of(self)) is None:
+            return
+        if (data := datamodule_of(trainer, PatchDataModule)) is None:
+            raise InputError(f"{type(self).__name__} trains on patches: give the DataModule (--data PatchDataModule)")
+        self.scorer = TaskScores("psnr", max(1, len(data.sets))).to(self.device)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
