@@ -29,6 +29,8 @@ MAX_PATCHES = 1 << 14
 """Patches that the perceptron takes at once."""
 UP, LEFT, TRANSPOSED = 4, 2, 1
 """Flags of an orientation: the upper half is brighter, the left half is, their difference is the larger one."""
+ROUNDING = 1e-5
+"""Difference of brightness that counts as none, relative to the largest number of a patch: rounding decides nothing."""
 
 
 def moments(inner: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,10 +62,12 @@ def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]
     from_mean = torch.outer(middle, middle) / middle.sum() ** 2 - torch.outer(inner, inner) / inner.sum() ** 2
     side = position.sign() * inner
     differences = torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean])
-    down, right, brighter = (patches.flatten(1) @ differences.flatten(1).T.to(patches)).unbind(1)
-    sign = torch.where(brighter < 0, -1.0, 1.0).to(patches) if negated else torch.ones_like(brighter)
+    flat = patches.flatten(1)
+    down, right, brighter = (flat @ differences.flatten(1).T.to(patches)).unbind(1)
+    equal = ROUNDING * flat.abs().amax(1)
+    sign = torch.where(brighter < -equal, -1.0, 1.0).to(patches) if negated else torch.ones_like(brighter)
     down, right = sign * down, sign * right
-    return UP * (down < 0) + LEFT * (right < 0) + TRANSPOSED * (right.abs() > down.abs()), sign
+    return UP * (down < -equal) + LEFT * (right < -equal) + TRANSPOSED * (right.abs() > down.abs() + equal), sign
 
 
 class CellPrior(nn.Module):

