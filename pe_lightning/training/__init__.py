@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pe_lightning.training.adaptive import Adaptive, Local
     from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
     from pe_lightning.training.complex_linear import ComplexLinear, KroneckerModule
-    from pe_lightning.training.coordinate import CoordinateModule
+    from pe_lightning.training.coordinate import CoordinateModule, FunctionModule
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
         ImageDataModule,
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         VideoDataModule,
         make_datamodule,
     )
-    from pe_lightning.training.function import FunctionModule
     from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
@@ -54,7 +53,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "adaptive": ["Adaptive", "Local"],
         "base": ["TrainedModule", "datamodule_of", "trainer_of"],
         "complex_linear": ["ComplexLinear", "KroneckerModule"],
-        "coordinate": ["CoordinateModule"],
+        "coordinate": ["CoordinateModule", "FunctionModule"],
         "datamodule": ["SignalDataModule"],
         "datamodules": [
             "ImageDataModule",
@@ -65,7 +64,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "VideoDataModule",
             "make_datamodule",
         ],
-        "function": ["FunctionModule"],
         "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },
