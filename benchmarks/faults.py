@@ -10,18 +10,12 @@
   (SWA), and for fits in float64. ``accumulated``: fits with ``GradientAccumulationScheduler`` that get SIGTERM.
 - ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
   command had ended.
-- ``files``: fills to a name that is taken, on a full disk, and killed. Held: status 2 with one paragraph, and every file
-  as before; after a kill the same command succeeds.
 - ``comparisons``: a report that is killed is the old one, the new one or not there.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .npz) the right
   signals.
 - ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
   dies, hangs, or runs foreign code.
-- ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, read in blocks. Held: the
-  command's largest resident set is below 1 GB.
-- ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
-  none is worse than the mean, what is said to have converged has, and what is called exact is as good as NumPy's.
 
 Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each
 with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
@@ -32,19 +26,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import importlib
 import multiprocessing
 import os
 import pickle
 import random
-import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
-import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,10 +54,7 @@ from harness import ROOT, make_parser, print_row, print_titles
 from PIL import Image
 
 from pe_lightning.__main__ import main as command
-from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
-from pe_lightning.solvers import solve_grid, solve_points
-from pe_lightning.solvers.points import ScatteredPoints
 from pe_lightning.training import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
@@ -308,70 +297,6 @@ def killed_caches(kills: int, rng: random.Random) -> Row:
     return row
 
 
-# -- files ------------------------------------------------------------------------------------------------------------------
-
-
-def written_files(kills: int, rng: random.Random) -> list[Row]:
-    """Fills that must not write, or not all of what they would write."""
-    taken, full, killed = rows = [Row(name) for name in ("names that are taken", "full disks", "fills killed, given again")]
-    with folder() as place:
-        noise = np.random.default_rng(0).integers(90, 110, (24, 28, 3), np.uint8)
-        Image.fromarray(np.uint8(np.arange(24)[:, None] * np.ones(28) == 9) * 255).save("m.png")
-        for suffix in ("png", "jpg", "webp", "tif"):
-            Image.fromarray(noise).save(f"a.{suffix}")
-        np.save("a.npy", noise)
-        nibabel.save(nibabel.Nifti1Image(noise, np.eye(4)), "a.nii.gz")
-        with h5py.File("a.h5", "w") as file:
-            file["a"] = noise
-
-        def fill(source: str, out: str, *more: str) -> list[str]:
-            return [
-                "fill",
-                source,
-                "--missing",
-                "m.png",
-                "--out",
-                out,
-                "--model",
-                "exact",
-                "--folds",
-                "none",
-                "--no_std",
-                *more,
-            ]
-
-        def content() -> dict[str, bytes]:
-            return {str(file): file.read_bytes() for file in place.rglob("*") if file.is_file()}
-
-        def refused(row: Row, arguments: list[str], size: int | None = None) -> None:
-            def work() -> int:
-                if size is not None:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-                return command(arguments)
-
-            before, (status, errors) = content(), forked(work, limit=LIMIT)
-            held = status == 2 and len(errors.splitlines()) == 1 and content() == before
-            row.add(None if held else f"{' '.join(arguments)}: status {status}, {content() == before}, {errors[-250:]}")
-
-        for name in ("a.png", "a.jpg", "a.webp", "a.tif", "a.npy", "a.nii.gz", "a.h5"):
-            out = f"out.{name.partition('.')[2]}"
-            refused(taken, fill(name, name, "--force"))
-            Path(out).write_text("precious")
-            refused(taken, fill(name, out))
-            for size in (400, 1000):  # the message takes up to 300
-                refused(full, fill(name, out, "--force"), size)
-            Path(out).unlink()
-        killed_commands(
-            killed,
-            kills,
-            rng,
-            lambda place: fill("a.png", f"{place}.png"),
-            lambda place: place.with_suffix(".png").read_bytes(),
-            lambda place: fill("a.png", f"{place}.png", "--force"),
-        )
-    return rows
-
-
 # -- damage -----------------------------------------------------------------------------------------------------------------
 
 
@@ -521,96 +446,6 @@ def damaged_checkpoints(mutations: int, rng: random.Random) -> list[Row]:
     return [bits, values, hostile]
 
 
-# -- memory -----------------------------------------------------------------------------------------------------------------
-
-
-def memory(side: int = 8192) -> Iterator[Row]:
-    """The largest resident set of commands that fit one large picture."""
-    arguments = ["--config", "image/closed_form", "--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
-    arguments += ["--model.encoder.num_features", "128", "--trainer.enable_progress_bar", "false"]
-    with folder():
-        y = np.arange(side, dtype=np.float32)[:, None] / side
-        for name in ("float32.h5", "uint8.h5"):
-            stored = np.float32 if name == "float32.h5" else np.uint8
-            with h5py.File("whole.h5", "w") as file:
-                values = file.create_dataset("values", (side, side, 3), stored, chunks=(256, 256, 3))
-                for top in range(0, side, 256):
-                    rows = (0.5 + 0.4 * np.sin(20 * y[top : top + 256] + 31 * y.T))[..., None] * np.ones(3, np.float32)
-                    values[top : top + 256] = rows if stored == np.float32 else (rows * 255).round()
-            Path("whole.h5").rename(name)
-            # a new program: a fork would begin with the memory of this process
-            began, log, used = time.monotonic(), Path("log"), 0.0
-            command = [sys.executable, "-m", "pe_lightning", "fit", *arguments, "--data.paths", name]
-            with log.open("w") as stream:
-                process = subprocess.Popen(command, stdout=stream, stderr=stream, env=os.environ | {"PYTHONPATH": str(ROOT)})
-            while process.poll() is None:
-                counted = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
-                used = max(used, int(counted[1]) * 1024 / 1e9 if counted else 0)
-                time.sleep(0.02)
-            row = Row(f"{side}^2 {name}: {used:.2f} GB, {time.monotonic() - began:.0f} s")
-            held = process.returncode == 0 and used < 1
-            row.add(None if held else f"status {process.returncode}, {used:.2f} GB: {log.read_text()[-250:]}")
-            yield row
-
-
-# -- solves -----------------------------------------------------------------------------------------------------------------
-
-
-def solves(rng: random.Random) -> list[Row]:
-    """Exact fits of every encoder, with degenerate coordinates, values and ridges."""
-    grids, points = Row("exact fits on grids"), Row("exact fits at points")
-    generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    cases: list[dict[str, Any]] = [{"name": name} for name in encoder_names()]
-    cases += [{"name": "gau", "sigma": 1e-6}, {"name": "gau", "sigma": 5.0}, {"name": "sine", "frequency": 1e-9}]
-    cases += [{"name": "rff", "sigma": 0.01}, {"name": "laplace", "scale": 10.0}]
-    for case in cases:
-        for count in (4, 16):
-            encoder = {**case, "num_features": count}
-            for ridge in (0.0, 1e-12, 1e-3):
-                for dtype in (torch.float32, torch.float64):
-                    for axes in (1, 2):
-                        for size in (2, 9, 24):
-                            values = torch.rand(2, *[size] * axes, 1, generator=generator, dtype=dtype)
-                            for scale in (0.0, 1.0, 1e6):
-                                grids.add(not_held(lambda: solve_grid(values * scale, encoder, ridge=ridge), values * scale))  # noqa: B023
-                        for kind in ("random", "duplicated", "near", "far"):
-                            x = torch.rand(30, axes, generator=generator) * 0.999
-                            if kind == "duplicated":
-                                x = x[torch.randint(0, 5, (30,), generator=generator)]
-                            elif kind == "near":
-                                x = torch.cat([x[:15], x[:15] * (1 - 1e-6)])
-                            elif kind == "far":
-                                x[1:] *= 0.1
-                            values = torch.rand(1, 30, 1, generator=generator, dtype=dtype)
-                            points.add(not_held(lambda: solve_points(values, encoder, coords=x, ridge=ridge), values, x))  # noqa: B023
-    return [grids, points]
-
-
-def not_held(solve: Callable[[], Any], values: torch.Tensor, coords: torch.Tensor | None = None) -> str | None:
-    """What is wrong with a solution, if anything; the error of one called exact is compared with NumPy's least squares."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = solve()
-    except InputError:
-        return None
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    flat = values.flatten(1, -2).double()
-    mean = float((flat - flat.mean(1, keepdim=True)).square().sum())
-    error = float(found.squared_error.sum())
-    said = found.converged is None or not bool(found.converged.any()) or float(found.relative_residual.max()) <= 0.05
-    if found.solver == "dense":
-        matrix = ScatteredPoints(found.encoders, coords[None].to(values.dtype)).dense()[0].detach().numpy()
-        target = (flat - flat.mean(1, keepdim=True))[..., 0].T.numpy()
-        least = float(((matrix @ np.linalg.lstsq(matrix, target, rcond=None)[0] - target) ** 2).sum())
-        said = not found.exact or error <= 1.001 * least + 1e-8 * mean
-    finite = bool(found.weight.isfinite().all() and found.mean.isfinite().all())
-    if finite and error <= mean * 1.01 + 1e-6 * float(flat.square().sum()) and said:
-        return None
-    return f"{found.encoders[0]}: finite {finite}, squared error {error:.3g} of {mean:.3g}, honest {said}"
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Runs the rows; the exit status is 1 if an attempt did not hold."""
     parser = make_parser(__doc__)
@@ -646,6 +481,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def warm_up() -> None:
     """Runs commands once in this process, so that the attempts that are forked from it neither import nor compile."""
+    for name in ("cli.cli", "studies.compare.command", "studies.sweep.command"):
+        importlib.import_module(f"pe_lightning.{name}")
     with folder() as place, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         command([*FIT, "--trainer.max_steps", "20"])
         last = str(next(place.glob("runs/*/1/checkpoints/last.ckpt")))
@@ -672,10 +509,7 @@ SECTIONS: dict[str, Callable[[random.Random, int, int], Row | Iterable[Row]]] = 
     "sweeps": lambda rng, kills, mutations: killed_sweeps(kills, rng, "sweeps killed, given again"),
     "comparisons": lambda rng, kills, mutations: killed_comparisons(kills, rng),
     "caches": lambda rng, kills, mutations: killed_caches(kills, rng),
-    "files": lambda rng, kills, mutations: written_files(kills, rng),
     "readers": lambda rng, kills, mutations: damaged_files(mutations, rng),
-    "memory": lambda rng, kills, mutations: memory(),
-    "solves": lambda rng, kills, mutations: solves(rng),
 }
 
 

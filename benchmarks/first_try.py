@@ -1,61 +1,36 @@
-"""What the first command gives: ``pe-lightning fit FILE`` on files of many sizes, beside the best interpolation.
+"""What the first command gives: ``pe-lightning fit FILE`` beside the best interpolation.
 
-    python benchmarks/first_try.py --paths FOLDER_OF_PICTURES
-    python benchmarks/first_try.py --only sound
-    python benchmarks/first_try.py --only tones series table clips volume --samplings grid   # docs/samples.md
-    python benchmarks/first_try.py --choosers                                                # docs/samples.md
+    python benchmarks/first_try.py --only sound table volume video                # docs/adaptive.md
+    python benchmarks/first_try.py --only tones series table clips volume         # docs/samples.md: 5 CPU minutes
 
-The pictures of scikit-image at their own sizes, and 3 rows and 3 columns of one; those of a folder resized to 512 x 341,
-300 x 500 and 2000 x 1300; the sample clip cut to 24, 37 and 120 frames, a crop of it, and played there and back for 250;
-sounds of 0.5, 1, 3, 5, 10 and 30 s, synthesised: plucked strings (Karplus and Strong, 1983), a new note every quarter of a
-second, the sound of 5 s in stereo; a CSV of 5000 rows: daily and yearly cycles, autoregressive noise; the phantom, and a
-scan from the tests of nibabel, as NIfTI. ``tones`` are twelve kinds of synthesised sound of half a second, ``series`` three
-kinds of series, ``clips`` four clips made from photographs of scikit-image: a still camera, changing light, and cameras that
-move by 0.2 and by 2 pixels a frame, each with every second sample of all axes and with every second frame seen. Each with
-every second sample seen, then with 25 and 10 per cent at random. Seconds and peak memory are those of the whole command.
-
-``--choosers`` compares ways to choose among splines for ``tones`` and ``series`` and for rows and columns of photographs:
-the least leave-one-out error, the mixture by leave-one-out errors (``AdaptiveLine``), the least error at every second known
-sample, the evidence (restricted likelihood of the folded power spectrum), and a spectral model (the power law that fits the
-upper half of the spectrum, which carries the errors to the spacing of the questions).
+The sample clip cut to 120 frames; plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in
+stereo; a CSV of 5000 rows: daily and yearly cycles, autoregressive noise; the phantom, and a scan from the tests of nibabel,
+as NIfTI. ``tones`` are twelve kinds of synthesised sound of half a second, ``series`` three kinds of series, ``clips`` four
+clips made from photographs of scikit-image: a still camera, changing light, and cameras that move by 0.2 and by 2 pixels a
+frame, each also with every second frame seen. Of the others every second sample of each axis is seen.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nibabel
 import numpy as np
 import skimage
 import soundfile
 import tifffile
-import torch
-from PIL import Image
-from quiet import machine
+from harness import machine, make_parser, print_row, print_titles, run
 from scipy.ndimage import shift
 from scipy.signal import chirp, lfilter
 
-from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.results.signal_files import write_signal
-from pe_lightning.signals import GridBatch
-from pe_lightning.signals.sources.paths import image_samples, sample_path
-from pe_lightning.solvers.adaptive_line import DEGREES, MARGIN, AdaptiveLine, continued, member_errors, spectra
-from pe_lightning.training import VideoDataModule
+from pe_lightning.signals.sources.paths import sample_path
 
-ROOT = Path(__file__).parents[1]
-SIZES = [(512, 341), (300, 500), (2000, 1300)]
-SOUNDS = [(0.5, 44100), (1, 8000), (3, 16000), (5, 44100), (10, 44100), (30, 44100)]
-KINDS = ("image", "video", "sound", "table", "volume", "tones", "series", "clips")
-BELOW = 0.05
-"""A fit this far below the best interpolation, in dB, is marked."""
+KINDS = ("video", "sound", "table", "volume", "tones", "series", "clips")
 
 
 def strings(seconds: float, rate: int) -> np.ndarray:
@@ -134,59 +109,6 @@ def clips() -> dict[str, np.ndarray]:
     return {name: (clip + random.normal(0, 0.002, clip.shape)).clip(0, 1) for name, clip in made.items()}
 
 
-def choosers() -> None:
-    """Prints the loss of each way to choose among splines, against the best of them and against interpolation."""
-    rows = {**{("sound", name): x for name, x in tones().items()}, **{("series", name): x for name, x in series().items()}}
-    for name in ("astronaut", "brick", "camera", "chelsea", "coffee", "grass", "gravel", "text"):
-        picture = getattr(skimage.data, name)().astype(float)
-        picture = picture if picture.ndim == 2 else picture.mean(-1)
-        rows |= {("pictures", f"row of {name}"): picture[100], ("pictures", f"column of {name}"): picture[:, 100]}
-    lost: dict[tuple[str, str], list[float]] = {}
-    for (kind, name), row in rows.items():
-        values = torch.from_numpy((row - row.min()) / np.ptp(row))[:, None]
-        size, known = len(values), values[::2]
-        members = torch.eye(AdaptiveLine.num_members, dtype=torch.float64)[: len(DEGREES)]
-        axis, trained = torch.arange(size, dtype=torch.float64) / size, torch.arange(0, size, 2, dtype=torch.float64) / size
-
-        def decibels(prediction: torch.Tensor) -> float:
-            return float(-10 * ((prediction - values)[1::2].square().mean() + 1e-20).log10())  # noqa: B023
-
-        def spline(samples: torch.Tensor, step: float, member: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-            return AdaptiveLine(samples, size, 0.0, step, 0.0, member).predict([x])  # noqa: B023
-
-        scores = [decibels(spline(known, 2.0, member, axis)) for member in members]
-        coarse = [(spline(known[::2], 4.0, m, trained) - known)[1::2].square().mean() for m in members]
-        loo = member_errors(known)[: len(DEGREES)].square().mean((1, 2))
-        padded = continued(known, MARGIN)
-        power = torch.fft.rfft(padded, dim=0)[:, 0].abs().square()
-        inverses = torch.stack(list(spectra(len(padded), padded.device)[1].values()))
-        evidence, upper = [_deviance(power[some], inverses[:, some]) for some in (slice(1, None), _upper(power))]
-        own = decibels(AdaptiveLine(known, size, 0.0, 2.0, 0.0).predict([axis]))
-        batch = GridBatch((trained,), known[None])
-        others = max(decibels(interpolate(n, batch, [axis])[0]) for n in ("nearest", "linear", "bicubic", "spline"))
-        found = {"leave-one-out": loo, "every second": coarse, "evidence": evidence, "spectral model": upper}
-        chosen = {label: scores[int(np.argmin(values_))] for label, values_ in found.items()} | {"mixture": own}
-        for label, score in chosen.items():
-            for reference, best in (("member", max(scores)), ("interpolation", others)):
-                lost.setdefault((label, f"{kind}, {reference}"), []).append(max(best - score, 0.0))
-        print(f"{name:30} interpolation {others:6.2f}, best spline {max(scores):6.2f}: "
-              + ", ".join(f"{label} {score:.2f}" for label, score in chosen.items()), flush=True)  # fmt: skip
-    columns = list(dict.fromkeys(column for _, column in lost))
-    print("| loss, mean / worst, dB | " + " | ".join(columns) + " |")
-    for label in dict.fromkeys(label for label, _ in lost):
-        cells = [f"{np.mean(lost[label, c]):.2f} / {np.max(lost[label, c]):.2f}" for c in columns]
-        print(f"| {label} | " + " | ".join(cells) + " |")
-
-
-def _deviance(power: torch.Tensor, inverses: torch.Tensor) -> list[float]:
-    """Restricted likelihood, to the power of -2 / n, of every inverse spectrum, in logarithms."""
-    return [float((power * inverse).mean().log() - inverse.log().mean()) for inverse in inverses]
-
-
-def _upper(power: torch.Tensor) -> slice:
-    return slice(len(power) // 2, None)
-
-
 def table(path: Path) -> None:
     """A series of temperatures as a CSV file."""
     hours = np.arange(5000)
@@ -195,35 +117,12 @@ def table(path: Path) -> None:
     path.write_text("hour,temperature\n" + "\n".join(f"{h},{t:.3f}" for h, t in zip(hours, degrees, strict=True)) + "\n")
 
 
-def cases(folder: Path, paths: list[Path], count: int) -> Iterator[tuple[str, str, list[str]]]:
+def cases(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Kind, name and arguments of ``pe-lightning fit``."""
-    for name in image_samples():
-        yield "image", name, [f"samples://{name}"]
-    for path in [file for given in paths for file in (sorted(given.iterdir()) if given.is_dir() else [given])][:count]:
-        for width, height in SIZES:
-            resized = folder / f"{path.stem}_{width}x{height}.png"
-            Image.open(path).convert("RGB").resize((width, height), Image.Resampling.LANCZOS).save(resized)
-            yield "image", resized.stem, [str(resized)]
-    for shape, cut in (("3x500", np.s_[100:103, :500]), ("500x3", np.s_[:500, 200:203])):
-        path = folder / f"astronaut_{shape}.png"
-        Image.fromarray(skimage.data.astronaut()[cut]).save(path)
-        yield "image", path.stem, [str(path)]
-    yield "video", "bigbuckbunny, crop", ["samples://bigbuckbunny", "--data.frames=[60,84]", "--data.center_crop=[128,160]"]
-    for frames in (24, 37, 120):
-        yield "video", f"bigbuckbunny, {frames} frames", ["samples://bigbuckbunny", f"--data.frames=[0,{frames}]"]
-    data = VideoDataModule("samples://bigbuckbunny", resize=128)
-    data.prepare_data()
-    clip = write_signal(
-        folder / "there_and_back", torch.cat([data.values[0], data.values[0].flip(0)])[:250].numpy(), formats="mp4"
-    )
-    yield "video", "the clip and back, 250 frames", [str(clip)]
-    for seconds, rate in SOUNDS:
-        file = folder / f"strings_{seconds}s_{rate}.wav"
-        sound = strings(seconds, rate)
-        if seconds == 5:
-            sound = np.stack([sound, 0.7 * np.roll(sound, 300)], 1)
-        soundfile.write(file, sound, rate, subtype="PCM_16")
-        yield "sound", f"strings, {seconds} s at {rate / 1000:g} kHz", [str(file)]
+    yield "video", "bigbuckbunny, 120 frames", ["samples://bigbuckbunny", "--data.frames=[0,120]"]
+    sound = strings(5, 44100)
+    soundfile.write(folder / "strings.wav", np.stack([sound, 0.7 * np.roll(sound, 300)], 1), 44100, subtype="PCM_16")
+    yield "sound", "strings, 5 s at 44.1 kHz", [str(folder / "strings.wav")]
     phantom = np.moveaxis(tifffile.imread(sample_path("samples://phantom3d", "video")), 0, -1)
     nibabel.save(nibabel.Nifti1Image(phantom, np.eye(4)), folder / "phantom.nii.gz")
     scan = Path(nibabel.__file__).parent / "tests/data/anatomical.nii"
@@ -243,76 +142,31 @@ def cases(folder: Path, paths: list[Path], count: int) -> Iterator[tuple[str, st
     yield "table", "temperature.csv, 5000 rows", [str(folder / "temperature.csv"), "--data.select=[temperature]"]
 
 
-def fit(arguments: list[str], folder: Path) -> tuple[dict[str, object] | str, float, float]:
-    """The content of ``metrics.json``, or why there is none; seconds and peak memory in GB."""
-    command = [sys.executable, "-m", "pe_lightning", "fit", *arguments, "--wandb.enabled=false"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PE_LIGHTNING_CACHE": str(folder / "cache")}
-    before, began = set(folder.glob("runs/*/*/metrics.json")), time.perf_counter()
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log)
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    seconds, memory = time.perf_counter() - began, usage.ru_maxrss * 1024 / 1e9
-    made = set(folder.glob("runs/*/*/metrics.json")) - before
-    if process.returncode or not made:
-        return ((folder / "log").read_text().strip().splitlines() or ["killed"])[-1], seconds, memory
-    return json.loads(made.pop().read_text()), seconds, memory
+def fit(arguments: list[str], folder: Path) -> dict[str, Any]:
+    """The content of ``metrics.json``."""
+    before = set(folder.glob("runs/*/*/metrics.json"))
+    run("fit", *arguments, "--wandb.enabled=false", folder=folder, PE_LIGHTNING_CACHE=str(folder / "cache"))
+    (path,) = set(folder.glob("runs/*/*/metrics.json")) - before
+    metrics: dict[str, Any] = json.loads(path.read_text())
+    return metrics
 
 
 def main() -> None:
     """Fits everything and prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--paths", nargs="*", type=Path, default=[], help="pictures, or folders of them")
-    parser.add_argument("--count", type=int, default=2, help="how many of those pictures")
-    parser.add_argument("--only", nargs="*", default=KINDS)
-    parser.add_argument("--samplings", nargs="*", default=["grid", "0.25", "0.1"], help="grid, or shares of random samples")
-    parser.add_argument("--match", default="", help="only names that hold this")
-    parser.add_argument("--choosers", action="store_true", help="compare ways to choose among splines instead")
+    parser = make_parser(__doc__)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     options = parser.parse_args()
     print(machine(), flush=True)
-    if options.choosers:
-        torch.set_num_threads(1)
-        return choosers()
-    print(
-        f"{'signal':38} {'seen':>6} {'fit':>7} {'linear':>7}  {'best interpolation':20} {'seconds':>7} {'GB':>5}", flush=True
-    )
-    refused = below = fits = 0
-    lost: dict[str, list[float]] = {}
+    print_titles("signal", "fit, dB", "linear, dB", "best interpolation", "dB")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for kind, label, arguments in cases(folder, options.paths, options.count):
-            if kind not in options.only or options.match not in label:
-                continue
-            for seen in options.samplings:
-                scattered = ["--data.sampling=random", f"--data.sampling.fraction={seen}"] if seen != "grid" else []
-                recipe = ["--config=image/inpaint"] if scattered and kind == "image" else []
-                found, seconds, memory = fit([*arguments, *recipe, *scattered], folder)
-                fits += 1
-                if isinstance(found, str):
-                    refused += 1
-                    print(f"{label:38} {seen:>6} refused after {seconds:.1f} s: {found}", flush=True)
-                    continue
+        for kind, label, arguments in cases(Path(name)):
+            if kind in options.only:
+                found = fit(arguments, Path(name))
                 rows = {
                     method: row["test/psnr"] for method, row in found["baselines"].items() if row["test/psnr"] is not None
                 }
-                if not rows:
-                    print(f"{label:38} {seen:>6} {found['test/psnr']:7.2f}  no interpolation to compare with", flush=True)
-                    continue
                 best = max(rows, key=rows.__getitem__)
-                linear = rows.get("linear", rows.get("delaunay", rows["nearest"]))
-                score = found["test/psnr"]
-                worse = score < rows[best] - BELOW
-                below += worse
-                lost.setdefault(kind, []).append(max(rows[best] - score, 0.0))
-                shown = f"{best} {rows[best]:.2f}"
-                print(
-                    f"{label:38} {seen:>6} {score:7.2f} {linear:7.2f}  {shown:20} {seconds:7.1f} {memory:5.2f}"
-                    + (f"  {rows[best] - score:.2f} dB below" if worse else ""),
-                    flush=True,
-                )
-    for kind, losses in lost.items():
-        print(f"{kind}: loss against the best interpolation, mean {np.mean(losses):.3f} dB, worst {max(losses):.2f} dB")
-    print(f"{fits} fits, {refused} refused, {below} more than {BELOW} dB below the best interpolation")
+                print_row(label, found["test/psnr"], rows["linear"], best, rows[best])
 
 
 if __name__ == "__main__":

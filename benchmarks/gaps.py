@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 import skimage
 import torch
+from harness import machine
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from quiet import machine
 
 from pe_lightning.estimators.filling import fill
 from pe_lightning.evaluation.baselines import interpolate

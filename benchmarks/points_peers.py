@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from quiet import machine
+from harness import machine
 from scipy.stats import norm
 
 import pe_lightning

@@ -192,11 +192,8 @@ def _first_try(kind: str, label: str, baseline: str) -> Values:
     import first_try
 
     with tempfile.TemporaryDirectory() as name:
-        arguments = next(row[2] for row in first_try.cases(Path(name), [], 0) if row[:2] == (kind, label))
-        found, _, _ = first_try.fit(arguments, Path(name))
-    if isinstance(found, str):
-        raise SystemExit(f"pe-lightning fit {arguments[0]}: {found}")
-    metrics: dict[str, Any] = dict(found)
+        arguments = next(row[2] for row in first_try.cases(Path(name)) if row[:2] == (kind, label))
+        metrics = first_try.fit(arguments, Path(name))
     return _psnr({baseline: metrics["baselines"][baseline]["test/psnr"], "adaptive": metrics["test/psnr"]})
 
 

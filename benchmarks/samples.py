@@ -2,7 +2,6 @@
 
     python benchmarks/samples.py                             # a few minutes: one picture, small rasters, up to 10,000 points
     python benchmarks/samples.py --paths FOLDER --count 16 --size 512 --sides 1024 4096 --points 1000 10000 100000 1000000
-    python benchmarks/samples.py --only points --methods adaptive delaunay
 
 Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean
 over signals; core seconds, all threads together, of fit and prediction of all held-out samples; memory above that before;
@@ -21,7 +20,7 @@ Every method runs in a process of its own.
 
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points. A baseline that the tables of fits
-would leave out is left out here too, and the row says why; ``--all`` computes it nevertheless.
+leave out is left out here too, and the row says why.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ import argparse
 import importlib
 import math
 import multiprocessing
-import os
 import resource
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +38,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from quiet import machine
+from harness import make_parser, print_row, print_titles, psnr, run_sections
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
@@ -56,7 +54,6 @@ from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.training import ImageDataModule, VideoDataModule
 
-SECTIONS = ("pixels", "raster", "points", "series", "clip", "noise")
 MAX_KRIGING = 5000
 LAPLACE_RIDGE = 0.06
 WITHIN = 1.645
@@ -144,19 +141,15 @@ def kriging(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     return torch.from_numpy(np.stack(found, 1)), lambda: deviations
 
 
-def baseline(name: str, every: bool, task: Task) -> tuple[Tensor, None]:
+def baseline(name: str, task: Task) -> tuple[Tensor, None]:
     """A registered interpolation."""
     info = SignalInfo(
         ("signal",), task.grid, task.values.shape[1], num_points=None if task.index is not None else len(task.places)
     )
     split = PointSplit(task.grid, torch.arange(len(task.values))[None] if task.index is None else task.index[None])
     method = baselines.baselines.create(name)
-    try:
-        if not method.applies_to(info, split):
-            raise LookupError(name)
-    except InputError:
-        if not every:
-            raise
+    if not method.applies_to(info, split):
+        raise LookupError(name)
     if task.index is None or task.wanted is None:
         size = torch.tensor(task.grid)
         batch = PointBatch(task.coords[None] * size, task.values[None])
@@ -166,9 +159,9 @@ def baseline(name: str, every: bool, task: Task) -> tuple[Tensor, None]:
     return baselines.interpolate(name, batch, axes)[0].flatten(0, -2)[task.wanted], None
 
 
-def methods(every: bool) -> dict[str, Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]]:
+def methods() -> dict[str, Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]]:
     """All methods by name."""
-    others = {name: partial(baseline, name, every) for name in baselines.names() if baselines.baselines.get(name).on_points}
+    others = {name: partial(baseline, name) for name in baselines.names() if baselines.baselines.get(name).on_points}
     return {"adaptive": adaptive, "laplace": laplace, **others, "kriging (PyKrige)": kriging}
 
 
@@ -198,12 +191,8 @@ def scaled(values: np.ndarray) -> Tensor:
 def pixels(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
     """Pictures of which pixels or blocks are missing."""
     size = options.size
-    source = (
-        ImageDataModule(options.paths, resize=size)
-        if len(options.paths) == 1 and "://" in options.paths[0]
-        else ImageDataModule(options.paths)
-    )
-    pictures = source.values[: options.count, :size, :size]
+    resize = size if "://" in options.paths[0] else None
+    pictures = ImageDataModule(options.paths, resize=resize).values[: options.count, :size, :size]
     for share in (0.1, 0.25, 0.5):
         draws = [
             torch.rand(*p.shape[:2], generator=torch.Generator().manual_seed(n)) >= share for n, p in enumerate(pictures)
@@ -267,22 +256,22 @@ def series(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
 
 def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
     """A clip with lost frames."""
-    span, sizes = [FIRST_FRAME, FIRST_FRAME + options.frames], {"resize": 2 * options.side, "center_crop": options.side}
-    frames = VideoDataModule("samples://bigbuckbunny", frames=span, **sizes).values[0]
+    span = [FIRST_FRAME, FIRST_FRAME + 16]
+    frames = VideoDataModule("samples://bigbuckbunny", frames=span, resize=128, center_crop=64).values[0]
     lost = torch.rand(len(frames), generator=torch.Generator().manual_seed(0)) < 0.25
     lost[0] = lost[-1] = False
     mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()
-    yield f"{len(frames)} frames of {options.side} x {options.side}, {int(lost.sum())} lost", [of_grid(frames, mask)]
+    yield f"16 frames of 64 x 64, {int(lost.sum())} lost", [of_grid(frames, mask)]
 
 
 def noise(options: argparse.Namespace) -> None:
     """Prints how well noisy pictures with missing pixels are smoothed."""
     (_, tasks), *_ = pixels(options)
-    print(f"\nnoise ({len(tasks)} picture(s)), dB of known / missing pixels, core seconds")
+    print(f"{len(tasks)} picture(s), dB of known / missing pixels, core seconds")
     models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
-    print(f"| levels | missing | noisy | {' | '.join(models)} |\n| --- | --- | --- | {'--- | ' * len(models)}")
-    for levels in options.noise:
-        for share in (0.0, 0.02, 0.5):
+    print_titles("levels", "missing", "noisy", *models)
+    for levels in (10, 25, 50):
+        for share in (0.0, 0.5):
             scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
             for number, task in enumerate(tasks):
                 clean = np.zeros((math.prod(task.grid), task.values.shape[1]), np.float32)
@@ -303,13 +292,12 @@ def noise(options: argparse.Namespace) -> None:
             for name in models:
                 known, unseen, seconds = np.mean(scores[name], 0)
                 cells.append(f"{known:.2f} / {unseen:.2f}, {seconds:.1f} s" if share else f"{known:.2f}, {seconds:.1f} s")
-            before = float(np.mean(scores["noisy"]))
-            print(f"| {levels} | {share:.0%} | {before:.2f} | {' | '.join(cells)} |", flush=True)
+            print_row(levels, f"{share:.0%}", np.mean(scores["noisy"]), *cells)
 
 
 def decibels(found: np.ndarray, clean: np.ndarray, where: np.ndarray) -> float:
     """PSNR at some pixels; NaN at none."""
-    return float(-10 * np.log10(np.square(found - clean)[where].mean(dtype=np.float64))) if where.any() else math.nan
+    return psnr((found - clean)[where]) if where.any() else math.nan
 
 
 # -- measuring ----------------------------------------------------------------------------------------------------------
@@ -332,9 +320,7 @@ def measure(method: Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]
         memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         error = found.double() - task.truth.double()
         inside = None if spread is None else float((error.abs() <= WITHIN * spread().double()).double().mean())
-        return sender.send(
-            {"psnr": float(-10 * error.square().mean().log10()), "seconds": seconds, "memory": memory, "inside": inside}
-        )
+        return sender.send({"psnr": psnr(error), "seconds": seconds, "memory": memory, "inside": inside})
 
     process = multiprocessing.get_context("fork").Process(target=run)
     process.start()
@@ -347,53 +333,44 @@ def measure(method: Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]
     return result
 
 
-def table(name: str, tasks: list[Task], chosen: dict[str, Any]) -> None:
+def table(name: str, tasks: list[Task]) -> None:
     """A row per method."""
-    print(f"\n{name} ({len(tasks)} signal(s), {len(tasks[0].values):,} known, {len(tasks[0].places):,} held out)")
-    print(f"| {'method':20} | PSNR  | core seconds | MiB  | within 90 % |\n| --- | --- | --- | --- | --- |")
-    for label, method in chosen.items():
+    print(f"\n{len(tasks)} signal(s), {len(tasks[0].values):,} known, {len(tasks[0].places):,} held out")
+    print_titles(name, "PSNR", "core seconds", "MiB", "within 90 %")
+    for label, method in methods().items():
         results = [measure(method, task) for task in tasks]
         if results[0] is None:
             continue
-        left_out = [result["reason"] for result in results if "reason" in result]
-        if left_out:
-            print(f"| {label:20} | left out: {left_out[0]} | | | |", flush=True)
+        if left_out := [result["reason"] for result in results if "reason" in result]:
+            print_row(label, f"left out: {left_out[0]}", "", "", "")
             continue
-        mean = {key: np.mean([r[key] for r in results]) for key in ("psnr", "seconds", "memory")}
-        inside = "" if results[0]["inside"] is None else f"{100 * np.mean([r['inside'] for r in results]):.1f} %"
-        row = f"{mean['psnr']:5.2f} | {mean['seconds']:12.2f} | {mean['memory']:4.0f} | {inside:11} |"
-        print(f"| {label:20} | {row}", flush=True)
+        means = [np.mean([r[key] for r in results]) for key in ("psnr", "seconds", "memory")]
+        inside = "" if results[0]["inside"] is None else f"{np.mean([r['inside'] for r in results]):.1%}"
+        print_row(label, *means, inside)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Prints the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
-    parser.add_argument("--methods", nargs="+", help="default: all")
+    parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size")
     parser.add_argument("--count", type=int, default=1, help="number of pictures")
     parser.add_argument(
-        "--size", type=int, default=256, help="side of the pictures; samples are resized to it, files cropped"
+        "--size", type=int, default=256, help="side of the pictures: samples are resized to it, files cropped"
     )
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
-    parser.add_argument("--frames", type=int, default=16)
-    parser.add_argument("--side", type=int, default=64, help="of the frames of the clip")
-    parser.add_argument("--noise", type=int, nargs="+", default=[10, 25, 50], help="standard deviations in levels of 255")
-    parser.add_argument("--all", action="store_true", help="compute baselines that tables of fits leave out for their time")
-    options = parser.parse_args(arguments)
-    every = methods(options.all)
-    if unknown := set(options.methods or ()) - set(every):
-        parser.error(f"unknown methods {', '.join(unknown)}; there are {', '.join(every)}")
-    chosen = {name: method for name, method in every.items() if not options.methods or name in options.methods}
-    print(f"samples.py: {machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {vars(options)}", flush=True)
-    sections = {"pixels": pixels, "raster": raster, "points": points, "series": series, "clip": clip}
-    for section in options.only:
-        if section == "noise":
-            noise(options)
-            continue
-        for name, tasks in sections[section](options):
-            table(name, tasks, chosen)
+
+    def tables(
+        cases: Callable[[argparse.Namespace], Iterator[tuple[str, list[Task]]]],
+    ) -> Callable[[argparse.Namespace], None]:
+        def run(options: argparse.Namespace) -> None:
+            for name, tasks in cases(options):
+                table(name, tasks)
+
+        return run
+
+    made = {"pixels": pixels, "raster": raster, "points": points, "series": series, "clip": clip}
+    run_sections(parser, {**{name: tables(cases) for name, cases in made.items()}, "noise": noise})
 
 
 if __name__ == "__main__":

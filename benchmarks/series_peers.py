@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from quiet import machine
+from harness import machine
 
 import pe_lightning
 
