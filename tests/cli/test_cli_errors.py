@@ -104,7 +104,7 @@ def checkpoint(tmp_path_factory) -> Path:
         ("predict", "--output_shape 4 x", ["output_shape"]),
         ("predict", "--output_shape 0 4", ["output_shape"]),
         ("predict", "--scale 0", ["scale must be a number above 0"]),
-        ("predict", "--scale 2 --output_shape 4 4", ["output_shape or scale, not both"]),
+        ("predict", "--scale 2 --output_shape 4 4", ["give one of output_shape, scale and at"]),
         ("predict", "--output_format bmp", ["output_format: expected one of 'auto', 'png'", "got bmp"]),
     ],
 )
