@@ -131,6 +131,10 @@ def fill_files(
         common = (model, encoder, folds, seed, force, verbose)
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
         return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, *common)
+    if periodic is not None:
+        raise InputError(
+            "--periodic is for tables of points: name their columns too, such as --coordinates time --values height"
+        )
     check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow)
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):

@@ -138,6 +138,11 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
     return array.astype(np.float64)
 
 
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 365.2425 * 86_400}
+"""Units of a period of dates, in seconds."""
+PERIOD_OF_DATES = rf"(.+)=([0-9]*\.?[0-9]+)({'|'.join(SECONDS)})"
+
+
 def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:
     """The period of each periodic axis from ``NAME`` (a period of 360) or ``NAME=PERIOD``.
 
@@ -146,12 +151,19 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
     """
     entries = periodic.split(",") if isinstance(periodic, str) else list(periodic or ())
     found: Periods = {}
+    if entries == ["none"]:
+        return found
     for entry in entries:
         name, given, text = str(entry).strip().partition("=")
         try:
             period = float(text) if given else DEGREES
         except ValueError:
             period = math.nan
+        if entry == "auto" or re.fullmatch(PERIOD_OF_DATES, entry):
+            raise InputError(
+                f"periodic {entry!r} is a season of values, which fit_points and pe-lightning fill --coordinates NAME "
+                "--values NAME take; here a coordinate of numbers repeats: NAME for a period of 360, or NAME=PERIOD"
+            )
         if name not in names or not 0 < period < math.inf:
             raise InputError(
                 "periodic is NAME for a period of 360, or NAME=PERIOD with a positive number, of a coordinate, "
@@ -159,10 +171,6 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
             )
         found[name] = period
     return found
-
-
-SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 365.2425 * 86_400}
-"""Units of a period of dates, in seconds."""
 
 
 def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[str, list[float]] | None]:
@@ -185,7 +193,7 @@ def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[st
     others: list[str] = []
     found: dict[str, list[float]] = {}
     for entry in entries:
-        matched = re.fullmatch(r"(.+)=([0-9]*\.?[0-9]+)(s|min|h|d|y)", entry)
+        matched = re.fullmatch(PERIOD_OF_DATES, entry)
         if matched is None or not 0 < float(matched[2]) < math.inf:
             others.append(entry)
         else:

@@ -96,6 +96,7 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
         ("b.png --out c.png", "no such file or folder"),
         ("a.png --missing alpha --out b.png", "has no opacity"),
         ("t.csv --out b.csv --encoder gauss", "gau"),
+        ("t.csv --out b.csv --periodic time=24h", "--coordinates time --values height"),
     ],
 )
 def test_what_is_refused_writes_nothing(

@@ -152,6 +152,7 @@ ONE_PLACE = "a,1,50,3,1\nb,2,51,4,2\nc,1,50,5,3\n"
         (ROWS, {"duplicates": "mean"}, ["duplicates must be", "average"]),
         (ROWS, {"periodic": "long"}, ["periodic is NAME", "lon, lat", "got 'long'"]),
         (ROWS, {"periodic": "lon=-3"}, ["positive number", "'lon=-3'"]),
+        (ROWS, {"periodic": "lon=24h"}, ["season", "fill --coordinates"]),
     ],
 )
 def test_what_no_model_can_be_fitted_to_is_refused(rows, arguments, words, tmp_path):
