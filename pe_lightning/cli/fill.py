@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -155,7 +155,15 @@ def fill_files(
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
-            original = _labelled(path, variable, dims, mark, upscale)
+            if mark != "nan" or upscale > 1:
+                raise InputError(
+                    f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read "
+                    "it as plain arrays with --axes"
+                )
+            from pe_lightning.signals.sources.labelled import edit_labelled
+            from pe_lightning.signals.sources.points import names_of
+
+            original = edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
         elif variable is not None or dims is not None:
             raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
         else:
@@ -170,20 +178,21 @@ def fill_files(
             print(f"{path}: missing samples were grown by {original.grown} pixels{why}")
         if target.suffix.lower() in (".jpg", ".jpeg"):
             print(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
-        filled = _with_bar(fill, f"{target.name}: enlarging" if upscale > 1 else None)(
-            original,
-            model=model,
-            encoder=encoder,
-            members=None if members is None else members.split(","),
-            smooth=smooth,
-            upscale=upscale,
-            samples=samples,
-            pretrained=pretrained,
-            folds=folds,
-            block=block,
-            seed=seed,
-            std=not (no_std or smooth) and upscale == 1,
-        )
+        with _bar(f"{target.name}: enlarging" if upscale > 1 else None):
+            filled = fill(
+                original,
+                model=model,
+                encoder=encoder,
+                members=None if members is None else members.split(","),
+                smooth=smooth,
+                upscale=upscale,
+                samples=samples,
+                pretrained=pretrained,
+                folds=folds,
+                block=block,
+                seed=seed,
+                std=not (no_std or smooth) and upscale == 1,
+            )
         _print_scores(filled, path, "denoised" if smooth else "this fit", verbose)
         _, std, picture = outputs_of(target)
         drawn = draw_before_after(original, filled.stack)
@@ -201,34 +210,21 @@ def fill_files(
     return 0
 
 
-def _with_bar(fill: Callable[..., Filled], title: str | None) -> Callable[..., Filled]:
+@contextmanager
+def _bar(title: str | None) -> Iterator[None]:
+    """A progress bar where an enlargement is computed at a terminal."""
     output = console()
     if title is None or not output.is_terminal:
-        return fill
+        yield
+        return
+    from rich.progress import Progress
 
-    def with_bar(*args: object, **options: object) -> Filled:
-        from rich.progress import Progress
+    from pe_lightning.estimators.enlarging import reporting
 
-        from pe_lightning.estimators.enlarging import reporting
-
-        with Progress(console=output, transient=True) as bar:
-            task = bar.add_task(title, total=1.0)
-            with reporting(lambda share: bar.update(task, completed=share)):
-                return fill(*args, **options)
-
-    return with_bar
-
-
-def _labelled(path: str, variable: str | None, dims: str | None, mark: str, upscale: int) -> EditableFile:
-    from pe_lightning.signals.sources.labelled import edit_labelled
-    from pe_lightning.signals.sources.points import names_of
-
-    if mark != "nan" or upscale > 1:
-        raise InputError(
-            f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read it as "
-            "plain arrays with --axes"
-        )
-    return edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
+    with Progress(console=output, transient=True) as bar:
+        task = bar.add_task(title, total=1.0)
+        with reporting(lambda share: bar.update(task, completed=share)):
+            yield
 
 
 def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) -> None:
@@ -298,12 +294,8 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
         raise InputError(
             f"--out {str(out)!r} is a file: {len(paths)} results need a folder, such as --out {out.with_suffix('')}/"
         )
-    return [out / _result_name(path) for path in paths]
-
-
-def _result_name(path: str) -> str:
-    name = Path(path).name
-    return Path(name).with_suffix(".png").name if format_of_suffix(Path(path)) == "picture" else name
+    names = [Path(Path(path).name) for path in paths]
+    return [out / (name.with_suffix(".png") if format_of_suffix(name) == "picture" else name) for name in names]
 
 
 def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
