@@ -110,13 +110,6 @@ def test_what_is_refused_writes_nothing(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_text_in_a_cell_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("t.csv").write_text("a,b\n1,2\n3,four\n5,\n")
-    assert main(["fill", "t.csv", "--out", "u.csv"]) == 2
-    assert "column 'b' of 't.csv', line 3: 'four' is not a number" in capsys.readouterr().err
-    assert not Path("u.csv").exists()
-
-
 def test_a_refusal_imports_no_torch() -> None:
     program = "import sys; from pe_lightning.__main__ import main; status = main(sys.argv[1:]); "
     program += "exit(9 if 'torch' in sys.modules else status)"

@@ -1,18 +1,14 @@
 """Recipes by name from any folder."""
 
-import json
 import shutil
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
 import yaml
-from PIL import Image
 
-from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
 from pe_lightning.errors import InputError
 
@@ -33,18 +29,6 @@ def test_a_recipe_by_name_is_its_file(tmp_path):
     assert recipes.find("image/demo") == "image/demo", "a file of the user's comes first"
     with pytest.raises(InputError, match=r"did you mean 'image/demo'.*row/closed_form"):
         recipes.find("image/demmo")
-
-
-def test_files_and_short_options_are_the_same_fit_as_the_long_ones(tmp_path):
-    for name in ("a", "b"):
-        pixels = np.random.default_rng(len(name)).integers(0, 255, (24, 36, 3), np.uint8)
-        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
-    long = ["--config", str(ROOT / "configs/image/closed_form.yaml"), "--model.encoder", "tri", *SMALL]
-    assert main(["fit", "a.png", *SMALL, "b.png", "--encoder", "tri", "--trainer.default_root_dir", "one"]) == 0
-    assert main(["fit", *long, "--data.paths", '["a.png", "b.png"]', "--trainer.default_root_dir", "two"]) == 0
-    one, two = (json.loads(next(Path(folder).rglob("metrics.json")).read_text()) for folder in ("one", "two"))
-    assert one["test/psnr_per_signal"] == two["test/psnr_per_signal"]
-    assert one["encoder"] == two["encoder"]
 
 
 @pytest.mark.slow

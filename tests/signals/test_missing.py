@@ -192,12 +192,6 @@ def test_cached_signals_have_the_same_missing_samples(tmp_path: Path, monkeypatc
     np.testing.assert_array_equal(third.values.isnan().any(-1)[0].numpy(), ~marked)
 
 
-def test_tables_have_empty_cells_and_words(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("t,h\n1,5\n,6\n3,NA\nnan,8\n-99,2\n6,1\n")
-    values = unit(RowSource(tmp_path / "a.csv", missing=-99).read())[..., 0]
-    np.testing.assert_allclose(values, [[0, np.nan, 0.4, np.nan, np.nan, 1], [4 / 7, 5 / 7, np.nan, 1, 1 / 7, 0]], rtol=1e-6)
-
-
 def test_volumes_and_frames(tmp_path: Path) -> None:
     volume = RNG.integers(-200, 900, (5, 5, 6)).astype(np.int16)
     volume[1, 2, 3] = volume[3] = -1000

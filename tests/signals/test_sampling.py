@@ -36,14 +36,6 @@ def blocks_of(draw, grid):
 # -- coordinates ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [2, 100, 4099])
-def test_coordinates_are_those_of_the_papers_and_never_reach_one(size):
-    (axis,) = grid_axes([size])
-    np.testing.assert_array_equal(axis.numpy(), (np.arange(size, dtype=np.float64) / size).astype(np.float32))
-    np.testing.assert_allclose(axis.numpy(), np.linspace(0, 1, size + 1)[:-1], atol=1e-7)
-    assert axis.max() < 1
-
-
 @pytest.mark.parametrize("shape", [(), (5,), (2, 3), (0,)])
 def test_point_coordinates_follow_row_major_positions(shape):
     grid = (3, 5, 4)
@@ -54,17 +46,6 @@ def test_point_coordinates_follow_row_major_positions(shape):
 
 
 # -- splits ---------------------------------------------------------------------------------------------------
-
-
-def test_grid_of_stride_two_by_hand():
-    split = GridSampling(2).split((5, 4), 3)
-    assert [index.tolist() for index in split.index] == [[0, 2, 4], [0, 2]]
-    assert split.num_train == 6
-    assert split.train_mask().int().tolist() == [[[1, 0, 1, 0], [0] * 4, [1, 0, 1, 0], [0] * 4, [1, 0, 1, 0]]]
-    assert split.test_mask("odd").int().tolist() == [[[0] * 4, [0, 1, 0, 1], [0] * 4, [0, 1, 0, 1], [0] * 4]]
-    assert split.test_mask("all").all()
-    assert not split.test_mask("none").any()
-    assert split.test_mask("none").shape == split.test_mask("all").shape == (1, 5, 4)
 
 
 def check_split(split, grid, data):
@@ -129,12 +110,6 @@ def test_midpoints_are_halfway_between_trained_samples():
     for sampling in (GridSampling(3), RandomSampling()):
         with pytest.raises(InputError, match="'midpoints' needs sampling"):
             sampling.split((9, 9), 1).test_mask("midpoints")
-
-
-@pytest.mark.parametrize("sampling", [GridSampling(3), GridSampling([2, 3]), GridSampling(2, 1), RandomSampling()])
-def test_odd_needs_a_grid_of_stride_two(sampling):
-    with pytest.raises(InputError, match=r"'odd' needs sampling: \{name: grid, stride: 2"):
-        sampling.split((9, 9), 1).test_mask("odd")
 
 
 # -- random choices -------------------------------------------------------------------------------------------

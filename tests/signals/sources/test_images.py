@@ -35,17 +35,6 @@ def test_values_and_names_of_a_folder(tmp_path):
     np.testing.assert_array_equal(values, np.stack([a, b]))
 
 
-@pytest.mark.parametrize("color", ["auto", "rgb", "grey"])
-def test_color_of_mixed_images(tmp_path, color):
-    grey, rgb = save(tmp_path / "a.png", 6, 8, 1), save(tmp_path / "b.png", 6, 8, 3)
-    values, _ = read_images(str(tmp_path), color=color)
-    if color == "grey":
-        luma = np.rint(255 * (rgb.astype(np.float64) @ np.array([0.299, 0.587, 0.114]))) / 255  # in the dtype of the source
-        np.testing.assert_allclose(values, np.stack([grey, luma[..., None]]), rtol=1e-6)
-    else:
-        np.testing.assert_array_equal(values, np.stack([np.repeat(grey, 3, -1), rgb]))
-
-
 def test_transparency_is_laid_over_white(tmp_path):
     rgba = save(tmp_path / "a.png", 6, 8, 4)
     values, _ = read_images(str(tmp_path))
@@ -100,12 +89,6 @@ def test_pictures_arrays_and_videos_have_one_resize_and_one_grey(tmp_path):
     np.testing.assert_allclose(found[0][0], expected / 255, atol=1.01 / 255)
 
 
-def test_resize_to_the_same_size_is_exact_and_comes_after_the_crop(tmp_path):
-    array = save(tmp_path / "a.png", 16, 20, 3)
-    np.testing.assert_array_equal(read_images(str(tmp_path), resize=[16, 20])[0][0], array)
-    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=16, resize=16)[0][0], array[:, 2:18])
-
-
 def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
     Image.fromarray(np.full((4, 4, 4), 255, np.uint8)).save(tmp_path / "opaque.png")
     Image.fromarray(np.full((4, 4, 4), 128, np.uint8)).save(tmp_path / "clear.png")
@@ -133,14 +116,6 @@ def test_different_sizes_are_named_with_what_to_set(tmp_path):
     parts = ("2 different sizes", "9x8: ", "6x12: ", "a.png", "b.png", "c.png", "[6, 8]", "center_crop", "resize")
     refused(ImageSource(tmp_path).read, *parts)
     assert read_images(str(tmp_path), center_crop=[6, 8])[0].shape == (3, 6, 8, 3)
-
-
-def test_the_widest_dtype_of_all_images(tmp_path):
-    save(tmp_path / "a.png", 9, 8, 1)
-    assert ImageSource(tmp_path).read().scaling == ValueRange.of_integers("uint8")
-    Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16)).save(tmp_path / "b.png")
-    assert ImageSource(tmp_path).read().scaling == ValueRange.of_integers("uint16")
-    assert ImageSource(tmp_path).files() == [tmp_path / "a.png", tmp_path / "b.png"]
 
 
 def test_arrays_are_images_too(tmp_path):

@@ -2,16 +2,14 @@
 
 import logging
 
-import h5py
 import numpy as np
 import pytest
 import tifffile
-from PIL import Image
 from source_checks import refused
 
 from pe_lightning.signals.axes import plausible_layouts
 from pe_lightning.signals.sources.kinds import kind_of
-from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule, make_datamodule
+from pe_lightning.training import ImageDataModule, RowDataModule, VideoDataModule, make_datamodule
 
 READINGS = [
     ((9,), [("rows", (1, 9, 1))]),
@@ -69,14 +67,6 @@ def test_an_array_of_several_readings_is_refused_with_what_to_type(tmp_path):
     refused(lambda: kind_of(str(tmp_path / "b.npy")), "channels seem to come first", "numpy.moveaxis(array, 0, -1)")
 
 
-def test_one_of_several_arrays_is_chosen_by_key(tmp_path):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["ct"], file["mask"] = np.zeros((9, 8, 7)), np.zeros((9, 8))
-    assert (kind_of(str(tmp_path / "a.h5"), key="ct"), kind_of(str(tmp_path / "a.h5"), key="mask")) == ("video", "images")
-    refused(lambda: kind_of(str(tmp_path / "a.h5")), "choose one array by key. It holds: ct, mask")
-    assert isinstance(make_datamodule(tmp_path / "a.h5", key="mask"), ImageDataModule)
-
-
 def test_files_folders_and_samples(tmp_path):
     for name in ("p/a.png", "p/readme.md", "p/notes.txt", "p/mask.npy", "r/a.csv", "m/a.png", "m/a.wav", "a.xyz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -95,16 +85,3 @@ def test_files_folders_and_samples(tmp_path):
     refused(lambda: kind_of("a.npy"), "no such file or folder: 'a.npy'")
     refused(lambda: kind_of(str(tmp_path / "b.xyz")), "no such file or folder")
     refused(lambda: kind_of(str(tmp_path / "a.xyz")), "no file of a known kind", ".csv", ".npy")
-
-
-def test_a_text_file_among_pictures_is_skipped(tmp_path, caplog):
-    Image.new("L", (8, 6)).save(tmp_path / "a.png")
-    (tmp_path / "notes.txt").write_text("1 2 3")
-    with caplog.at_level(logging.INFO):
-        data = make_datamodule(tmp_path)
-        assert data.info.names == ("a",)
-    assert ["notes.txt" in message for message in caplog.messages] == [True], "said once"
-
-
-def test_a_tensor_of_all_axes_is_a_set_of_signals():
-    assert isinstance(make_datamodule(np.zeros((2, 9, 1))), TensorDataModule)

@@ -86,16 +86,6 @@ def test_palette_with_and_without_transparency(tmp_path):
     np.testing.assert_array_equal(decoded[..., 3] == 0, np.asarray(image) == 3)
 
 
-def test_cmyk_jpeg_becomes_rgb(tmp_path):
-    colours = np.zeros((16, 16, 3), np.uint8)
-    colours[:, :8] = (200, 30, 60)
-    colours[:, 8:] = (20, 120, 240)
-    Image.fromarray(colours).convert("CMYK").save(tmp_path / "a.jpg", quality=100, subsampling=0)
-    decoded = decode_image(tmp_path / "a.jpg")
-    assert decoded.shape == (16, 16, 3)
-    assert np.abs(decoded[:, [2, 13]] * 255 - colours[:, [2, 13]]).max() < 6
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_orientation(tmp_path, orientation):
     exif = Image.Exif()
@@ -199,14 +189,3 @@ def test_values_of_unknown_scale(tmp_path):
     ):
         tifffile.imwrite(tmp_path / name, array, **kwargs)
         refused(tmp_path / name, part)
-
-
-def test_the_dtype_that_holds_the_range(tmp_path):
-    Image.fromarray(RGB8).save(tmp_path / "8.png")
-    write_png16(tmp_path / "16.png", deep(3))
-    tifffile.imwrite(tmp_path / "16.tif", deep(1)[..., 0])
-    tifffile.imwrite(tmp_path / "float.tif", RNG.random((5, 7)))
-    (tmp_path / "16.pgm").write_bytes(b"P5 7 5 65535\n" + deep(1).astype(">u2").tobytes())
-    for name in ("8.png", "16.png", "16.tif", "float.tif", "16.pgm"):
-        expected = {"8": "uint8", "16": "uint16", "float": "float32"}[name.split(".")[0]]
-        assert header_of(SourceFile(tmp_path / name, name)).dtype == expected

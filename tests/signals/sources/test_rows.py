@@ -91,18 +91,6 @@ def test_bad_rows_and_columns(tmp_path, arguments, parts):
     refused(lambda: read_rows(tmp_path / "a.png", **arguments), *parts)
 
 
-def test_arrays(tmp_path):
-    array = RNG.integers(0, 256, (9, 3), dtype=np.uint8)
-    np.save(tmp_path / "a.npy", array)
-    np.savez(tmp_path / "b.npz", x=array)
-    assert read_rows(tmp_path / "a.npy").shape == (1, 9, 3)
-    raw = read_rows(tmp_path / "b.npz", channels="none", value_range=[0, 510], length=2, key="x")
-    assert raw.names == tuple(f"b-{n}" for n in range(9))
-    np.testing.assert_allclose(unit(raw)[..., 0], array[:, :2] / 510, rtol=1e-6)
-    assert RowSource(tmp_path / "a.npy").files() == []  # it is read in place
-    assert RowSource(tmp_path).files() == [tmp_path / "a.npy", tmp_path / "b.npz"]
-
-
 def test_the_content_decides_then_the_suffix(tmp_path):
     array = RNG.integers(0, 256, 9, dtype=np.uint8)
     np.save(tmp_path / "a.npy", array)

@@ -52,14 +52,6 @@ def test_floats_have_silence_at_one_half(tmp_path, dtype):
     np.testing.assert_array_equal(raw.scaling.restore(unit(raw)[1], 1)[:, 0], loud)
 
 
-def test_compressed_sound(tmp_path):
-    tone = 0.5 * np.sin(np.arange(8000) * 0.3)
-    soundfile.write(tmp_path / "a.ogg", tone, 8000)
-    raw = RowSource(str(tmp_path / "a.ogg")).read()
-    assert (raw.stored, raw.rate, raw.channels) == ("float32", 8000, 1)
-    assert np.abs(stored(raw)[0, 1000:7000, 0] - tone[1000:7000]).max() < 0.05
-
-
 def test_seconds_and_length(tmp_path):
     array = noise("int16", 1000)
     path = save(tmp_path / "a.wav", array, rate=100)

@@ -53,14 +53,6 @@ def test_headers_quotes_and_comments(tmp_path, text, expected):
     assert columns_of(write(tmp_path / "a.txt", text)) == expected
 
 
-def test_decimal_commas_are_said(tmp_path, caplog):
-    with caplog.at_level(logging.INFO):
-        columns_of(write(tmp_path / "a.csv", "1;2\n3;4\n"))
-        assert not caplog.messages
-        columns_of(write(tmp_path / "a.csv", "1,5;2\n3;4\n"))
-    assert ["a comma as decimal mark" in message for message in caplog.messages] == [True]
-
-
 def test_what_numpy_writes(tmp_path):
     array = np.random.default_rng(0).normal(size=(2_000, 3))
     for delimiter in (" ", ",", "\t"):
@@ -85,16 +77,6 @@ def test_every_column_is_a_signal_with_its_own_range(tmp_path, caplog):
 )
 def test_columns_by_name_or_position(tmp_path, chosen, names):
     assert RowSource(write(tmp_path / "a.csv", "a,b,c\n1,2,3\n4,5,6\n"), select=chosen).read().names == names
-
-
-def test_a_given_range_and_a_length(tmp_path):
-    path = write(tmp_path / "a.csv", "1,2\n3,4\n9,9\n")
-    raw = RowSource(path, value_range=[0, 4], length=2).read()
-    np.testing.assert_allclose(unit(raw)[..., 0], [[0.25, 0.75], [0.5, 1]])
-    refused(
-        RowSource(path, value_range=[0, 4]).read, "column 0", "values from 1.0 to 9.0, outside of value_range [0.0, 4.0]"
-    )
-    refused(RowSource(path, length=4).read, "length 4 is more than the 3 samples", "set length: 3")
 
 
 @pytest.mark.parametrize(

@@ -59,13 +59,6 @@ def test_grey_and_deep_frames(tmp_path):
     np.testing.assert_array_equal(frames_of(tmp_path / "b"), np.concatenate([deep, flat.astype(np.uint16) * 257]))
 
 
-def test_transparent_frames_are_laid_over_white(tmp_path):
-    frames = pictures(2, channels=4)
-    frames[..., 3] = 0
-    save(tmp_path / "a", frames)
-    assert (frames_of(tmp_path / "a") == 255).all()
-
-
 def test_bad_frame_folders(tmp_path):
     save(tmp_path / "a", pictures(3))
     save(tmp_path / "a", pictures(1, height=12), "small{}.png")

@@ -84,13 +84,6 @@ def test_fps_takes_the_latest_frame_shown(tmp_path, fps, expected):
     np.testing.assert_array_equal(frames_of(tmp_path / "a.mp4", fps=fps), frames[expected])
 
 
-@pytest.mark.parametrize("name", ["ünïcode 视频.mp4", "12:30 100%d.mp4", "no suffix"])
-def test_names_of_files(tmp_path, name):
-    frames = write_video(tmp_path / "plain.mp4", pictures())
-    (tmp_path / name).symlink_to(tmp_path / "plain.mp4")
-    np.testing.assert_array_equal(frames_of(tmp_path / name), frames)
-
-
 @pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
 def test_truncated_files(tmp_path, name):
     path = tmp_path / name
