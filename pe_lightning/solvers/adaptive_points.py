@@ -17,6 +17,7 @@ from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.solvers.calibration import (
+    GAP_QUANTILE,
     KNOWN_DISTANCE,
     Calibration,
     CalibrationSet,
@@ -31,7 +32,7 @@ from pe_lightning.solvers.calibration import (
 )
 from pe_lightning.solvers.matern import Matern, MaternKriging
 from pe_lightning.solvers.point_level import NUM_NEIGHBOURS as NUM_NEIGHBOURS
-from pe_lightning.solvers.point_level import PointLevel, Settings
+from pe_lightning.solvers.point_level import PointLevel
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
 MIN_SAMPLES = (4, 6, 8)
@@ -40,6 +41,12 @@ RIDGE = 2.0**-4
 """Ridge of the local fits without noise; larger than on a grid, since some samples nearly coincide."""
 NOISE_RIDGES = tuple(RIDGE * 2.0**n for n in (-2, 0, 1, 2, 3, 4))
 """Ridges that are tried for noisy samples, and for samples that may be noisy."""
+GAP_DISTANCE = 1.8
+"""Distance from the nearest sample, in spacings, up to which points are predicted from the samples themselves."""
+SMOOTHING_POWER = 1.0
+"""Least power of the variograms that smooth: values of that of 1/2 follow noise, which held-out samples do not show."""
+FACTOR_CHANGE = (0.5, 1.25)
+"""Least and largest change of standard deviations from four to two spacings of a grid; half of its logarithm is added."""
 SAME_DISTANCE = 1e-6
 """Distance from a sample, in spacings, below which a point is that sample where noise is known."""
 
@@ -67,7 +74,6 @@ class AdaptivePoints:
             predictions of the latter ``(H, C)``.
         covariance: The covariance of the samples, with lengths in [0, 1): its lengths are the unit of each axis, and kriging
             with it takes the place of power variograms. By default the unit is the sample of the grid.
-        settings: Tuned constants.
     """
 
     def __init__(
@@ -83,12 +89,11 @@ class AdaptivePoints:
         held_out: CalibrationSet | None = None,
         refit: Callable[[Tensor, Tensor], Tensor] | None = None,
         covariance: Matern | None = None,
-        settings: Settings = Settings(),
     ) -> None:
         fewest = MIN_SAMPLES[len(grid) - 1]
         if len(values) < fewest:
             raise InputError(f"Adaptive needs at least {fewest} samples of {len(grid)} axes, got {len(values)}")
-        self.bank, self.grid, self.window, self.ridge, self.settings = bank, list(grid), window, ridge, settings
+        self.bank, self.grid, self.window, self.ridge = bank, list(grid), window, ridge
         self.num_members, self.keeps_samples = len(bank.sparse_forms), keeps_samples
         self.scale, self.covariance = torch.tensor(grid, dtype=torch.float64, device=values.device), covariance
         if covariance is not None:
@@ -103,7 +108,7 @@ class AdaptivePoints:
         tree = self.levels[0].cells.tree
         self.kriging: PowerKriging | MaternKriging
         if covariance is None:
-            least = 0.0 if keeps_samples else settings.smoothing_power
+            least = 0.0 if keeps_samples else SMOOTHING_POWER
             self.kriging = PowerKriging(values, self.places, tree, ridge if ridge > RIDGE else 0.0)
             self._members = [m for m, power in enumerate(POWERS) if power >= least] if is_mixed else []
         else:
@@ -139,7 +144,7 @@ class AdaptivePoints:
         Leave-one-out errors of the mixture are lower than these where samples are noisy, the more the smaller the ridge, as
         its weights follow from the same samples. They are taken only of signals with too few samples to hold some out.
         """
-        if not are_enough(self._random_sets, self.settings):
+        if not are_enough(self._random_sets):
             return self.levels[0].mean_error()
         errors = torch.cat([part.errors for part in self._random_errors], 1).double()
         return float(torch.einsum("m,mhc->hc", self._weights(errors), errors).square().mean())
@@ -158,20 +163,20 @@ class AdaptivePoints:
                 calibration, coarser = self._calibrated([self._held_out])[0], self._held_out.coarser
                 if coarser is not None:
                     change = torch.as_tensor(calibration.size / self._calibrated([coarser])[0].size)
-                    calibration = calibration._replace(factor=change.clamp(*self.settings.factor_change).sqrt())
+                    calibration = calibration._replace(factor=change.clamp(*FACTOR_CHANGE).sqrt())
                 self._calibrations = {0: calibration}
             self.__dict__.pop("_random_errors", None)  # they hold fits of nearly the size of this one
         return self._calibrations[min(number, max(self._calibrations))]
 
     def gap_size(self) -> float:
         """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are."""
-        return gap_size(self.levels[0], len(self._given[0]), self.grid, self.settings)
+        return gap_size(self.levels[0], len(self._given[0]), self.grid)
 
     # -- levels -----------------------------------------------------------------------------------------------------------
 
     def _level(self, values: Tensor, places: Tensor, targets: Tensor | None = None) -> PointLevel:
         domain = float(max(self.grid))
-        return PointLevel(self.bank, values, places, domain, self.window, self.ridge, self.settings, targets)
+        return PointLevel(self.bank, values, places, domain, self.window, self.ridge, targets)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -206,9 +211,9 @@ class AdaptivePoints:
         sample, distance = (
             torch.from_numpy(part).to(places.device) for part in level.cells.nearest(places.detach().cpu().numpy())
         )
-        spacing, gap_distance = level.spacing[level.cell[sample]], self.settings.gap_distance
-        is_near = distance <= gap_distance * spacing.clamp_min(self.spacing)
-        number = torch.where(is_near, 0, (distance / (gap_distance * self.spacing)).log2().ceil())
+        spacing = level.spacing[level.cell[sample]]
+        is_near = distance <= GAP_DISTANCE * spacing.clamp_min(self.spacing)
+        number = torch.where(is_near, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
         same = KNOWN_DISTANCE if self.covariance is None else SAME_DISTANCE
         return number, sample, distance < same * spacing
 
@@ -275,18 +280,18 @@ class AdaptivePoints:
 
     @cached_property
     def _random_sets(self) -> list[CalibrationSet]:
-        return random_sets(self.levels[0], len(self._given[0]), self._refit is not None, self.settings)
+        return random_sets(self.levels[0], len(self._given[0]), self._refit is not None)
 
     def _cube_sets(self) -> list[CalibrationSet]:
         side = self.gap_size()
-        return cube_sets(self._given[1].double() * self.scale, side, self.settings) if side else []
+        return cube_sets(self._given[1].double() * self.scale, side) if side else []
 
     def _question_sets(self) -> list[CalibrationSet]:
         """Samples in cubes, as far from others as places anywhere in the range of the samples are."""
         places, sets = self._given[1].double() * self.scale, []
-        for share in (0.5, self.settings.gap_quantile):
+        for share in (0.5, GAP_QUANTILE):
             side = 2 * question_distance(self.levels[0], self.scale, share)
-            while side > self.spacing and not (cubes := cube_sets(places, side, self.settings)):
+            while side > self.spacing and not (cubes := cube_sets(places, side)):
                 side /= 2
             sets += cubes if side > self.spacing else []
         return sets
@@ -296,16 +301,16 @@ class AdaptivePoints:
         return [self._held_out_errors(one) for one in self._random_sets]
 
     def _weights(self, errors: Tensor) -> Tensor:
-        return least_error_weights(errors, errors, self.settings.sparsity_tolerance)
+        return least_error_weights(errors, errors)
 
     def _calibrated(self, sets: Sequence[CalibrationSet]) -> dict[int, Calibration]:
-        if not are_enough(sets, self.settings):
+        if not are_enough(sets):
             alone = self.values.new_zeros(1 + len(self._members))
             alone[0] = 1
             return {0: Calibration(alone)}
         is_random = sets is self.__dict__.get("_random_sets")
         errors = self._random_errors if is_random else [self._held_out_errors(one) for one in sets]
-        return calibrate(errors, self.settings, anywhere=self._held_out is not None)
+        return calibrate(errors, anywhere=self._held_out is not None)
 
     def _held_out_errors(self, held_out: CalibrationSet) -> HeldOutErrors:
         """The errors of a fit to the other samples."""
@@ -315,7 +320,7 @@ class AdaptivePoints:
         values, coords = self._given
         fit = AdaptivePoints(
             self.bank, values[others], coords[others], self.grid, self.window, self.ridge, False, self._periodic,
-            covariance=self.covariance, settings=self.settings,
+            covariance=self.covariance,
         )  # fmt: skip
         places = coords[held].double() * self.scale
         number, sample, _ = fit._numbers(places)

@@ -12,10 +12,41 @@ import torch
 from torch import Tensor
 
 from pe_lightning.solvers.gaps import has_wide_gaps
-from pe_lightning.solvers.point_level import PointLevel, Settings
+from pe_lightning.solvers.point_level import PointLevel
 
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
+
+
+HELD_OUT = 10
+"""One sample in so many is held out at random."""
+FEW_HELD_OUT = 400
+"""Held-out samples below which further ones are held out in turn, up to half of all."""
+MIN_CALIBRATION, MIN_LEVEL_SAMPLES = 20, 50
+"""Fewest held-out samples that weigh and calibrate, and that do so for a level by themselves."""
+SPARSITY_TOLERANCE = 0.005
+"""Relative increase of the squared held-out error that is accepted for fewer members."""
+GAP_QUANTILE = 0.95
+"""Quantile of the distances of missing samples to known ones that is half the width of the gaps."""
+MIN_GAPS, MAX_GAPS = 5, 64
+"""Fewest and most cubes that are held out."""
+GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
+"""Share of the samples that is held out in cubes at once, and most times that others are."""
+MAX_GAP_SAMPLES = 4000
+"""Most samples in all cubes together whose predictions are computed."""
+TAIL_STEPS = 1000
+"""Steps of the quantiles of the errors."""
+NORMAL_SHARE = 0.9
+"""This share of the errors is within as many standard deviations as that of a normal distribution."""
+WINDOW, MAX_WINDOWS = 100, 8
+"""Fewest held-out samples of a window of similar standard deviations, and most windows."""
+MIN_SPREAD = 0.1
+"""Spread of logarithms of standard deviations below which errors are not taken to grow with them."""
+BLENDS = (1.0, 0.5, 0.0)
+"""Shares of the first of two models of standard deviations that are tried."""
+MAX_RESIDUAL = 6.0
+"""Largest error, in standard deviations, where these shares are compared."""
+TINY = torch.finfo(torch.float32).tiny
 
 
 class CalibrationSet(NamedTuple):
@@ -122,19 +153,6 @@ class Calibration(NamedTuple):
         return (self.factor * width * std).to(deviations)
 
 
-TAIL_STEPS = 1000
-"""Steps of the quantiles of the errors."""
-NORMAL_SHARE = 0.9
-"""This share of the errors is within as many standard deviations as that of a normal distribution."""
-WINDOW, MAX_WINDOWS = 100, 8
-"""Fewest held-out samples of a window of similar standard deviations, and most windows."""
-MIN_SPREAD = 0.1
-"""Spread of logarithms of standard deviations below which errors are not taken to grow with them."""
-BLENDS = (1.0, 0.5, 0.0)
-"""Shares of the first of two models of standard deviations that are tried."""
-TINY = torch.finfo(torch.float32).tiny
-
-
 def normal_quantile(level: float) -> float:
     """This share of the values of a normal distribution is within so many standard deviations."""
     return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
@@ -149,7 +167,7 @@ def blended(shares: Sequence[float], models: Sequence[ErrorQuantiles], deviation
     return total.sqrt().clamp_min(TINY)
 
 
-def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool) -> dict[int, Calibration]:
+def calibrate(parts: Sequence[HeldOutErrors], anywhere: bool) -> dict[int, Calibration]:
     """The calibration of each level; the last is that of all further levels.
 
     Levels are ranges of the distance to the nearest sample, so that the errors that say how large an error is are errors as
@@ -159,7 +177,6 @@ def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool
 
     Args:
         parts: Errors of each held-out fit.
-        settings: Tuned constants.
         anywhere: As of :class:`ErrorQuantiles`.
 
     Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
@@ -171,9 +188,9 @@ def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool
     groups, weights, residuals, models = [], [], [], []
     for n in range(int(number.max()) + 1):
         inside = number == n
-        inside = inside if int(inside.sum()) >= settings.min_level_samples else torch.ones_like(inside)
+        inside = inside if int(inside.sum()) >= MIN_LEVEL_SAMPLES else torch.ones_like(inside)
         groups.append(inside)
-        weights.append(least_error_weights(errors[:, inside], errors, settings.sparsity_tolerance))
+        weights.append(least_error_weights(errors[:, inside], errors))
         residuals.append(torch.einsum("m,mhc->hc", weights[-1].double(), errors[:, inside].double()).abs())
         models.append(tuple(ErrorQuantiles(residuals[-1] / own, own, anywhere) for own in deviations[:, inside]))
 
@@ -183,7 +200,7 @@ def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool
     def cost(shares: Sequence[float]) -> float:
         total = 0.0
         for residual, std in zip(residuals, stds(shares), strict=True):
-            total += float((std.log() + (residual / std).square().clamp_max(settings.max_residual**2) / 2).sum())
+            total += float((std.log() + (residual / std).square().clamp_max(MAX_RESIDUAL**2) / 2).sum())
         return total
 
     shares = min(((share, 1 - share) for share in BLENDS), key=cost) if len(deviations) > 1 else (1.0,)
@@ -199,7 +216,7 @@ def calibrate(parts: Sequence[HeldOutErrors], settings: Settings, anywhere: bool
     }
 
 
-def random_sets(level: PointLevel, count: int, everything: bool, settings: Settings) -> list[CalibrationSet]:
+def random_sets(level: PointLevel, count: int, everything: bool) -> list[CalibrationSet]:
     """Random samples, a tenth at once: several times others where they are few.
 
     Of many samples only those in some cells are held out, and only those around them are fitted.
@@ -208,19 +225,18 @@ def random_sets(level: PointLevel, count: int, everything: bool, settings: Setti
         level: Local fits whose first ``count`` samples are held out.
         count: Samples of the signal.
         everything: Whether all others are fitted in any case.
-        settings: Tuned constants.
     """
     some = around = level.some_cells()
     for _ in range(2):  # the neighbours of neighbours
         around = torch.unique(level.cell[level.near[around]])
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).to(level.cell.device)
-    size = count // settings.held_out
+    size = count // HELD_OUT
     sets = []
-    for number in range(min(settings.held_out // 2, -(-settings.few_held_out // max(1, size)))):
+    for number in range(min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, size)))):
         start = size * number
         held, others = order[start : start + size], torch.cat([order[:start], order[start + size :]])
         near = held[torch.isin(level.cell[held], some)]
-        if len(near) >= settings.min_calibration:
+        if len(near) >= MIN_CALIBRATION:
             held = near
             if not everything:
                 others = others[torch.isin(level.cell[others], around)]
@@ -228,24 +244,23 @@ def random_sets(level: PointLevel, count: int, everything: bool, settings: Setti
     return sets
 
 
-def gap_size(level: PointLevel, count: int, grid: Sequence[int], settings: Settings) -> float:
+def gap_size(level: PointLevel, count: int, grid: Sequence[int]) -> float:
     """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are.
 
     Args:
         level: Local fits to the samples, with positions in samples of the grid.
         count: Samples of the signal.
         grid: Samples of the grid per axis.
-        settings: Tuned constants.
     """
     random = torch.Generator().manual_seed(0)
     nodes = torch.rand(1 << 16, len(grid), generator=random, dtype=torch.float64) * torch.tensor(grid, dtype=torch.float64)
     distance = torch.from_numpy(level.cells.nearest(nodes.floor().numpy())[1])
     missing, known = distance[distance > KNOWN_DISTANCE], count / math.prod(grid)
-    if known >= 1 or len(missing) < settings.min_calibration:
+    if known >= 1 or len(missing) < MIN_CALIBRATION:
         return 0.0
     if not has_wide_gaps(float(missing.mean()), 1 - known, grid):
         return 0.0
-    return max(2.0, 2 * float(torch.quantile(missing, settings.gap_quantile)) - 1)
+    return max(2.0, 2 * float(torch.quantile(missing, GAP_QUANTILE)) - 1)
 
 
 def question_distance(level: PointLevel, scale: Tensor, share: float) -> float:
@@ -255,35 +270,34 @@ def question_distance(level: PointLevel, scale: Tensor, share: float) -> float:
     return float(np.quantile(level.cells.nearest(nodes.numpy())[1], share))
 
 
-def cube_sets(places: Tensor, side: float, settings: Settings) -> list[CalibrationSet]:
+def cube_sets(places: Tensor, side: float) -> list[CalibrationSet]:
     """Samples in cubes of a side, in the unit of their positions ``(P, D)``; none if there are too few cubes."""
     cube = (places / side).floor().long()
     _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
-    order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)[: settings.max_gaps]
-    most = settings.gap_share * len(places)
-    splits = min(settings.max_gap_splits, math.ceil(float(counts[order].sum()) / most))
+    order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)[:MAX_GAPS]
+    most = GAP_SHARE * len(places)
+    splits = min(MAX_GAP_SPLITS, math.ceil(float(counts[order].sum()) / most))
     split = (counts[order].cumsum(0) / most).ceil().long() - 1
     split_of = torch.full_like(counts, splits).index_copy(0, order, split)[which]
-    if int((split < splits).sum()) < settings.min_gaps or int((split_of < splits).sum()) < settings.min_calibration:
+    if int((split < splits).sum()) < MIN_GAPS or int((split_of < splits).sum()) < MIN_CALIBRATION:
         return []
-    step = -(-int((split_of < splits).sum()) // settings.max_gap_samples)
+    step = -(-int((split_of < splits).sum()) // MAX_GAP_SAMPLES)
     held_out = [split_of == n for n in range(splits)]
     return [CalibrationSet(held.nonzero()[::step, 0], (~held).nonzero()[:, 0]) for held in held_out if bool(held.any())]
 
 
-def are_enough(sets: Sequence[CalibrationSet], settings: Settings) -> bool:
+def are_enough(sets: Sequence[CalibrationSet]) -> bool:
     """Whether there are as many held-out samples, and samples to fit, as weights and calibration take."""
-    return min(sum(len(one.held) for one in sets), *(len(one.others) for one in sets)) >= settings.min_calibration
+    return min(sum(len(one.held) for one in sets), *(len(one.others) for one in sets)) >= MIN_CALIBRATION
 
 
-def least_error_weights(errors: Tensor, more: Tensor, tolerance: float = Settings.sparsity_tolerance) -> Tensor:
+def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
     """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
 
     Args:
         errors: Errors of each prediction, ``(M, *)``.
         more: Errors at further samples, ``(M, *)``: the mean products of both, relative to their sums of squares, are added,
             so that weights by few samples are close to those by all.
-        tolerance: Relative increase of the squared error that is accepted for fewer predictions.
 
     Returns:
         ``(M,)``.
@@ -306,5 +320,5 @@ def least_error_weights(errors: Tensor, more: Tensor, tolerance: float = Setting
             if bool((weights >= 0).all()) and error < least[0]:
                 least = error, weights
         best.append(least)
-    limit = (1 + tolerance) * min(error for error, _ in best)
+    limit = (1 + SPARSITY_TOLERANCE) * min(error for error, _ in best)
     return next(weights for error, weights in best if error <= limit).to(errors.device)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -26,63 +25,20 @@ NUM_NEIGHBOURS = (12, 32, 48)
 """Samples that a member is fitted to, for 1, 2 and 3 axes."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Tuned constants of the adaptive fit at scattered samples.
-
-    Args:
-        cell_samples: Most samples of a cell, which share their neighbours, for 1, 2 and 3 axes.
-        max_members: Members that predict the points of a cell: those of the largest weight.
-        window_ratio: Standard deviation of the local mean of errors, relative to the window on a grid: there are fewer
-            kinds of errors.
-        scale_window: Standard deviation, in spacings, of the local mean of the errors that scale standard deviations.
-        global_share: Weight of the global mean of these errors relative to the local mean.
-        mean_cells: Cells whose errors the global mean is of.
-        calibration_cells: Cells whose errors choose the ridge, weigh the power variograms and calibrate standard deviations.
-        gap_distance: Distance from the nearest sample, in spacings, up to which points are predicted from the samples
-            themselves.
-        smoothing_power: Least power of the variograms that smooth: that of 1/2 rises so steeply that its values at samples
-            follow their noise, and held-out samples do not show it.
-        held_out: One sample in so many is held out at random to weigh the power variograms and calibrate.
-        few_held_out: Held-out samples below which further ones are held out in turn, up to half of all.
-        min_calibration: Fewest held-out samples that weigh and calibrate; with fewer the bank is alone and the factor one.
-        min_level_samples: Fewest held-out samples that weigh and calibrate a level by themselves.
-        sparsity_tolerance: Relative increase of the squared held-out error that is accepted for fewer members.
-        factor_change: Least and largest change of the factor of standard deviations from four to two spacings of a grid;
-            half of its logarithm is extrapolated.
-        max_residual: Largest error, in standard deviations, where models of standard deviations are compared.
-        gap_quantile: Quantile of the distances of missing samples to known ones that is half the width of the gaps.
-        max_gaps: Most cubes that are held out.
-        min_gaps: Fewest cubes that are held out.
-        gap_share: Samples that are held out in cubes at once, relative to all.
-        max_gap_splits: Most times that other cubes are held out.
-        max_gap_samples: Most samples in all cubes together whose predictions are computed.
-        max_numbers: Intermediate numbers that are held at once on a CPU: few enough for its cache.
-    """
-
-    cell_samples: tuple[int, int, int] = (4, 8, 8)
-    max_members: int = 12
-    window_ratio: float = 1.6
-    scale_window: float = 2.0
-    global_share: float = 0.05
-    mean_cells: int = 128
-    calibration_cells: int = 512
-    gap_distance: float = 1.8
-    smoothing_power: float = 1.0
-    held_out: int = 10
-    few_held_out: int = 400
-    min_calibration: int = 20
-    min_level_samples: int = 50
-    sparsity_tolerance: float = 0.005
-    factor_change: tuple[float, float] = (0.5, 1.25)
-    max_residual: float = 6.0
-    gap_quantile: float = 0.95
-    max_gaps: int = 64
-    min_gaps: int = 5
-    gap_share: float = 0.1
-    max_gap_splits: int = 4
-    max_gap_samples: int = 4000
-    max_numbers: int = 1 << 20
+CELL_SAMPLES = (4, 8, 8)
+"""Most samples of a cell, which share their neighbours, for 1, 2 and 3 axes."""
+MAX_MEMBERS = 12
+"""Members that predict the points of a cell: those of the largest weight."""
+WINDOW_RATIO = 1.6
+"""Standard deviation of the local mean of errors, relative to the window on a grid: there are fewer kinds of errors."""
+SCALE_WINDOW = 2.0
+"""Standard deviation, in spacings, of the local mean of the errors that scale standard deviations."""
+GLOBAL_SHARE = 0.05
+"""Weight of the global mean of these errors relative to the local mean."""
+MEAN_CELLS, CALIBRATION_CELLS = 128, 512
+"""Cells of the global mean; and those that choose the ridge, weigh the power variograms and calibrate."""
+MAX_NUMBERS = 1 << 20
+"""Intermediate numbers that are held at once on a CPU: few enough for its cache."""
 
 
 class _Rows(NamedTuple):
@@ -104,7 +60,6 @@ class PointLevel:
         domain: Length of the unit interval in the unit of the positions.
         window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
-        settings: Tuned constants.
         targets: Values that standard deviations are those of, ``(P, C)``; by default the values.
     """
 
@@ -116,12 +71,11 @@ class PointLevel:
         domain: float,
         window: float,
         ridge: float,
-        settings: Settings,
         targets: Tensor | None = None,
     ) -> None:
         axes, device = places.shape[1], values.device
-        self.bank, self.places, self.ridge, self.settings = bank, places, ridge, settings
-        self.window = settings.window_ratio * window
+        self.bank, self.places, self.ridge = bank, places, ridge
+        self.window = WINDOW_RATIO * window
         self.profile = bank.scaled_profile(1.0, domain)
         dtype = torch.float64 if ridge < 2.0**-7 else values.dtype  # float32 is not precise enough for a smaller ridge
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
@@ -129,7 +83,7 @@ class PointLevel:
         forms = bank.sparse_forms.reshape(-1, axes, axes)
         self.forms = (forms[:, first, second] * torch.where(first == second, 1.0, 2.0)).to(device, dtype)
         self._pairs = first.to(device), second.to(device)
-        self.cells = Neighbourhoods(places.cpu().numpy(), settings.cell_samples[axes - 1], NUM_NEIGHBOURS[axes - 1])
+        self.cells = Neighbourhoods(places.cpu().numpy(), CELL_SAMPLES[axes - 1], NUM_NEIGHBOURS[axes - 1])
         self.cell, self.near, self.own, self.spacing = (
             torch.from_numpy(part).to(device)
             for part in (self.cells.cell, self.cells.near, self.cells.own, self.cells.spacing)
@@ -173,7 +127,7 @@ class PointLevel:
                 result = torch.einsum("bqj,bjqc->bqc", shares, fit.predict(similarity))
             return result[block.valid]
 
-        blocks = list(blocks_of(self.cell[sample], len(self.near), self._cells_at_once(self.settings.max_members)))
+        blocks = list(blocks_of(self.cell[sample], len(self.near), self._cells_at_once(MAX_MEMBERS)))
         everything = torch.cat(side_by_side(values, blocks, self.values.device))
         indices = torch.cat([block.points[block.valid] for block in blocks])
         return torch.empty_like(everything).index_copy(0, indices, everything)
@@ -182,7 +136,7 @@ class PointLevel:
     def everywhere(self) -> Tensor:
         """Mean of squared leave-one-out errors over their variances, over some cells, ``(C,)``."""
         if self._everywhere is None:
-            residuals = self._residuals_of(self.some_cells(self.settings.mean_cells))
+            residuals = self._residuals_of(self.some_cells(MEAN_CELLS))
             self._everywhere = (residuals[..., :-1].square() / residuals[..., -1:]).flatten(0, 1).mean(0)
         return self._everywhere
 
@@ -192,10 +146,10 @@ class PointLevel:
         return float(self._residuals_of(self.some_cells())[..., :-1].double().square().mean())
 
     def some_cells(self, count: int | None = None) -> Tensor:
-        """Up to ``count`` cells, by default ``calibration_cells``, in runs of neighbouring cells, which share samples."""
+        """Up to ``count`` cells, in runs of neighbouring cells, which share samples."""
         run = 32
         runs = math.ceil(len(self.near) / run)
-        step = max(1, math.ceil(runs * run / (count or self.settings.calibration_cells)))
+        step = max(1, math.ceil(runs * run / (count or CALIBRATION_CELLS)))
         cells = torch.arange(len(self.near), device=self.near.device)
         return cells[cells // run % step == 0]
 
@@ -227,7 +181,7 @@ class PointLevel:
         return LocalKriging(lower, self.ridge, self.values[self.near[cells]]), forms
 
     def _cells_at_once(self, members: int) -> int:
-        limit = self.settings.max_numbers if self.values.device.type == "cpu" else 1 << 26
+        limit = MAX_NUMBERS if self.values.device.type == "cpu" else 1 << 26
         return max(1, limit // (members * self.near.shape[1] ** 2))
 
     # -- leave-one-out errors ---------------------------------------------------------------------------------------------
@@ -257,7 +211,7 @@ class PointLevel:
             residual = torch.einsum("bcj,bjcv->bcv", shares, errors) + (self.targets - self.values)[samples]
             return torch.cat([residual, torch.einsum("bcj,bjc->bc", shares, variance)[..., None]], -1)
 
-        self._prepare(self.residuals, cells, residuals, self.settings.max_members)
+        self._prepare(self.residuals, cells, residuals, MAX_MEMBERS)
 
     def _prepare(self, rows: _Rows, cells: Tensor, compute: Callable[[Tensor], Tensor], members: int) -> None:
         """Computes missing rows of the samples of neighbourhoods ``(B,)``, by members of cells ``(b,)`` at once."""
@@ -283,15 +237,15 @@ class PointLevel:
     def _strongest(self, mixture: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Shares of the strongest members of each cell, ``(B, q, J)`` with sum one, and which they are, ``(B, J)``."""
         total = mixture.detach() if valid is None else mixture.detach() * valid[..., None]
-        members = total.sum(1).topk(min(self.settings.max_members, mixture.shape[-1]), 1).indices
+        members = total.sum(1).topk(min(MAX_MEMBERS, mixture.shape[-1]), 1).indices
         shares = mixture.gather(2, members[:, None].expand(-1, mixture.shape[1], -1))
         return shares / shares.sum(-1, keepdim=True), members
 
     def _scale(self, distances: Tensor, residuals: Tensor) -> Tensor:
         """Variance of the signal, ``(B, q, C)``: local means of squared errors over their variances."""
         ratios = residuals[..., :-1].square() / residuals[..., -1:]
-        local = torch.softmax(-0.5 / self.settings.scale_window**2 * distances, -1) @ ratios
-        share = self.settings.global_share
+        local = torch.softmax(-0.5 / SCALE_WINDOW**2 * distances, -1) @ ratios
+        share = GLOBAL_SHARE
         return (local + share * self.everywhere()) / (1 + share)
 
 

@@ -15,9 +15,8 @@ from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
-from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
+from pe_lightning.solvers import point_level, solve_blocks, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
-from pe_lightning.solvers.point_level import Settings
 
 CPU = torch.device("cpu")
 
@@ -95,17 +94,15 @@ def test_an_exception_of_an_item_reaches_the_caller_and_threads_are_restored() -
     assert torch.get_num_threads() == 4
 
 
-def test_local_fits_do_not_depend_on_the_number_of_threads() -> None:
-    settings = Settings(max_numbers=1 << 15)  # many blocks
+def test_local_fits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(point_level, "MAX_NUMBERS", 1 << 15)  # many blocks
     generator = torch.Generator().manual_seed(0)
     coords, values = torch.rand(300, 2, generator=generator), torch.rand(300, 2, generator=generator)
     points = torch.rand(200, 2, generator=generator)
     results = []
     for number in (1, 3):
         torch.set_num_threads(number)
-        fit = AdaptivePoints(
-            AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE, settings=settings
-        )
+        fit = AdaptivePoints(AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE)
         some = points.clone().requires_grad_()
         (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
         results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from pe_lightning.encodings.bank import AnisotropicKernels
-from pe_lightning.solvers import power_kriging
+from pe_lightning.solvers import point_level, power_kriging
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
-from pe_lightning.solvers.point_level import PointLevel, Settings
+from pe_lightning.solvers.point_level import PointLevel
 
 
 def field(values: torch.Tensor, places: torch.Tensor, grid: tuple[int, ...], **options: object) -> AdaptivePoints:
@@ -80,16 +80,18 @@ def test_memory_is_bounded_and_values_are_the_same_in_small_blocks(monkeypatch):
     whole = field(values, places, (30, 30)).at(points)
     monkeypatch.setattr(power_kriging, "MAX_NUMBERS", 1)
     monkeypatch.setattr(power_kriging, "POINTS_PER_BLOCK", 3)
-    fit = field(values, places, (30, 30), settings=Settings(max_numbers=1))
+    monkeypatch.setattr(point_level, "MAX_NUMBERS", 1)
+    fit = field(values, places, (30, 30))
     assert max(block.points.numel() for block in power_kriging.blocks_of(torch.zeros(9, dtype=torch.int64), 4, 1)) <= 3
     torch.testing.assert_close(fit.at(points), whole, rtol=0.02, atol=0.02)
 
 
-def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other():
+def test_calibration_takes_a_bounded_number_of_cells_next_to_each_other(monkeypatch):
     random = torch.Generator().manual_seed(0)
     places, points = 60 * torch.rand(3600, 2, generator=random), torch.rand(3, 2, generator=random)
-    settings = Settings(mean_cells=64, calibration_cells=64)
-    fit = field(torch.rand(3600, 1, generator=random), places, (60, 60), settings=settings)
+    monkeypatch.setattr(point_level, "MEAN_CELLS", 64)
+    monkeypatch.setattr(point_level, "CALIBRATION_CELLS", 64)
+    fit = field(torch.rand(3600, 1, generator=random), places, (60, 60))
     level = fit.levels[0]
     assert fit.std(points).isfinite().all()
     assert level.errors.known.sum() < 0.7 * len(level.near)  # two runs of 32 cells and those around them, not all
