@@ -54,7 +54,6 @@ class SignalMetric(nn.Module, ABC):
         return self.count.device
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SignalMetric:
-        """Moves the sums with the module, and keeps their precision."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name in self._states:
             setattr(self, name, getattr(self, name).to(fn(getattr(self, name)).device))

@@ -128,7 +128,6 @@ def _check_scores(content: Mapping[str, Any], prefix: str, signals: list[str] | 
 
 
 def _numbers(tree: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, int | float]]:
-    """All numbers with their dotted keys."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it has more than {MAX_DEPTH} levels")
     if isinstance(tree, (dict, list)):

@@ -162,7 +162,6 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
 
 
 def _wrapped(caption: str, font: Any, width: int) -> list[str]:
-    """Lines of a caption that fit into a width in pixels, where words do."""
     lines: list[str] = []
     for words in map(str.split, caption.split("\n")):
         lines.append("")

@@ -113,7 +113,6 @@ def write_signal(
 
 
 def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
-    """Samples per second along the first axis of a signal of a given shape; ``None`` if unknown."""
     return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
 
 

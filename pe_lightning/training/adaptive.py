@@ -106,7 +106,6 @@ class NonparametricModule(CoordinateModule):
 
     @property
     def fields(self) -> list[SignalField]:
-        """The signals as functions of coordinates, made at the first access."""
         self.require_info()
         if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:
             with torch.inference_mode(False), torch.no_grad():

@@ -88,7 +88,6 @@ class ConfiguredEncoders:
         return ConfiguredEncoders(automatic_width(self.entries[0] if self.one_for_all else self.entries))
 
     def copy(self) -> Encoder | list[Encoder]:
-        """An independent copy: the encoder for all axes, or the list."""
         return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)
 
     def specs(self) -> list[dict[str, Any]]:

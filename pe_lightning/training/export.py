@@ -136,7 +136,6 @@ def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
 
 
 def _put_tensors(value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of :func:`_take_tensors`; tuples come back as lists."""
     if isinstance(value, dict):
         if value.keys() == {TENSOR}:
             return tensors[value[TENSOR]]

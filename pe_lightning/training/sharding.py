@@ -57,7 +57,6 @@ class SignalsStrategy(DDPStrategy):
         return self._per_signal(super().lightning_module_state_dict(), self.gather)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        """Loads the parameters of this process's signals from a checkpoint of all signals."""
         state = self._per_signal(checkpoint["state_dict"], lambda value, count: value[self.shard(count)])
         super().load_model_state_dict({**checkpoint, "state_dict": state}, strict)
 
@@ -66,7 +65,6 @@ class SignalsStrategy(DDPStrategy):
         return {**state, "state": self._of_optimizer(state["state"], self.gather)}
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        """Loads the state of this process's signals from a checkpoint of all signals."""
         saved: list[dict[str, Any]] = checkpoint["optimizer_states"]
         states = [
             {**one, "state": self._of_optimizer(one["state"], lambda value, count: value[self.shard(count)])}

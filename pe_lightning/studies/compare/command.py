@@ -113,7 +113,6 @@ def _write_report(
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The keys of configurations in which runs differ, with one value per run that has one."""
     configs = [_settings(run) for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}

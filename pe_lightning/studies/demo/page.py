@@ -44,7 +44,6 @@ def _with_unit(example: Example, result: Result) -> str:
 
 
 def _section(example: Example, contents: Contents) -> dict[str, Any]:
-    """The section of an example, as :func:`~pe_lightning.studies.compare.page.draw_page` takes it."""
     rows: list[tuple[dict[str, Any], list[TableCell], dict[str, float]]] = []
     for result in example.results:
         if result.score is not None and result.seconds is not None:
@@ -99,7 +98,6 @@ def _levels(example: Example, values: NDArray[Any], colours: str = "viridis") ->
 
 
 def _strip(example: Example) -> Image.Image:
-    """The results of an example side by side, with captions."""
     if example.is_row:
         ours, other = example.results[0], next(result for result in example.results if not result.ours)
         made, truth, interpolated = (values[:100, :1] for values in (ours.values, example.truth, other.values))

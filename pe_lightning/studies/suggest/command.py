@@ -13,6 +13,7 @@ from jsonargparse.typing import PositiveFloat
 from pe_lightning.cli.arguments import read, rewrite
 from pe_lightning.cli.messages import unknown_option
 from pe_lightning.errors import InputError
+from pe_lightning.signals.files import check_outputs, write_atomically
 
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
@@ -61,15 +62,13 @@ def suggest(
     counts = list(dict.fromkeys(_words(num_features)))
     if any(not word.isdecimal() or int(word) < 1 for word in counts):
         raise InputError(f"--num_features takes integers >= 1, separated by commas; got {num_features!r}")
-    if out.exists() and (out.is_dir() or not force):
-        raise InputError(f"--out {str(out)!r} exists; choose another file, or replace it with --force")
+    check_outputs([out], [], force)
     arguments = _fit_options(paths or [], options)
     import torch  # these take seconds
     from rich.console import Console
     from rich.status import Status
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
-    from pe_lightning.signals.files import write_atomically
     from pe_lightning.studies.suggest.networks import NETWORKS, train_networks
     from pe_lightning.studies.suggest.report import configuration, print_result
     from pe_lightning.studies.suggest.search import all_signals, encoder_candidates, make_windows, search

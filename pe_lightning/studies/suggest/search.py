@@ -244,7 +244,6 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
 
 
 def _is_local(encoder: encoders.Encoder) -> bool:
-    """Whether the matrix of many features is banded."""
     try:
         return encoder.copy(num_features=1024).support is not None
     except (InputError, RuntimeError):
@@ -315,7 +314,6 @@ class SearchResult:
         return shown
 
     def of(self, interpolation: bool) -> list[Trial]:
-        """The trials of interpolation, or those of encoders."""
         return [trial for trial in self.trials if trial.candidate.interpolation == interpolation]
 
     def sort(self) -> None:

@@ -124,7 +124,6 @@ def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequenc
 
 
 def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str], metric: Metric) -> None:
-    """Mean and standard deviation over the seeds of each combination, best first."""
     scores: dict[tuple[str, ...], list[float]] = {}
     for cell in done:
         value = record.entries[cell.name].get(f"test/{metric.name}")

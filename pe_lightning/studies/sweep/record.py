@@ -199,7 +199,6 @@ class SweepProgress:
         self.record.write()
 
     def stop(self, cell: Cell, metric: str, score: float) -> None:
-        """Records that a scheduler has stopped a cell at a validation score."""
         self.record.note(cell, "stopped", **{f"val/{metric}": score})
         self.record.write()
         self._count_one(cell, f"stopped by the scheduler at {_score({'metric': metric, f'test/{metric}': score})}", "dim")

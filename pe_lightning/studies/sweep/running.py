@@ -121,7 +121,6 @@ class Fits:
 
 
 def _checkpoint(folder: Path) -> Path | None:
-    """The last checkpoint of an interrupted run, if it can be read."""
     path = folder / runs.CHECKPOINTS / LAST
     try:
         read_model(path)

@@ -251,7 +251,6 @@ class RunRecorder(TimedCallback):
             print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
 
     def _checkpoint_bytes(self) -> int | None:
-        """Size of the checkpoint of the fit, or of the one that is tested."""
         assert self.run_dir is not None
         last = self.run_dir / runs.CHECKPOINTS / LAST
         path = last if last.is_file() else self.ckpt_path
