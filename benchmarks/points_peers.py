@@ -148,10 +148,8 @@ def _normal(values: Array, std: Array) -> Prediction:
 def ours(known: Points, places: Array) -> Prediction:
     """``fit_points``."""
     fit = pe_lightning.fit_points(known.coords, known.values)
-    values, std = fit.predict(places), fit.std(places)
-    if not hasattr(fit, "interval"):
-        return _normal(values, std)
-    return Prediction(values, std, np.stack([np.subtract(*fit.interval(places, level)[::-1]) / 2 for level in LEVELS]))
+    bounds = [np.subtract(*fit.interval(places, level)[::-1]) / 2 for level in LEVELS]
+    return Prediction(fit.predict(places), fit.std(places), np.stack(bounds))
 
 
 def kriging(known: Points, places: Array) -> Prediction:

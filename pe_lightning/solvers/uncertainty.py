@@ -19,6 +19,9 @@ from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
+WINDOW = 0.8
+"""Standard deviation of the local mean of errors, in spacings."""
+
 
 def uncertainty_of_points(
     values: Tensor,
@@ -38,7 +41,7 @@ def uncertainty_of_points(
         keeps_samples: Whether values at samples are the samples.
         periodic: Which axes are periodic.
     """
-    return _uncertainty(values, coords, grid, None, keeps_samples, periodic, refit)
+    return AdaptivePoints(_bank(grid), values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, refit=refit)
 
 
 def uncertainty_of_grid(
@@ -69,17 +72,8 @@ def uncertainty_of_grid(
         if min(sizes) < 2 * MIN_AXIS_SAMPLES:
             break
     first = held_out[0] if len(held_out) == 1 else held_out[0]._replace(coarser=held_out[1])
-    return _uncertainty(values.flatten(0, -2), coords, grid, first, keeps_samples)
+    return AdaptivePoints(_bank(grid), values.flatten(0, -2), coords, grid, WINDOW, RIDGE, keeps_samples, held_out=first)
 
 
-def _uncertainty(
-    values: Tensor,
-    coords: Tensor,
-    grid: Sequence[int],
-    held_out: CalibrationSet | None,
-    keeps_samples: bool,
-    periodic: Sequence[bool] = (),
-    refit: Callable[[Tensor, Tensor], Tensor] | None = None,
-) -> AdaptivePoints:
-    bank = AnisotropicKernels("laplace", len(grid), 0, ())
-    return AdaptivePoints(bank, values, coords, grid, 0.8, RIDGE, keeps_samples, periodic, held_out, refit)
+def _bank(grid: Sequence[int]) -> AnisotropicKernels:
+    return AnisotropicKernels("laplace", len(grid), 0, ())

@@ -12,7 +12,7 @@ from torch import Tensor
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import baselines
-from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.batches import GridBatch
 from pe_lightning.solvers import adaptive
 from pe_lightning.solvers.adaptive import AdaptiveGrid, ordinary_kriging
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
@@ -264,18 +264,3 @@ def test_standard_deviations_are_the_kriging_variance_times_local_held_out_error
     expected = np.sqrt(mixed(at, cell) * scale)
     nearest = torch.tensor([((places - at) ** 2).sum(1).argmin()])
     assert level.at(torch.tensor(at)[None], nearest, std=True)[0].numpy() == pytest.approx(expected, rel=1e-7)
-
-
-def test_an_oblique_pattern_from_scattered_samples_is_followed_better_than_by_triangles():
-    y, x = torch.meshgrid(torch.arange(48.0), torch.arange(48.0), indexing="ij")
-    truth = (torch.sin(0.5 * x + 0.25 * y) / 2 + 0.5)[..., None]
-    index = torch.randperm(48 * 48, generator=torch.Generator().manual_seed(0))[:500]
-    coords, values = torch.stack([index // 48, index % 48], 1) / 48, truth.reshape(-1, 1)[index]
-    axes = [torch.arange(48) / 48] * 2
-    adapted = AdaptivePoints(AnisotropicKernels("laplace", 2, 6, (2.0, 6.0)), values, coords, (48, 48), 0.8, 0.06).predict(
-        axes
-    )
-    batch = PointBatch(coords[None], values[None], tuple(axes), index[None])
-    triangles = baselines.interpolate("delaunay", batch, axes)[0]
-    inner = (slice(4, -4), slice(4, -4))
-    assert (adapted - truth)[inner].square().mean() < 0.5 * (triangles - truth)[inner].square().mean()

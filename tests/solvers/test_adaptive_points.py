@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import math
 import weakref
 
 import numpy as np
@@ -46,15 +45,6 @@ def test_a_gap_is_predicted_from_both_sides_within_its_standard_deviations():
     assert (found - truth[~known]).square().mean().sqrt() < 0.045  # the nearest samples: 0.08
     errors, deviations = (found - truth[~known]).abs(), fit.std(places[~known] / torch.tensor([30, 40]))[:, 0]
     assert 0.7 < float((errors <= 1.645 * deviations).double().mean()) <= 1
-
-
-def test_a_periodic_axis_has_no_seam():
-    places = 30 * torch.rand(400, 2, generator=torch.Generator().manual_seed(0))
-    values = torch.sin(2 * math.pi * (places[:, :1] + 3) / 30) / 2 + 0.5
-    ends = torch.tensor([[1e-4, 0.3], [1 - 1e-4, 0.3], [1e-4, 0.7], [1 - 1e-4, 0.7]])
-    for periodic, largest in (([True, False], 0.01), ([False, False], math.inf)):
-        one, other = field(values, places, (30, 30), periodic=periodic).at(ends).reshape(2, 2).T  # type: ignore[arg-type]
-        assert (one - other).abs().max() < largest
 
 
 @pytest.mark.parametrize("ridge", [2.0**-10, RIDGE])

@@ -46,15 +46,6 @@ def test_neighbours_are_taken_from_all_directions():
     assert np.histogram(angles, 8, (-np.pi, np.pi))[0].min() == 40 // 8
 
 
-def test_samples_that_coincide_or_lie_on_a_line_give_values_in_their_range():
-    random = np.random.default_rng(0)
-    line = np.linspace(0, 9, 60)[:, None].repeat(2, 1)
-    for places in (line, np.full((60, 2), 0.5), np.tile(random.random((30, 2)), (2, 1))):
-        fit = kriging(random.random((60, 1)), places)
-        found = fit.at(torch.from_numpy(random.random((7, 2)) * 9), torch.arange(7), range(len(POWERS)))
-        assert ((found > -1) & (found < 2)).all()
-
-
 def test_weights_have_the_least_error_of_all_that_are_not_negative():
     random = np.random.default_rng(0)
     errors = random.standard_normal((4, 200)) * [[1.0], [1.1], [0.9], [5.0]] + random.standard_normal(200) / 4
