@@ -2,7 +2,6 @@
 
     python benchmarks/gaps.py                                     # crops of a sample of scikit-image, a sound, a clip
     python benchmarks/gaps.py --only scratches blocks8 --paths FOLDER --count 4 --shape 256 256
-    python benchmarks/gaps.py --only fourier                      # the Fourier member alone, and FSR
     OMP_NUM_THREADS=1 python benchmarks/gaps.py --only scratches --shape 512 768
 
 Tables have the PSNR in dB of the missing samples (signal-to-noise of sounds), mean over signals, and processor seconds of
@@ -188,19 +187,6 @@ def of_pictures(case: str, options: argparse.Namespace) -> None:
     report(f"{case}, {len(rows['fill'])} picture(s) of {options.shape[0]} x {options.shape[1]}", rows)
 
 
-def of_fourier(options: argparse.Namespace) -> None:
-    """Prints the Fourier member beside FSR on every case."""
-    peers = {"fourier": partial(member, "fourier"), **{name: method for name, method in methods().items() if name == "FSR"}}
-    for case, draw in CASES.items():
-        rows: dict[str, list[tuple[float, ...]]] = {}
-        for seed, picture in enumerate(pictures(options)):
-            missing = draw(picture.shape[:2], seed)
-            for name, method in peers.items():
-                found, seconds = timed(partial(method, picture, missing))
-                rows.setdefault(name, []).append((decibels(found, picture, missing), seconds))
-        report(case, rows)
-
-
 def of_clip(options: argparse.Namespace) -> None:
     """Prints the table of lost frames."""
     values = VideoDataModule("samples://bigbuckbunny", frames=[12, 22], resize=[144, 176]).values[0].numpy()
@@ -282,18 +268,13 @@ def of_sound(options: argparse.Namespace) -> None:
 def main() -> None:
     """Prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=[*CASES, "clip", "cubes", "sound"],
-        choices=[*CASES, "clip", "cubes", "sound", "fourier"],
-    )
+    others = {"clip": of_clip, "cubes": of_cubes, "sound": of_sound}
+    parser.add_argument("--only", nargs="+", default=[*CASES, *others], choices=[*CASES, *others])
     parser.add_argument("--paths", nargs="*", default=[], help="folders of PNG files")
     parser.add_argument("--count", type=int, default=4)
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256])
     options = parser.parse_args()
     print(machine(), f"{os.environ.get('OMP_NUM_THREADS', 'all')} thread(s)")
-    others = {"clip": of_clip, "cubes": of_cubes, "sound": of_sound, "fourier": of_fourier}
     for name in options.only:
         if name in others:
             others[name](options)

@@ -20,7 +20,7 @@ from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
 from pe_lightning.solvers.autoregressive import autoregressive
 from pe_lightning.solvers.local_fourier import DENSE, local_fourier, smooth_continuation
-from pe_lightning.solvers.patch_mixture import SIDE, PatchSettings, fill_patches, shipped_patches
+from pe_lightning.solvers.patch_mixture import SIDE, fill_patches, shipped_patches
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
 DENSE_SHARE = 0.35
@@ -82,8 +82,7 @@ def _fourier(gaps: Gaps) -> Tensor:
 
 
 def _patches(gaps: Gaps) -> Tensor:
-    settings = PatchSettings(stride=3 if gaps.dense else 2)
-    return fill_patches(_fourier(gaps), gaps.known, gaps.wanted, shipped_patches(), settings)
+    return fill_patches(_fourier(gaps), gaps.known, gaps.wanted, shipped_patches(), 3 if gaps.dense else 2)
 
 
 def _adaptive(gaps: Gaps) -> Tensor:

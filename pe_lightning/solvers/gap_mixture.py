@@ -10,9 +10,10 @@ Far from all known samples members have nothing to continue: they pass into a sm
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,37 +29,26 @@ from pe_lightning.solvers.gaps import Hidden
 
 Array = NDArray[np.float64]
 
+MARGIN, MARGIN_STEP = 64, 16
+"""Samples around wanted ones that members see, and what the start of their part of the grid is a multiple of."""
+MAX_PART = 1536
+"""Pixels per side of the parts of a picture that are predicted one after another."""
 AT_ONCE = 1 << 17
 """Samples whose weights are computed at a time."""
-
-
-@dataclass(frozen=True)
-class MixtureSettings:
-    """Weights and standard deviations.
-
-    Args:
-        smoothing: Standard deviation of the local mean of second moments, in samples.
-        shrinkage: Share of the mean over all imitated gaps in the moments.
-        prior_gaps: Gaps, of the mean width of the hidden ones, that this mean counts as besides.
-        ridge: Added to the diagonal of the moments, relative to it.
-        least_share: Mean weight at hidden samples below which a member is left out.
-        bins: Bins of the distance from known samples with deviations of their own.
-        least_bin: Fewest hidden samples of such a bin.
-        coverage: Share of the errors that are within as many standard deviations as this share of a normal distribution.
-        far: Distances from known samples between which members pass into a smooth continuation, by number of axes.
-    """
-
-    smoothing: float = 18.0
-    shrinkage: float = 0.1
-    prior_gaps: float = 25.0
-    ridge: float = 0.03
-    least_share: float = 0.06
-    bins: int = 6
-    least_bin: int = 40
-    coverage: float = 0.9
-    far: Mapping[int, tuple[float, float]] = field(
-        default_factory=lambda: {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
-    )
+SMOOTHING = 18.0
+"""Standard deviation of the local mean of second moments, in samples."""
+SHRINKAGE, PRIOR_GAPS = 0.1, 25.0
+"""Share of the mean over all imitated gaps in the moments, and gaps of mean width that this mean counts as besides."""
+RIDGE = 0.03
+"""Added to the diagonal of the moments, relative to it."""
+LEAST_SHARE = 0.06
+"""Mean weight at hidden samples below which a member is left out."""
+BINS, LEAST_BIN = 6, 40
+"""Bins of the distance from known samples with deviations of their own, and fewest hidden samples of a bin."""
+COVERAGE = 0.9
+"""Share of the errors within as many standard deviations as this share of a normal distribution."""
+FAR = {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
+"""Distances from known samples between which members pass into a smooth continuation, by number of axes."""
 
 
 class HeldOut(NamedTuple):
@@ -103,7 +93,6 @@ def fill_gaps(
     members: Sequence[str],
     hidden: Sequence[Hidden],
     periodic: Sequence[bool] = (),
-    settings: MixtureSettings | None = None,
 ) -> GapMixture:
     """Predicts missing samples by a mixture of members, which are computed side by side, with one thread each.
 
@@ -113,46 +102,51 @@ def fill_gaps(
         members: Names in :data:`~pe_lightning.solvers.gap_members.MEMBERS`.
         hidden: Known samples that are hidden in each held-out fit, see :func:`~pe_lightning.solvers.gaps.imitated_gaps`.
         periodic: Which axes are periodic.
-        settings: Weights and standard deviations.
     """
-    made, dense = settings or MixtureSettings(), is_dense(known)
+    dense = is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
     flat = values.flatten(0, -2)
     where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
     truths = [flat[index] for index in where]
 
-    def gaps(seen: Tensor, wanted: Tensor, names: Sequence[str]) -> Gaps:
-        return Gaps(torch.where(seen[..., None], values, 0), seen, wanted, periodic, dense, names)
+    def gaps(seen: Tensor, part: tuple[slice, ...], wanted: Tensor, names: Sequence[str]) -> Gaps:
+        inside = torch.where(seen[part][..., None], values[part], 0)
+        return Gaps(inside, seen[part], wanted[part], periodic, dense, names)
 
-    predictions, distances = _predict([gaps(known & ~some.mask, some.scored, members) for some in hidden], made)
+    parts = [_around(some.scored, periodic) for some in hidden]
+    tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
+    predictions, distances = _predict(tasks)
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
-    prior_count = made.prior_gaps * max(width, 1.0) ** known.ndim
+    prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
     kept = list(range(len(members)))
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
-        moments = [_Moments(*each, known.shape, made.smoothing) for each in errors]
+        moments = [_Moments(*each, known.shape, SMOOTHING) for each in errors]
         mixed, variances, shares = [], [], np.zeros(len(kept))
         for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
             values_there, variance, share = _mixed(
-                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, prior_count, made
+                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, prior_count
             )
             mixed.append(values_there)
             variances.append(variance)
             shares += share / len(predictions)
-        worth = [member for member, share in zip(kept, shares, strict=True) if share >= made.least_share]
+        worth = [member for member, share in zip(kept, shares, strict=True) if share >= LEAST_SHARE]
         if not worth or worth == kept:
             break
         kept = worth
 
-    (found,), (distance,) = _predict([gaps(known, ~known, [members[number] for number in kept])], made)
-    missing = (~known).flatten().nonzero()[:, 0]
-    result, variance, shares = _mixed(found, moments, missing, prior_count, made)
-    flat = flat.index_copy(0, missing, result)
-    std = torch.zeros_like(flat)
+    flat, std, shares = flat.clone(), torch.zeros_like(flat), np.zeros(len(kept))
     if mixed:
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
-        scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances), made)
-        std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
+        scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
+    for wanted in _divided(~known):
+        task = gaps(known, _around(wanted, periodic), wanted, [members[number] for number in kept])
+        (found,), (distance,) = _predict([task])
+        missing = wanted.flatten().nonzero()[:, 0]
+        flat[missing], variance, share = _mixed(found, moments, missing, prior_count)
+        shares += share * len(missing) / max(1, int((~known).sum()))
+        if mixed:
+            std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
     return GapMixture(
         flat.reshape(values.shape),
         std.reshape(values.shape),
@@ -162,21 +156,41 @@ def fill_gaps(
     )
 
 
-def _mixed(
-    predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_count: float, settings: MixtureSettings
-) -> tuple[Tensor, Array, Array]:
+def _around(wanted: Tensor, periodic: Sequence[bool]) -> tuple[slice, ...]:
+    """The part of a grid around wanted samples: whole rows, and all of periodic axes."""
+    part = []
+    for axis, size in enumerate(wanted.shape):
+        along = wanted.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0] if wanted.ndim > 1 else wanted[:0]
+        whole = not len(along) or (bool(periodic) and periodic[axis])
+        start = 0 if whole else max(0, int(along[0]) - MARGIN) // MARGIN_STEP * MARGIN_STEP
+        part.append(slice(start, size if whole else min(size, int(along[-1]) + 1 + MARGIN)))
+    return tuple(part)
+
+
+def _divided(wanted: Tensor) -> Iterator[Tensor]:
+    """The wanted samples of parts of a large picture, one after another: what members hold fits in memory."""
+    if wanted.ndim != 2 or wanted.numel() <= MAX_PART**2:
+        yield wanted
+        return
+    for top, left in itertools.product(*[range(0, n, MAX_PART) for n in wanted.shape]):
+        inside = torch.zeros_like(wanted)
+        part = slice(top, top + MAX_PART), slice(left, left + MAX_PART)
+        inside[part] = wanted[part]
+        if bool(inside.any()):
+            yield inside
+
+
+def _mixed(predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_count: float) -> tuple[Tensor, Array, Array]:
     """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
     values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
     for some in torch.split(torch.arange(len(index)), AT_ONCE):
-        weights, variances[some.numpy()] = least_variance(
-            _local(moments, index[some], len(predicted), prior_count, settings), settings.ridge
-        )
+        weights, variances[some.numpy()] = least_variance(_local(moments, index[some], len(predicted), prior_count))
         values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
         total += weights.sum(0)
     return values, variances, total / max(len(index), 1)
 
 
-def _predict(gaps: Sequence[Gaps], settings: MixtureSettings) -> tuple[list[Tensor], list[Array]]:
+def _predict(gaps: Sequence[Gaps]) -> tuple[list[Tensor], list[Array]]:
     """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
 
     A number that is not finite is replaced by the median of the members.
@@ -195,7 +209,7 @@ def _predict(gaps: Sequence[Gaps], settings: MixtureSettings) -> tuple[list[Tens
         found = torch.stack(every[number :: len(gaps)])
         found = torch.where(found.isfinite(), found, torch.nan_to_num(found, 0.0).median(0).values)
         distance: Array = distance_transform_edt((~some.known).cpu().numpy())[some.wanted.cpu().numpy()]
-        near, far = settings.far[some.known.ndim]
+        near, far = FAR[some.known.ndim]
         if len(distance) and distance.max() > near:
             share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
             orders = torch.tensor([ORDERS.get(name, 1) for name in members])
@@ -250,7 +264,7 @@ class _Moments:
         return np.array([plane.sum() for plane in self.planes])
 
 
-def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: float, settings: MixtureSettings) -> Array:
+def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: float) -> Array:
     """Second moments of the members at some samples of the grid, shrunk towards their mean: ``(P, M, M)``."""
     if not moments:
         return np.broadcast_to(np.eye(size), (len(index), size, size))
@@ -259,11 +273,11 @@ def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: f
     mean = total[:-1] / max(total[-1], 1e-12)
     near = (local[:-1] + prior_count * mean[:, None]) / (local[-1] + prior_count)
     scale = np.trace(near.reshape(size, size, -1)) / max(np.trace(mean.reshape(size, size)), 1e-300)
-    shrunk = (1 - settings.shrinkage) * near + settings.shrinkage * scale * mean[:, None]
+    shrunk = (1 - SHRINKAGE) * near + SHRINKAGE * scale * mean[:, None]
     return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)
 
 
-def least_variance(moments: Array, ridge: float = MixtureSettings.ridge) -> tuple[Array, Array]:
+def least_variance(moments: Array, ridge: float = RIDGE) -> tuple[Array, Array]:
     """Weights, not negative and with sum one, of least variance, and that variance.
 
     The member of the most negative weight is left out until none is negative.
@@ -295,8 +309,8 @@ def least_variance(moments: Array, ridge: float = MixtureSettings.ridge) -> tupl
 class _Deviations:
     """Standard deviations from the variance of the mixture and the distance, such that held-out errors have the coverage."""
 
-    def __init__(self, errors: Array, variance: Array, distance: Array, settings: MixtureSettings) -> None:
-        count = max(1, min(settings.bins, len(distance) // settings.least_bin))
+    def __init__(self, errors: Array, variance: Array, distance: Array) -> None:
+        count = max(1, min(BINS, len(distance) // LEAST_BIN))
         self.edges = np.unique(np.quantile(distance, np.linspace(0, 1, count + 1)[1:-1]))
         bins = np.searchsorted(self.edges, distance)
         ratio = errors / np.sqrt(variance)[:, None]
@@ -304,7 +318,7 @@ class _Deviations:
         for number in np.unique(bins):
             here = bins == number
             self.centres = np.append(self.centres, distance[here].mean())
-            factors.append(np.quantile(ratio[here], settings.coverage, axis=0) / normal_quantile(settings.coverage))
+            factors.append(np.quantile(ratio[here], COVERAGE, axis=0) / normal_quantile(COVERAGE))
         self.factors = np.stack(factors)
 
     def __call__(self, variance: Array, distance: Array) -> Array:

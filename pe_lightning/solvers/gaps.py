@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt
 from torch import Tensor
 
+Mask: TypeAlias = NDArray[np.bool_]
+
+MAX_WINDOW = 1 << 20
+"""Samples of the part of a grid in which a copy of the gaps is placed."""
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
 
 
-def mean_distance(missing: NDArray[np.bool_]) -> float:
+def mean_distance(missing: Mask) -> float:
     """Mean distance of the missing samples of a grid to the nearest known one, in samples; 0 if none is missing."""
     return float(distance_transform_edt(missing)[missing].mean()) if missing.any() else 0.0
 
@@ -84,16 +88,40 @@ def imitated_gaps(known: Tensor, seed: int = 0, settings: Imitation | None = Non
     Returns:
         The hidden samples of each copy; none where too few samples are known.
     """
-    made = settings or Imitation()
-    have = known.cpu().numpy()
-    missing, random = ~have, np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
+    made, have = settings or Imitation(), known.cpu().numpy()
+    random = np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
+    windows = [(slice(None),) * have.ndim]
+    if have.size > MAX_WINDOW:
+        windows = [_window(have, random) for _ in range(made.copies)]
+        made = made._replace(copies=1, candidates=made.candidates // made.copies)
+    result = []
+    for window in windows:
+        for masks in _imitated(have[window], made, random):
+            places = [torch.zeros_like(known), torch.zeros_like(known)]
+            for place, mask in zip(places, masks, strict=True):
+                place[window] = torch.from_numpy(mask).to(known.device)
+            result.append(Hidden(*places))
+    return result
+
+
+def _window(known: Mask, random: np.random.Generator) -> tuple[slice, ...]:
+    """A part of the grid around a random missing sample."""
+    sides = [min(n, round(MAX_WINDOW ** (1 / known.ndim))) for n in known.shape]
+    centre = np.unravel_index(random.choice(np.flatnonzero(~known)), known.shape)
+    starts = [min(max(0, c - side // 2), n - side) for c, side, n in zip(centre, sides, known.shape, strict=True)]
+    return tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
+
+
+def _imitated(have: Mask, settings: Imitation, random: np.random.Generator) -> Iterator[tuple[Mask, Mask]]:
+    """Samples to hide in each copy, and those of them that are predicted."""
+    missing = ~have
     target = mean_distance(missing)
-    if missing.mean() > made.dense and target < 2:
-        found = [(0.0, have & (random.random(have.shape) < made.dense_hidden)) for _ in range(made.copies)]
+    if missing.mean() > settings.dense and target < 2:
+        found = [(0.0, have & (random.random(have.shape) < settings.dense_hidden)) for _ in range(settings.copies)]
     else:
         found = []
-        for _ in range(made.candidates):
-            reach = [min(made.max_shift, n // 2) for n in have.shape]
+        for _ in range(settings.candidates):
+            reach = [min(settings.max_shift, n // 2) for n in have.shape]
             shift = [int(random.integers(-most, most + 1)) for most in reach]
             some = have & np.roll(missing, shift, range(have.ndim))
             if some.sum() < min(4, have.sum() // 4) or (have & ~some).sum() < have.sum() / 4:
@@ -101,15 +129,13 @@ def imitated_gaps(known: Tensor, seed: int = 0, settings: Imitation | None = Non
             distance = float(distance_transform_edt(missing | some)[some].mean())
             found.append((abs(math.log(distance / target)), some))
         found.sort(key=lambda pair: pair[0])
-    result = []
-    for _, some in found[: made.copies]:
-        scored, share = some, made.max_scored / max(int(some.sum()), 1)
+    for _, some in found[: settings.copies]:
+        scored, share = some, settings.max_scored / max(int(some.sum()), 1)
         if share < 1:
-            tile = _tiles(have.shape, made.tile, random)
+            tile = _tiles(have.shape, settings.tile, random)
             scored = some & (tile <= np.quantile(tile[some], share))
         if scored.any():
-            result.append(Hidden(*(torch.from_numpy(each).to(known.device) for each in (some, scored))))
-    return result
+            yield some, scored
 
 
 def _tiles(shape: Sequence[int], tile: int, random: np.random.Generator) -> NDArray[np.float64]:

@@ -37,6 +37,10 @@ NUGGET = 4e-3
 """Added to the diagonal of the covariances, relative to their mean diagonal."""
 LEAST = 1e-4
 """Added to the diagonal of the covariances while they are learned."""
+LEAST_KNOWN = 8
+"""Known pixels of a patch below which it is left out."""
+AT_ONCE = 256
+"""Patches that are computed together."""
 PRIOR_COUNT = 10.0
 """Patches that the covariance of the iteration before counts as."""
 
@@ -61,20 +65,6 @@ def shipped_patches() -> PatchMixture:
     state = torch.load(io.BytesIO(shipped_bytes(path, card["sha256"])), map_location="cpu", weights_only=True)
     factors = state["factors"].double()
     return PatchMixture(state["shares"].double(), factors @ factors.mT)
-
-
-class PatchSettings(NamedTuple):
-    """How patches are placed.
-
-    Args:
-        stride: Pixels between patches.
-        least_known: Known pixels of a patch below which it is left out.
-        at_once: Patches that are computed together.
-    """
-
-    stride: int = 2
-    least_known: int = 8
-    at_once: int = 256
 
 
 class _Oriented(NamedTuple):
@@ -159,9 +149,7 @@ def _closest(patches: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:
     return best, form.gather(1, best[:, None])[:, 0]
 
 
-def fill_patches(
-    start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMixture, settings: PatchSettings | None = None
-) -> Tensor:
+def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMixture, stride: int = 2) -> Tensor:
     """Predicts missing pixels.
 
     Args:
@@ -169,16 +157,15 @@ def fill_patches(
         known: ``(H, W)`` booleans.
         wanted: Missing pixels to predict, ``(H, W)`` booleans.
         mixture: Components.
-        settings: How patches are placed.
+        stride: Pixels between patches.
 
     Returns:
         ``(H, W, C)``; wanted pixels in no patch with enough known pixels keep the first estimate.
     """
-    made = settings or PatchSettings()
     tables = _oriented(mixture, start.dtype)
     width = known.shape[1]
     inner = (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
-    corners = _corners(known, wanted, made)
+    corners = _corners(known, wanted, stride)
     result = start.flatten(0, 1).clone()
     have = known.flatten()
     sample = result[have][:: max(1, int(have.sum()) >> 14)]
@@ -191,16 +178,16 @@ def fill_patches(
         filled, variance = _conditional(result[places], ~have[places], colour, tables)
         return places, filled, torch.where(have[places], 0, 1 / variance).flatten()
 
-    for _, (places, filled, weights) in in_turns(predict, torch.split(corners[order], made.at_once), start.device):
+    for _, (places, filled, weights) in in_turns(predict, torch.split(corners[order], AT_ONCE), start.device):
         total.index_add_(0, places.flatten(), filled.flatten(0, 1) * weights[:, None])
         weight.index_add_(0, places.flatten(), weights)
     result = torch.where((weight > 0)[:, None], total / weight.clamp_min(1e-30)[:, None], result)
     return result.view_as(start)
 
 
-def _corners(known: Tensor, wanted: Tensor, settings: PatchSettings) -> Tensor:
+def _corners(known: Tensor, wanted: Tensor, stride: int) -> Tensor:
     """First pixels of the patches with wanted and enough known pixels, row-major, ``(P,)``."""
-    starts = [torch.arange(0, n - SIDE + settings.stride, settings.stride).clamp_max(n - SIDE) for n in known.shape]
+    starts = [torch.arange(0, n - SIDE + stride, stride).clamp_max(n - SIDE) for n in known.shape]
 
     def count(mask: Tensor) -> Tensor:
         total = torch.nn.functional.pad(mask.int().cumsum(0).cumsum(1), (1, 0, 1, 0))
@@ -208,7 +195,7 @@ def _corners(known: Tensor, wanted: Tensor, settings: PatchSettings) -> Tensor:
         return rows[:, starts[1] + SIDE] - rows[:, starts[1]]
 
     places = starts[0][:, None] * known.shape[1] + starts[1]
-    return places[(count(wanted) > 0) & (count(known) >= settings.least_known)]
+    return places[(count(wanted) > 0) & (count(known) >= LEAST_KNOWN)]
 
 
 def _conditional(values: Tensor, missing: Tensor, colour: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:

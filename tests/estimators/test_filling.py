@@ -139,10 +139,6 @@ def test_members_are_named_and_their_weights_reported() -> None:
     assert (found.std[~mask] == 0).all()
     assert "thin_plate" in found.signals[0].baselines
     assert "moved copies of the gaps" in found.signals[0].protocol
-    with pytest.raises(InputError, match="members must be one of adaptive"):
-        fill(levels, mask, members=["wavelet"])
-    with pytest.raises(InputError, match="without model, smooth and upscale"):
-        fill(levels, mask, members=["fourier"], model="exact")
 
 
 def test_few_samples_get_the_exact_fit_and_many_the_mixture() -> None:
@@ -153,8 +149,6 @@ def test_few_samples_get_the_exact_fit_and_many_the_mixture() -> None:
     assert isinstance(fill(levels, mask, folds="none").signals[0].model, GapMixture)
     assert fill(levels, mask, folds="none", model="adaptive").signals[0].model.label == "Adaptive"
     assert fill(levels, mask, folds="none", model="exact").signals[0].model.label == "ComplexLinear"
-    with pytest.raises(InputError, match="the adaptive fit needs more samples than 5"):
-        fill(few, axes=1, model="adaptive", folds="none")
 
 
 def test_wide_gaps_are_scored_by_blocks() -> None:
@@ -217,8 +211,6 @@ def test_standard_deviations_are_of_missing_samples_in_units_of_the_source() -> 
     expected = np.where(mask[..., None], np.arange(14)[:, None, None] / 14 * extent, 0)
     np.testing.assert_allclose(found.std, np.broadcast_to(expected, values.shape), rtol=1e-5)
     assert fill(values, model=exact, folds="none").std is None
-    with pytest.raises(InputError, match="leave out smooth and upscale"):
-        fill(values, std=True, smooth=True)
 
 
 @pytest.mark.parametrize(
@@ -249,8 +241,6 @@ def test_cells_are_the_default_of_enlarging_and_missing_ones_are_predicted() -> 
     found = fill(holed, upscale=2, folds="none", model="adaptive").values.reshape(40, 2, 36, 2, 3).mean((1, 3))
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[~mask], levels[~mask], atol=1e-3)
-    with pytest.raises(InputError, match="samples: cells is for enlarging: add upscale"):
-        fill(holed, samples="cells")
 
 
 def test_the_network_for_cells_is_mixed_in_where_it_predicts_the_reduced_picture() -> None:
@@ -275,8 +265,6 @@ def test_factors_of_single_axes_and_compositions() -> None:
     np.testing.assert_allclose(found.values.reshape(5, 12, 4, 10, 4).mean((2, 4)), clip, atol=1e-5)
     one = fill(clip[1], upscale=4, folds="none", model="exact").values
     assert one.shape == (48, 40)
-    with pytest.raises(InputError, match="one for each of 2 axes"):
-        fill(clip[1], upscale=(1, 2, 2))
 
 
 def test_enlargements_that_do_not_fit_in_memory_are_refused_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +313,14 @@ def test_a_prior_takes_part_in_enlarging() -> None:
         (np.zeros((9, 9)), {"encoder": "gau", "model": "adaptive"}, "set model to exact"),
         (np.zeros((9, 9)), {"pretrained": "photos", "upscale": 2}, "unknown prior 'photos'"),
         ("nothing.png", {}, "no such file or folder"),
+        (np.eye(9), {"missing": np.eye(9, dtype=bool), "members": ["wavelet"]}, "members must be one of adaptive"),
+        (np.eye(9), {"missing": 0, "members": ["fourier"], "model": "exact"}, "without model, smooth and upscale"),
+        (np.array([0.1, 0.2, np.nan, 0.4, 0.5, 0.6]), {"axes": 1, "model": "adaptive"}, "needs more samples than 5"),
+        (np.eye(9), {"missing": 0, "std": True, "smooth": True}, "leave out smooth and upscale"),
+        (np.eye(9), {"missing": 0, "samples": "cells"}, "samples: cells is for enlarging: add upscale"),
+        (np.eye(9), {"upscale": (1, 2, 2)}, "one for each of 2 axes"),
+        (np.eye(9), {"missing": np.full((9, 9), np.nan)}, r"values, \(9, 9\); got float64 \(9, 9\) with NaN"),
+        (np.ones((9, 9, 3)) * [1, np.nan, 1], {}, "channel 1 is missing entirely, of 3"),
     ],
 )
 def test_what_is_refused(values: object, arguments: dict[str, object], words: str) -> None:
@@ -383,8 +379,6 @@ def test_masks_as_users_have_them() -> None:
         np.testing.assert_array_equal(pe_lightning.fill(values, other, **EXACT).values, expected)
     hidden = np.ma.masked_array(np.where(mask, -9999.0, values), mask)
     np.testing.assert_array_equal(pe_lightning.fill(hidden, **EXACT).values, expected)
-    with pytest.raises(InputError, match=r"of the shape of the values, \(20, 24\); got float64 \(20, 24\) with NaN"):
-        pe_lightning.fill(values, np.where(mask, np.nan, 0.0))
 
 
 def test_pictures_with_their_channels_first() -> None:
@@ -396,13 +390,6 @@ def test_pictures_with_their_channels_first() -> None:
     np.testing.assert_array_equal(np.moveaxis(found.values, 0, -1), expected)
     batch = pe_lightning.fill(np.where(mask, np.nan, colours)[None], **EXACT).values
     np.testing.assert_allclose(batch[0], found.values, rtol=1e-6)
-
-
-def test_a_channel_that_is_missing_entirely_is_named() -> None:
-    colours = np.stack([surface(), surface(), surface()], -1)
-    colours[..., 1] = np.nan
-    with pytest.raises(InputError, match="channel 1 is missing entirely, of 3"):
-        pe_lightning.fill(colours)
 
 
 def test_large_integers_are_compared_exactly() -> None:

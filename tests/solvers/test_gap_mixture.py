@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from pe_lightning.solvers import gap_mixture, gaps
 from pe_lightning.solvers.gap_members import MEMBERS, Gaps, default_members
-from pe_lightning.solvers.gap_mixture import MixtureSettings, fill_gaps, least_variance
+from pe_lightning.solvers.gap_mixture import fill_gaps, least_variance
 from pe_lightning.solvers.gaps import Imitation, imitated_gaps
 from pe_lightning.solvers.local_fourier import smooth_continuation
 
@@ -85,6 +86,22 @@ def test_imitated_gaps_hide_known_samples_only() -> None:
     assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
 
+def test_large_pictures_are_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, known = torch.rand(230, 220, 1, generator=torch.Generator().manual_seed(0)), holes((230, 220), 0.1)
+    whole = fill_gaps(truth, known, ["kriging"], imitated_gaps(known))
+    monkeypatch.setattr(gap_mixture, "MAX_PART", 96)
+    monkeypatch.setattr(gaps, "MAX_WINDOW", 60**2)
+    hidden = imitated_gaps(known)
+    found = fill_gaps(truth, known, ["kriging"], hidden)
+    # of samples as far away as each other others may be chosen
+    torch.testing.assert_close(found.values, whole.values, rtol=0, atol=0.05)
+    assert bool((found.std[~known] > 0).all())
+    assert len(hidden) == 3
+    for some in hidden:
+        assert bool((known | ~some.mask).all())
+        assert all(int(along[-1] - along[0]) < 60 for along in some.mask.nonzero().T.sort().values)
+
+
 def test_far_from_known_samples_values_are_smooth() -> None:
     row = torch.linspace(0, 1, 100)
     values, known = row[:, None].expand(100, 100)[..., None].clone(), torch.ones(100, 100, dtype=torch.bool)
@@ -120,8 +137,9 @@ def test_a_member_is_left_out_that_only_helped_another_one(monkeypatch: pytest.M
     errors = {"good": noise[0], "helped": 10**0.5 * noise[1], "helper": -2 * 10**0.5 * noise[1] + 3 * noise[2]}
     for name, error in errors.items():
         monkeypatch.setitem(MEMBERS, name, lambda _, error=error: error)
-    known, settings = holes((60, 60), 0.1), MixtureSettings(least_share=0.22)
-    found = fill_gaps(truth, known, list(errors), imitated_gaps(known), settings=settings)
+    monkeypatch.setattr(gap_mixture, "LEAST_SHARE", 0.22)
+    known = holes((60, 60), 0.1)
+    found = fill_gaps(truth, known, list(errors), imitated_gaps(known))
     assert found.weights == {"good": 1.0, "helped": 0.0, "helper": 0.0}
 
 
