@@ -147,7 +147,7 @@ class AdaptivePoints:
         if not are_enough(self._random_sets):
             return self.levels[0].mean_error()
         errors = torch.cat([part.errors for part in self._random_errors], 1).double()
-        return float(torch.einsum("m,mhc->hc", self._weights(errors), errors).square().mean())
+        return float(torch.einsum("m,mhc->hc", least_error_weights(errors, errors), errors).square().mean())
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -299,9 +299,6 @@ class AdaptivePoints:
     @cached_property
     def _random_errors(self) -> list[HeldOutErrors]:
         return [self._held_out_errors(one) for one in self._random_sets]
-
-    def _weights(self, errors: Tensor) -> Tensor:
-        return least_error_weights(errors, errors)
 
     def _calibrated(self, sets: Sequence[CalibrationSet]) -> dict[int, Calibration]:
         if not are_enough(sets):
