@@ -245,6 +245,9 @@ def fill(
             "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
             "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
         )
+    if samples == "auto":
+        at_points = stack.ndim - 2 not in (2, 3) or (original is not None and original.points)
+        samples = "points" if at_points else "cells"
     torch.manual_seed(seed)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
     options: dict[str, Any] = {
@@ -252,7 +255,7 @@ def fill(
         "encoder": encoder,
         "smooth": smooth,
         "factors": factors,
-        "samples": _samples(samples, original, stack.ndim - 2),
+        "samples": samples,
         "pretrained": pretrained,
         "folds": folds,
         "block": block,
@@ -278,7 +281,7 @@ def fill(
     if original is None and axes is None and channels_first(shape):
         results = [np.moveaxis(each, -1, -3) for each in results]
     values, marked, *spreads = (each.reshape(shape) for each in results)
-    points = enlarges and options["samples"] == "points"
+    points = enlarges and samples == "points"
     return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
 
 
@@ -295,12 +298,6 @@ def _factors(upscale: int | Sequence[int], num_axes: int, original: EditableFile
     if len(upscale) != num_axes or max(upscale) == 1:
         raise InputError(f"upscale is one number, or one for each of {num_axes} axes, not all 1; got {list(upscale)}")
     return tuple(upscale)
-
-
-def _samples(samples: SampleKind | Literal["auto"], original: EditableFile | None, num_axes: int) -> SampleKind:
-    if samples == "auto":
-        return "points" if num_axes not in (2, 3) or (original is not None and original.points) else "cells"
-    return samples
 
 
 def _read(
@@ -422,12 +419,10 @@ def _fill_signal(
     if options["folds"] != "none" and factors:
         held_out = _upscale_scores(data, fitted, factors)
     elif options["folds"] != "none":
-        sampling = _folds(options["folds"], options["block"], unknown, seed)
-        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // (unknown.size - num_missing)))
+        sampling, count, held_out["protocol"] = _folds(options["folds"], options["block"], unknown, seed)
         with torch.random.fork_rng():
             held_out["score"] = score_folds(data, fitted, sampling, count)
         held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
-        held_out["protocol"] = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
     model = fitted(data)
     result = values.copy()
     if factors:
@@ -519,18 +514,15 @@ def _fill_by_members(
 ) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
     """The same by a mixture of members, from values in [0, 1]."""
     unknown: Mask = np.asarray(missing.any(-1))
-    known, folds, sampling = torch.from_numpy(~unknown), options["folds"], None
+    known, folds = torch.from_numpy(~unknown), options["folds"]
     hidden = imitated_gaps(known, seed=seed) if folds in ("auto", "none") and options["block"] is None else []
     protocol = f"{len(hidden)} moved copies of the gaps"
     if not hidden:
-        sampling = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
-        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int(known.sum())))
+        sampling, count, protocol = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
         trained = [sampling.of(fold).split(unknown.shape, 1).train_mask().reshape(unknown.shape) for fold in range(count)]
         hidden = [Hidden(known & ~mask, known & ~mask) for mask in trained]
-        protocol = sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
-    periodic = [axis.periodic for axis in options["axes"]]
     names = list(options["members"] or default_members(known))
-    found = fill_gaps(unit, known, names, hidden, periodic)
+    found = fill_gaps(unit, known, names, hidden, [axis.periodic for axis in options["axes"]])
     result = np.where(missing, scaling.restore(found.values.numpy(), 0), values)
     about = FilledSignal(name, int(unknown.sum()), unknown.size, found, scaling.high[0] - scaling.low[0])
     if folds != "none":
@@ -599,19 +591,19 @@ def _model(
     return lambda: LinearRidge(automatic_width(encoder or "laplace"))
 
 
-def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> FoldSampling:
-    """The folds whose held-out samples are as far from known ones as the missing samples."""
+def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> tuple[FoldSampling, int, str]:
+    """Folds with held-out samples as far from known ones as the missing samples; how many are scored; both in words."""
     distance = mean_distance(unknown)
     if folds == "auto":
         wide = block is not None or has_wide_gaps(distance, float(unknown.mean()), unknown.shape, seed)
         folds = "blocks" if wide else "random"
-    if folds == "random":
-        if block is not None:
-            raise InputError("block is the size of blocks: set folds blocks, or leave it out")
-        return FoldSampling("random", seed=seed)
+    if folds == "random" and block is not None:
+        raise InputError("block is the size of blocks: set folds blocks, or leave it out")
     side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
     sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
-    return FoldSampling("blocks", size=sizes, seed=seed)
+    sampling = FoldSampling("random", seed=seed) if folds == "random" else FoldSampling("blocks", size=sizes, seed=seed)
+    count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int((~unknown).sum())))
+    return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
 
 
 def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
