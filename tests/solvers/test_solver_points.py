@@ -301,22 +301,23 @@ def test_the_preconditioner_saves_iterations_where_features_are_dependent() -> N
     assert 3 * counts[0] < counts[1]
 
 
-def test_groups_of_signals_are_solved_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    values, mask = numbers(5, 9, 8, 2), numbers(5, 9, 8, seed=1) < 0.5
-    given: dict[str, Any] = {"encoder": make(2), "axes": grid_axes((9, 8)), "mask": mask, "ridge": 0.01, **TIGHT}
-    together = solve_points(values, **given)
-    monkeypatch.setattr("pe_lightning.solvers.points.GROUP_NUMBERS", {"cpu": 2 * 2 * 72})
-    torch.testing.assert_close(solve_points(values, **given).weight, together.weight)
-
-
-@pytest.mark.parametrize("cached", [True, False])
-def test_chunks_of_points_are_solved_alike(monkeypatch: pytest.MonkeyPatch, cached: bool) -> None:
-    values, coords = numbers(2, 50, 2), numbers(2, 50, 2, seed=2)
-    given: dict[str, Any] = {"encoder": make(2), "coords": coords, "ridge": 0.01, **TIGHT}
+@pytest.mark.parametrize(
+    ("signals", "location", "limits"),
+    [
+        (5, {"axes": grid_axes((9, 8)), "mask": numbers(5, 9, 8, seed=1) < 0.5}, {"GROUP_NUMBERS": {"cpu": 2 * 2 * 72}}),
+        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"CHUNK_NUMBERS": 100}),
+        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"CHUNK_NUMBERS": 100, "CACHE_BYTES": 0}),
+    ],
+    ids=["groups of signals", "chunks of points", "chunks that are not stored"],
+)
+def test_parts_are_solved_as_the_whole(
+    monkeypatch: pytest.MonkeyPatch, signals: int, location: dict[str, Any], limits: dict[str, Any]
+) -> None:
+    values = numbers(signals, *((9, 8) if "mask" in location else (50,)), 2)
+    given: dict[str, Any] = {"encoder": make(2), "ridge": 0.01, **location, **TIGHT}
     whole = solve_points(values, **given)
-    monkeypatch.setattr("pe_lightning.solvers.points.CHUNK_NUMBERS", 100)
-    if not cached:
-        monkeypatch.setattr("pe_lightning.solvers.points.CACHE_BYTES", 0)
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"pe_lightning.solvers.points.{name}", limit)
     torch.testing.assert_close(solve_points(values, **given).weight, whole.weight)
 
 
