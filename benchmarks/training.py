@@ -1,6 +1,6 @@
 """Training under a Trainer: milliseconds per step against bare PyTorch loops, one thread, processor time.
 
-    python benchmarks/training.py --steps 300
+    python benchmarks/training.py --steps 600
 
 256 x 256 trained samples of 3 channels, K = 256, with everything that ``pe-lightning fit`` switches on; the loop is autograd
 through the same mode products, both with the same fused Adam. A fit and its loop take turns, a block of steps each, in one
@@ -58,7 +58,7 @@ def main() -> None:
     print(machine())
     print_titles("encoder", "fit, ms a step", "loop, ms a step", "loop / fit")
     for name in options.encoders:
-        turns = Turns(loop(data, name), min(100, options.steps))
+        turns = Turns(loop(data, name), max(1, options.steps // 12))
         checkpoint = ModelCheckpoint(filename="best", monitor="val/psnr", mode="max", save_last=True)
         with tempfile.TemporaryDirectory() as folder:
             callbacks = [turns, RunRecorder(root=folder, table=False), PSNRProgressBar(), checkpoint]
