@@ -108,6 +108,18 @@ def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     return field.at(task.places), lambda: field.std(task.places)
 
 
+def filled(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
+    """What ``fill`` does by default, with its held-out fits, for samples of a grid."""
+    if task.index is None or task.wanted is None:
+        raise LookupError("points")
+    flat = np.full((math.prod(task.grid), task.values.shape[1]), np.nan, np.float32)
+    flat[task.index] = task.values
+    found = fill(flat.reshape(*task.grid, -1), axes=len(task.grid), std=True)
+    assert found.std is not None
+    values, std = (torch.from_numpy(each.reshape(flat.shape))[task.wanted] for each in (found.values, found.std))
+    return values, lambda: std
+
+
 def laplace(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     """The exact fit of a linear layer, by conjugate gradients, and its standard deviations."""
     where: dict[str, Any] = {"coords": task.coords[None]}
@@ -162,7 +174,7 @@ def baseline(name: str, task: Task) -> tuple[Tensor, None]:
 def methods() -> dict[str, Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]]:
     """All methods by name."""
     others = {name: partial(baseline, name) for name in baselines.names() if baselines.baselines.get(name).on_points}
-    return {"adaptive": adaptive, "laplace": laplace, **others, "kriging (PyKrige)": kriging}
+    return {"fill": filled, "adaptive": adaptive, "laplace": laplace, **others, "kriging (PyKrige)": kriging}
 
 
 # -- tasks --------------------------------------------------------------------------------------------------------------
