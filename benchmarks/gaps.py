@@ -7,7 +7,9 @@
 Tables have the PSNR in dB of the missing samples (signal-to-noise of sounds), mean over signals, and processor seconds of
 one signal, all threads together, without imports. ``fill`` includes its held-out fits, score and standard deviations;
 ``covered`` is the share of the missing samples within 1.645 standard deviations (90 % are aimed at). FSR, Telea and
-Navier-Stokes are those of OpenCV (``pip install opencv-contrib-python-headless``); without it they are left out.
+Navier-Stokes are those of OpenCV (``pip install opencv-contrib-python-headless``); without it they are left out. So is
+ordinary kriging by PyKrige (``pip install pykrige``), also where its matrix of all pairs of known pixels is too large: give
+``--shape 64 64``.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ from pe_lightning.signals.batches import PointBatch
 from pe_lightning.solvers.gap_members import MEMBERS, Gaps
 from pe_lightning.training import VideoDataModule
 
+MAX_KRIGED = 5000
+"""Most known pixels of PyKrige, which holds the distances of all pairs."""
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Method = Callable[[Array, Mask], Array]
@@ -128,19 +132,33 @@ def interpolated(name: str, picture: Array, missing: Mask) -> Array:
     return interpolate(name, batch, axes)[0].numpy()
 
 
+def kriged(picture: Array, missing: Mask) -> Array:
+    """Ordinary kriging by PyKrige, of the 32 nearest known pixels."""
+    ordinary = importlib.import_module("pykrige.ok").OrdinaryKriging
+    (y, x), (rows, columns) = (np.nonzero(where) for where in (~missing, missing))
+    result = picture.copy()
+    for channel in range(picture.shape[-1]):
+        kriging = ordinary(x.astype(float), y.astype(float), picture[y, x, channel], "exponential")
+        at = columns.astype(float), rows.astype(float)
+        result[missing, channel] = kriging.execute("points", *at, n_closest_points=32, backend="loop")[0]
+    return result
+
+
 def member(name: str, values: Array, missing: Mask) -> Array:
     """One member of the mixture alone."""
     known = torch.from_numpy(~missing)
     return MEMBERS[name](Gaps(torch.from_numpy(values) * known[..., None], known, ~known)).numpy()
 
 
-def methods() -> dict[str, Method]:
+def methods(num_known: int) -> dict[str, Method]:
     """Methods to compare with that are installed."""
     found: dict[str, Method] = {}
     for name in ("FSR", "Telea", "Navier-Stokes") if importlib.util.find_spec("cv2") else ():
         found[name] = partial(opencv, name)
     for name in ("biharmonic", "delaunay"):
         found[name] = partial(interpolated, name)
+    if importlib.util.find_spec("pykrige") and num_known <= MAX_KRIGED:
+        found["PyKrige"] = kriged
     return {**found, "total variation": total_variation}
 
 
@@ -181,7 +199,7 @@ def of_pictures(case: str, options: argparse.Namespace) -> None:
         assert made.std is not None
         covered = float((np.abs(made.values - picture) < 1.645 * made.std)[missing].mean())
         rows.setdefault("fill", []).append((decibels(made.values, picture, missing), seconds, covered))
-        for name, method in {"fourier alone": partial(member, "fourier"), **methods()}.items():
+        for name, method in {"fourier alone": partial(member, "fourier"), **methods(int((~missing).sum()))}.items():
             found, seconds = timed(partial(method, picture, missing))
             rows.setdefault(name, []).append((decibels(found, picture, missing), seconds))
     report(f"{case}, {len(rows['fill'])} picture(s) of {options.shape[0]} x {options.shape[1]}", rows)
