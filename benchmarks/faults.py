@@ -35,7 +35,6 @@ attempts that did not hold, and the exit status is 1.
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
 import contextlib
 import ctypes
@@ -66,6 +65,7 @@ import soundfile
 import tifffile
 import torch
 import xarray
+from harness import ROOT, make_parser
 from PIL import Image
 
 import pe_lightning
@@ -79,7 +79,6 @@ from pe_lightning.solvers import solve_grid, solve_points
 from pe_lightning.solvers.points import ScatteredPoints
 from pe_lightning.training import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 
-ROOT = Path(__file__).resolve().parents[1]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
 SMALL += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "5"]
 FIT = ["fit", "--config", "image/demo", *SMALL, "--data.batching.steps_per_epoch", "10"]
@@ -807,7 +806,7 @@ def main(arguments: list[str] | None = None) -> int:
         "comparisons",
     )
     sections += ("caches", "folders", "files", "values", "readers", "memory", "solves")
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--kills", type=int, default=60, help="of fits; of the others a sixth each")
     parser.add_argument("--mutations", type=int, default=800, help="of files, and of checkpoints")
     parser.add_argument("--only", default=",".join(sections), help="rows, separated by commas")

@@ -186,8 +186,13 @@ def known_samples(values: Tensor) -> Tensor | None:
     return None if bool(known.all()) else known
 
 
-def check_known(known: Tensor, names: Sequence[str]) -> None:
-    """Prints how many samples are missing: those that are not ``known``, ``(S, N_1, ..., N_D)`` booleans."""
+def report_missing(known: Tensor, names: Sequence[str]) -> None:
+    """Prints how many samples are missing, and refuses signals of which all are.
+
+    Args:
+        known: Where samples are known, ``(S, N_1, ..., N_D)`` booleans.
+        names: Of the signals.
+    """
     missing, size = (~known).flatten(1).sum(1).tolist(), known[0].numel()
     some = [(name, count) for name, count in zip(names, missing, strict=True) if count]
     if empty := [name for name, count in some if count == size]:

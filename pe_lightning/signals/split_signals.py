@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.blocks import FileValues, check_known, known_samples, load
+from pe_lightning.signals.blocks import FileValues, known_samples, load, report_missing
 from pe_lightning.signals.cache import Storage, open_signals
 from pe_lightning.signals.dataset import PointDataset, SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
@@ -117,7 +117,7 @@ class Signals:
         split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
         values = load(raw) if loaded else None
         if values is not None and (known := known_samples(values)) is not None:
-            check_known(known, info.names)
+            report_missing(known, info.names)
             split = _split_of_known(sampling, known, info.num_signals)
             values = values.where(known[..., None], torch.nan)
         nothing_scored = eval_mask == "rest" and split.trains_all

@@ -139,12 +139,13 @@ def fill_gaps(
     if mixed:
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
+    num_missing = max(1, int((~known).sum()))
     for wanted in _divided(~known):
         task = gaps(known, _around(wanted, periodic), wanted, [members[number] for number in kept])
         (found,), (distance,) = _predict([task])
         missing = wanted.flatten().nonzero()[:, 0]
         flat[missing], variance, share = _mixed(found, moments, missing, prior_count)
-        shares += share * len(missing) / max(1, int((~known).sum()))
+        shares += share * len(missing) / num_missing
         if mixed:
             std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
     return GapMixture(
