@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-from pe_lightning import _moved  # noqa: F401  # modules are found by their old paths too
+from pe_lightning.results import old_names  # noqa: F401  # modules are found by their old paths too
 
 __version__ = "0.2.0"
 
@@ -61,7 +61,7 @@ __all__ = [
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {"xarray"},
+    {"xarray"},  # estimators.labelled, by its public name
     {
         "encoders": ["Encoder", "create_encoder", "list_encoders"],
         "estimators.filling": ["fill"],

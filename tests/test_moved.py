@@ -7,9 +7,9 @@ import pytest
 from golden.make import FOLDER
 
 from pe_lightning import ComplexLinear, linalg, networks, signals, training
-from pe_lightning._moved import MOVED, current, current_settings
 from pe_lightning.cli import recipes
 from pe_lightning.cli.cli import parse
+from pe_lightning.results.old_names import MOVED, current, current_settings
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 WITH_MOVED_CLASSES = {old.rpartition(".")[0] for old in MOVED if not old.islower()}

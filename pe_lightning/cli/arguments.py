@@ -21,10 +21,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results.config_files import load_limited, read_config
+from pe_lightning.results.old_names import current_settings
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})

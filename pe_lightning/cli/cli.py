@@ -44,9 +44,8 @@ OPTIONS = [
     *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-    *(f"--{name}" for name, *_ in OUTPUT),
 ]
-"""Options offered as spelling suggestions, besides the arguments of the named classes."""
+"""Options offered as spelling suggestions, besides the arguments of the named classes and those of ``predict`` alone."""
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
@@ -151,7 +150,8 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         else:
             config = parser.parse_args(list(given))
     except (ArgumentError, ImportError) as error:
-        raise InputError(explain(str(error), OPTIONS)) from error
+        of_verb = [f"--{name}" for name, *_ in OUTPUT if verb == "predict"]
+        raise InputError(explain(str(error), [*OPTIONS, *of_verb])) from error
     _move_into_callbacks(config)
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from pe_lightning import __version__
-from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError
+from pe_lightning.results.old_names import current_settings
 
 LAST = "last.ckpt"
 VERSION_KEY = "pe_lightning/version"

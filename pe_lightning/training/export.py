@@ -15,10 +15,10 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
-from pe_lightning._moved import current_settings
 from pe_lightning.errors import InputError, paragraph, require
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
+from pe_lightning.results.old_names import current_settings
 from pe_lightning.signals.files import check_outputs, write_atomically
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.checkpoints import METRICS_KEY, model_class

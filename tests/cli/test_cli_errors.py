@@ -73,6 +73,7 @@ def test_options(capsys, arguments, words):
         (["--encoders"], ["unknown verb '--encoders'", "'encoders'"]),
         (["my.jpg"], ["'my.jpg' is not a verb", "pe-lightning fit my.jpg"]),
         (["fit", "my.jpg", "--encoders", "tri"], ["unknown option '--encoders'", "'--encoder'"]),
+        (["fit", "samples://astronaut", "--output_shpe", "8"], ["unknown option '--output_shpe'. --help lists"]),
         (["cache", "list", "gau"], ["unknown argument 'gau'"]),
         (["fit"], ["fit needs signals, pe-lightning fit my.jpg"]),
         (["fit", "--model", "ComplexLinear", "--data", "ImageDataModule"], ["ComplexLinear needs encoder"]),

@@ -44,7 +44,7 @@ def suggest(
         paths: Images, sound, tables, videos, volumes, folders of them, or samples://NAME.
         options: --data... and --config FILE as for pe-lightning fit; only the data and the seed of a configuration are used.
             --data NAME if the kind of a file is ambiguous.
-        budget: Time limit in seconds; no trial starts after it, and encoders without a trial are listed.
+        budget: Time limit in seconds; no trial but the first starts after it, and encoders without a trial are listed.
         out: The configuration file to write.
         force: Overwrite this file if it exists.
         encoders: A,B: encoders to try (default: all, see pe-lightning encoders).

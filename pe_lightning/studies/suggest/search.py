@@ -329,7 +329,7 @@ def search(
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Scores interpolation, then candidates; starts no trial after the deadline.
+    """Scores interpolation, then candidates; starts no trial after the deadline but that of the first candidate.
 
     Args:
         candidates: Encoders.
@@ -369,7 +369,8 @@ def search(
             continue
         labels.add(label)
         share = 0.3 if candidate.interpolation else 1.0
-        if time.perf_counter() > began + share * (until - began):
+        is_first = candidate is candidates[0]  # it is tried whatever the budget is
+        if not is_first and time.perf_counter() > began + share * (until - began):
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
         found = attempt(candidate, first)

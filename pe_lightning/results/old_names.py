@@ -1,4 +1,4 @@
-"""Modules that have moved and arguments that have another name: old configurations, checkpoints and imports keep working."""
+"""Modules by other paths, and arguments by their old names: old configurations, checkpoints and imports keep working."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ MOVED = {
     "pe_lightning.training.kronecker": "pe_lightning.training.complex_linear",
     "pe_lightning.training.local": "pe_lightning.training.adaptive",
     "pe_lightning.training.output": "pe_lightning.training.datamodule",
+    "pe_lightning.xarray": "pe_lightning.estimators.labelled",
 }
-"""Old path of a module, package or class of version 0.2 -> new path; the modules below a package move with it."""
+"""Path of version 0.2 of a module, package or class -> new path; the modules below a package move with it."""
 
 
 def current(path: str) -> str:
