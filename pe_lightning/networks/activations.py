@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -161,8 +159,8 @@ class Sine(Activation):
 class Finer(Sine):
     r"""FINER: :math:`\sin(\omega (|z| + 1) z)`, whose frequency rises with the distance of ``z`` from zero.
 
-    Training treats the factor :math:`|z| + 1` as a constant, as in the authors' program. Derivatives with respect to
-    coordinates (:mod:`~pe_lightning.networks.derivatives`) are those of the formula.
+    Training treats the factor :math:`|z| + 1` as a constant, as in the authors' program; in evaluation mode derivatives are
+    those of the formula.
     """
 
     formula = "sin(ω (|z| + 1) z)"
@@ -178,7 +176,7 @@ class Finer(Sine):
         return layer
 
     def forward(self, z: Tensor) -> Tensor:
-        factor = z.abs() + 1 if _EXACT.get() else z.detach().abs() + 1
+        factor = (z.detach() if self.training else z).abs() + 1
         return torch.sin(self.omega * factor * z)
 
 
@@ -299,19 +297,6 @@ class Gabor(Activation):
             envelope = exponential(-self.omega * imaginary - self.scale.square() * squared, 1.0)
             phase = self.omega * real
         return torch.cat([envelope * phase.cos(), envelope * phase.sin()], -1)
-
-
-_EXACT: ContextVar[bool] = ContextVar("exact slopes", default=False)
-
-
-@contextmanager
-def exact_slopes() -> Iterator[None]:
-    """Context in which factors are differentiated that training treats as constants."""
-    before = _EXACT.set(True)
-    try:
-        yield
-    finally:
-        _EXACT.reset(before)
 
 
 def find_activation(name: str, plain: bool = False) -> type[Activation]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pe_lightning.encodings import Complex
 from pe_lightning.linalg import Operator
 from pe_lightning.networks.activations import find_activation
-from pe_lightning.networks.derivatives import Network
+from pe_lightning.networks.base import Network
 from pe_lightning.networks.mlp import MLP
 
 

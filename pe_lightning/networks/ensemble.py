@@ -119,14 +119,13 @@ class VmapEnsemble(nn.Module):
             tensor.data = tensor.data if name in self.shared else tensor.data[signal].clone()
         return network
 
-    def call(self, method: str, *inputs: Any, each: bool = False, in_turn: bool = False) -> Any:
+    def call(self, method: str, *inputs: Any, each: bool = False) -> Any:
         """Calls a method of every network.
 
         Args:
             method: Name of the method; it takes and returns tensors, or lists of them.
             inputs: Arguments of the method: tensors, or lists of them.
             each: Whether each signal has its own inputs, with a leading axis of length ``S``; else they are shared.
-            in_turn: Whether one network is called after another, for methods that :func:`~torch.func.vmap` does not support.
 
         Returns:
             The result of the method, with a leading axis of length ``S``.
@@ -146,7 +145,7 @@ class VmapEnsemble(nn.Module):
             return tree_map(lambda x: x[None], one({name: tensor[0] for name, tensor in state.items()}, *own))
 
         count = self.num_signals
-        size = 1 if in_turn else self.chunk or count
+        size = self.chunk or count
         if size >= count:
             return some(0, count)
         ends = [(first, min(first + size, count)) for first in range(0, count, size)]

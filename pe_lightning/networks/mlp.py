@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pe_lightning.encodings import Simple
 from pe_lightning.networks.activations import find_activation
-from pe_lightning.networks.derivatives import Network
+from pe_lightning.networks.base import Network
 
 
 class MLP(nn.Module):

@@ -129,24 +129,8 @@ class NonparametricModule(CoordinateModule):
         prediction = torch.stack([field.at(points) for field, points in zip(self.fields, each, strict=True)])
         return (prediction - batch.values).flatten(1)
 
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        if name != "forward":
-            return self._derivatives(name, points)
+    def evaluate(self, points: Tensor) -> Tensor:
         return torch.stack([field.at(points) for field in self.fields])
-
-    @torch.enable_grad()
-    def _derivatives(self, name: str, points: Tensor) -> Tensor:
-        """Derivatives in reverse mode, as neighbours cannot be searched among the tensors of forward mode."""
-        points = points if points.requires_grad else points.detach().requires_grad_()
-
-        def slopes(values: Tensor) -> Tensor:  # (*rest, P) -> (*rest, P, D)
-            each = [torch.autograd.grad(row.sum(), points, create_graph=True)[0] for row in values.flatten(0, -2)]
-            return torch.stack(each).reshape(*values.shape, -1)
-
-        first = slopes(self.evaluate("forward", points).transpose(1, 2))  # (S, C, P, D)
-        if name == "gradient":
-            return first.transpose(1, 2)
-        return slopes(first.movedim(-1, 0)).diagonal(dim1=0, dim2=-1).sum(-1).transpose(1, 2)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         self.encoding.check_axes(axes)

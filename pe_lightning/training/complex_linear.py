@@ -128,10 +128,8 @@ class KroneckerModule(CoordinateModule):
         gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        if name != "forward" or not self.networks.features_are_shared:
-            return super().evaluate(name, points)
-        return self.stack.at(points)
+    def evaluate(self, points: Tensor) -> Tensor:
+        return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         self.require_info()

@@ -171,7 +171,7 @@ class FunctionModule(TrainedModule):
             if not isinstance(batch, Tensor):
                 return self.predict_grid(batch)
             self.encoding.check_points(batch)
-            return torch.cat([self.evaluate("forward", some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
+            return torch.cat([self.evaluate(some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
 
     @property
     def label(self) -> str:
@@ -192,41 +192,15 @@ class FunctionModule(TrainedModule):
     def forward(self, coords: npt.ArrayLike | Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
         given = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords), device=self.device)
-        return self._at("forward", given)
-
-    def gradient(self, coords: Tensor) -> Tensor:
-        """First derivatives at any coordinates: ``(*batch, D)`` -> ``(S, *batch, C, D)``; differentiable.
-
-        The unit is values per unit of the coordinates, which is the whole length of an axis: divide by the number of
-        samples ``N_a`` for the change from one sample of the axis to the next.
-        """
-        return self._at("gradient", coords)
-
-    def laplacian(self, coords: Tensor) -> Tensor:
-        r"""The Laplacian :math:`\sum_a \partial^2 f / \partial x_a^2` at any coordinates; differentiable.
-
-        ``(*batch, D)`` -> ``(S, *batch, C)``, in values per squared unit of the coordinates.
-        """
-        return self._at("laplacian", coords)
-
-    def _at(self, name: str, coords: Tensor) -> Tensor:
-        """:meth:`evaluate` at ``(*batch, D)``: ``(S, *batch, *rest)``."""
         info = self.require_info()
-        self.encoding.check_points(coords)
-        found = self.evaluate(name, coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
-        return found.reshape(len(found), *coords.shape[:-1], *found.shape[2:])
+        self.encoding.check_points(given)
+        values = self.evaluate(given.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
+        return values.reshape(len(values), *given.shape[:-1], values.shape[-1])
 
-    def evaluate(self, name: str, points: Tensor) -> Tensor:
-        """A function of points that are known to be valid, ``(P, D)``.
-
-        Args:
-            name: ``forward`` for values ``(S, P, C)``, ``gradient`` for ``(S, P, C, D)`` or ``laplacian`` for ``(S, P, C)``.
-            points: The points.
-        """
-        # vmap takes no operation in place on a slope that is the same for all signals, times a feature that is not
-        in_turn = name != "forward" and not self.networks.features_are_shared
-        found: Tensor = self.networks.call(name, points.to(next(self.parameters()).dtype), in_turn=in_turn)
-        return found
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""
+        values: Tensor = self.networks(points.to(next(self.parameters()).dtype))
+        return values
 
 
 class CoordinateModule(FunctionModule):

@@ -110,22 +110,6 @@ def test_fitted_alone_is_fitted_together(key: str, kind: str, sampling: str) -> 
     assert together.num_params == alone.num_params
 
 
-@pytest.mark.parametrize("key", ["gau-each", "lff", "embed", "hash", "planes"])
-def test_derivatives_of_many_signals_are_those_of_their_networks(key: str) -> None:
-    """Where each signal has features of its own: parameters below exponentials, perceptrons and interpolation."""
-    data, module = TensorDataModule(signals(2, 10, 6)), MODULES["complex" if key == "hash" else "simple"](REGISTERED[key])
-    data.setup("fit")
-    module.build_from(data)
-    for _, tensor in module.networks.per_signal():
-        tensor.data[1] *= 1.1
-    module.double()
-    points = torch.rand(4, 2, dtype=torch.float64)
-    for name in ("gradient", "laplacian"):
-        expected = [getattr(module.networks.network_of(place), name)(points) for place in range(2)]
-        torch.testing.assert_close(getattr(module, name)(points), torch.stack(expected))
-    module.laplacian(points).square().sum().backward()
-
-
 @pytest.mark.parametrize("sampling", ["grid", "random"])
 def test_a_chosen_width_is_where_training_starts(sampling: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """``sigma: auto`` and trained: chosen before the optimiser exists, then trained by it, and in the checkpoint."""
