@@ -7,7 +7,8 @@ r"""Numbers and figures about encoders: rank, similarity, distance preservation,
 
 - :func:`analyze`: all measures of one encoder as plain data; :func:`figure` draws such reports.
 - :mod:`~pe_papers.analysis.measures`: each measure alone, with theory beside it.
-- :mod:`~pe_papers.analysis.similarity`: encodings of a checkpoint, ranks of its layers, maps of one position against others.
+- :mod:`~pe_papers.analysis.similarity`: encodings of a checkpoint, maps of one position against others.
+- :mod:`~pe_papers.analysis.stable_rank`: stable ranks of features and layers, also during training (``StableRank``).
 """
 
 from pe_lightning.encodings import encoder_rank, feature_rank, stable_rank
@@ -29,8 +30,10 @@ from pe_papers.analysis.measures import (
     weight_histogram,
 )
 from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of, similarity, without_mlp
+from pe_papers.analysis.stable_rank import StableRank, encoding_rank, layer_ranks
 
 __all__ = [
+    "StableRank",
     "analyze",
     "as_initialised",
     "checkpoint_ranks",
@@ -39,9 +42,11 @@ __all__ = [
     "distance_theory",
     "encoder_rank",
     "encoding_of",
+    "encoding_rank",
     "feature_rank",
     "features",
     "figure",
+    "layer_ranks",
     "numerical_rank",
     "positions",
     "preservation",

@@ -19,8 +19,8 @@ from pe_lightning.encodings import Complex, Encoding, Simple
 from pe_lightning.evaluation import metrics
 from pe_lightning.signals import RawSignals, Source, ValueRange, sample_coordinates
 from pe_lightning.training import SignalDataModule, SimpleMLP
-from pe_lightning.training.callbacks import encoding_rank, layer_ranks
 from pe_papers import analysis
+from pe_papers.analysis.stable_rank import encoding_rank, layer_ranks
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 CORNERS = ((4, 4), (4, 57), (31, 31), (57, 4), (57, 57))

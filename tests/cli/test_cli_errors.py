@@ -34,7 +34,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--data.batch_sise", "9"], ["ImageDataModule has no argument 'batch_sise'", "'batching'"]),
         (["--data.sampling.fraction", "0.5"], ["'grid' has no argument 'fraction'", "'random' has it: name that first"]),
         (["--wandb.projct", "x"], ["--wandb.projct", "'--wandb.project'"]),
-        (["--trainer.callbacks+", "PeakMemry"], ["unknown callback 'PeakMemry'", "'PeakMemory'"]),
+        (["--trainer.callbacks+", "Snapshts"], ["unknown callback 'Snapshts'", "'Snapshots'"]),
         # values that are not allowed
         (["--model.encoder.sigma", "-0.5"], ["sigma", "positive", "-0.5"]),
         (["--model.encoder.sigma", "wide"], ["sigma", "number", "wide"]),

@@ -1,11 +1,10 @@
-"""Shared by callbacks: the clock of a fit, actions at regular steps, and checks of the module and the data."""
+"""Shared by callbacks: the clock of a fit, and checks of the module and the data."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,7 +13,6 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
-from pe_lightning.signals import validation
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.datamodule import SignalDataModule
@@ -54,15 +52,6 @@ def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_
                 f"{type(callback).__name__} cannot monitor {callback.monitor} with mode: {callback.mode}. "
                 f"There are: {allowed}{reason}"
             )
-
-
-def log_values(trainer: Trainer, values: Mapping[str, float]) -> None:
-    """Logs numbers with all loggers, at the current step.
-
-    ``LightningModule.log`` would wait for a step that is a multiple of ``log_every_n_steps``, and drop the others.
-    """
-    for logger in trainer.loggers:
-        logger.log_metrics(dict(values), trainer.global_step)
 
 
 class TrainingClock:
@@ -113,55 +102,3 @@ _CLOCKS: WeakKeyDictionary[Trainer, TrainingClock] = WeakKeyDictionary()
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-class TimedCallback(Callback):
-    """Base of callbacks that use the clock of the fit, which runs from data in memory to final parameters.
-
-    Attributes:
-        clock: The Trainer's clock.
-    """
-
-    def __init__(self) -> None:
-        self.clock = TrainingClock()
-        self._earlier = 0.0  # seconds of the fit that is resumed
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.clock = TrainingClock.of(trainer)
-        self.clock.start(self._earlier)
-        self._earlier = 0.0
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.clock.pause(pl_module.device)
-
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        self.clock.resume()
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self.clock.pause(pl_module.device)
-
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Stops the clock of a fit without steps, for which ``on_train_end`` is not called."""
-        self.clock.pause(pl_module.device)
-
-
-class PeriodicCallback(Callback):
-    """Base of callbacks that call :meth:`act`, defined by the subclass, every ``every_n_steps`` optimiser steps."""
-
-    def __init__(self, every_n_steps: int) -> None:
-        self.every_n_steps = validation.integer(f"{type(self).__name__}: every_n_steps", every_n_steps, 1)
-        self._last = 0
-
-    def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        raise NotImplementedError
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._last = trainer.global_step  # that of the checkpoint in a resumed fit
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Acts once per due optimiser step, also if gradients of several batches are accumulated."""
-        before, self._last = self._last, trainer.global_step
-        if self._last > before and self._last % self.every_n_steps == 0:
-            self.act(trainer, pl_module)

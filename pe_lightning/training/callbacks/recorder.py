@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from filelock import FileLock
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
@@ -33,7 +33,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.training.base import datamodule_of
-from pe_lightning.training.callbacks.base import TimedCallback, callbacks, check_monitors, data_of
+from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
 from pe_lightning.training.callbacks.scores import (
     Describes,
@@ -59,7 +59,7 @@ VERSIONS = {
 
 
 @callbacks.register("RunRecorder")
-class RunRecorder(TimedCallback):
+class RunRecorder(Callback):
     """Creates the run directory and writes its files, for any module that implements :class:`Describes`.
 
     The directory is created after data and model are checked: a run that fails on bad input leaves no files.
@@ -79,6 +79,7 @@ class RunRecorder(TimedCallback):
         run_dir: The run directory; ``None`` before it is chosen.
         hyper_parameters: The resolved configuration as plain values, for the loggers.
         metrics: Content of ``metrics.json`` after a test.
+        clock: The clock of the fit, which runs from data in memory to final parameters.
     """
 
     def __init__(
@@ -91,7 +92,6 @@ class RunRecorder(TimedCallback):
         folder: str | Path | None = None,
         pictures: bool = True,
     ) -> None:
-        super().__init__()
         self.root = root
         self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
         self.wandb = wandb or WandbSettings()
@@ -105,6 +105,8 @@ class RunRecorder(TimedCallback):
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
         self.durations = runs.Durations()
+        self.clock = TrainingClock()
+        self._earlier = 0.0  # seconds of the fit that is resumed
         self._lock: FileLock | None = None
         self._results: TestResults | None = None
         self._predictions: Predictions | None = None
@@ -176,12 +178,22 @@ class RunRecorder(TimedCallback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._log_description(trainer, pl_module)
-        self._earlier = self._earlier or getattr(pl_module, "choice_seconds", 0.0)
-        super().on_fit_start(trainer, pl_module)
+        self.clock = TrainingClock.of(trainer)
+        self.clock.start(self._earlier or getattr(pl_module, "choice_seconds", 0.0))
+        self._earlier = 0.0
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.clock.pause(pl_module.device)
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        self.clock.resume()
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.clock.pause(pl_module.device)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Saves the final weights as a checkpoint and logs the choices made during the fit."""
-        super().on_fit_end(trainer, pl_module)
+        self.clock.pause(pl_module.device)  # of a fit without steps
         if self.run_dir is None:
             return
         # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there

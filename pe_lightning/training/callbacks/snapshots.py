@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import Any
+
 import torch
-from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
-from PIL import Image
-from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.results.pictures import COMPARED_FRAMES, comparison_frames, row_plot, stacked, to_image, write_png
+from pe_lightning.results.pictures import COMPARED_FRAMES, comparison_frames, row_plot, to_image, write_png
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.blocks import grid_axes
 from pe_lightning.training.base import signals_of
-from pe_lightning.training.callbacks.base import (
-    PeriodicCallback,
-    TrainingClock,
-    callbacks,
-    require_coordinates,
-)
+from pe_lightning.training.callbacks.base import TrainingClock, callbacks, require_coordinates
 from pe_lightning.training.callbacks.recorder import RunRecorder
-from pe_lightning.training.datamodule import SignalDataModule
-
-MAX_SHOWN_SIDE = 2048
-"""Longer axes of a picture, or of a frame, are subsampled."""
-
-Array = npt.NDArray[np.float32]
 
 
 @callbacks.register("Snapshots")
-class Snapshots(PeriodicCallback):
+class Snapshots(Callback):
     """Writes reconstructions at regular steps to ``snapshots/<signal>/<step>.png`` in the run directory, and to W&B.
 
     Of pictures it is the reconstruction; of rows the line plot beside the truth; of videos and volumes four frames beside
@@ -45,9 +32,9 @@ class Snapshots(PeriodicCallback):
     """
 
     def __init__(self, every_n_steps: int = 100, signals: int = 4) -> None:
-        super().__init__(every_n_steps)
-        validation.integer("Snapshots: signals", signals, 1)
-        self.signals = signals
+        self.every_n_steps = validation.integer("Snapshots: every_n_steps", every_n_steps, 1)
+        self.signals = validation.integer("Snapshots: signals", signals, 1)
+        self._last = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
@@ -56,48 +43,34 @@ class Snapshots(PeriodicCallback):
         if not any(isinstance(callback, RunRecorder) for callback in trainer.callbacks):  # type: ignore[attr-defined]
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")
         data = signals_of(pl_module)
-        if data.info.num_axes > 3 or (data.info.num_axes == 1 and data.streamed):
-            raise InputError("Snapshots shows signals of 1 to 3 axes, and rows beside the truth, in memory")
+        if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.streamed):
+            raise InputError("Snapshots shows signals of 1 to 3 axes; rows, videos and volumes beside the truth, in memory")
 
-    def act(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        run_dir = RunRecorder.run_dir_of(trainer)
-        if run_dir is None or not trainer.is_global_zero:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        run_dir, step, last = RunRecorder.run_dir_of(trainer), trainer.global_step, self._last
+        self._last = step  # of several batches whose gradients are accumulated, the last one acts
+        if step == last or step % self.every_n_steps or run_dir is None or not trainer.is_global_zero:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
-            data, step = signals_of(pl_module), trainer.global_step
-            shown = [_shown(n, axis, data.info.num_axes) for axis, n in enumerate(data.info.grid)]
-            axes = [x[part].to(pl_module.device) for x, part in zip(grid_axes(data.info.grid), shown, strict=True)]
+            data, module = signals_of(pl_module), require_coordinates("Snapshots", pl_module)
+            info, caption = data.info, f"reconstruction, step {step}"
+            shown = frames_of(info.grid[0], COMPARED_FRAMES) if info.num_axes == 3 else list(range(info.grid[0]))
+            first, *axes = grid_axes(info.grid)
             with torch.no_grad(), trainer.precision_plugin.val_step_context():
-                predictions = require_coordinates("Snapshots", pl_module).predict_grid(axes)[: self.signals].float().cpu()
+                predictions = module.predict_grid([x.to(pl_module.device) for x in (first[shown], *axes)])
             paths = []
-            for index, stem in enumerate(file_names(data.info.names)[: self.signals]):
-                picture = _picture(data, index, predictions[index].numpy(), shown, f"reconstruction, step {step}")
+            for index, stem in enumerate(file_names(info.names)[: self.signals]):
+                prediction = predictions[index].float().cpu().numpy()
+                if info.num_axes == 2:
+                    picture = to_image(prediction)
+                elif info.num_axes == 1:
+                    truth, mask = data.values[index].numpy(), data.split.train_mask().numpy()
+                    picture = row_plot(prediction, truth, mask[index % len(mask)], caption, info.rate)
+                else:
+                    truth = data.values[index, shown].numpy()
+                    picture = comparison_frames(prediction, truth, caption, shown, info.grid[0])
                 paths.append(str(write_png(run_dir / "snapshots" / stem / f"{step}.png", picture)))
-            for logger in trainer.loggers:
-                if isinstance(logger, WandbLogger):
-                    names = [f"{name}, step {step}" for name in data.info.names[: self.signals]]
-                    logger.log_image("snapshots", list(paths), step=step, caption=names)
-
-
-def _picture(data: SignalDataModule, index: int, prediction: Array, shown: list[Tensor], caption: str) -> Image.Image:
-    info = data.info
-    if info.num_axes == 2:
-        return to_image(prediction)
-    if data.streamed:
-        return stacked([to_image(frame) for frame in prediction])
-    truth = data.values[index]
-    for axis, part in enumerate(shown):
-        truth = truth.index_select(axis, part)
-    if info.num_axes == 1:
-        mask = data.split.train_mask().numpy()
-        return row_plot(prediction, truth.numpy(), mask[index if len(mask) > 1 else 0], caption, info.rate)
-    return comparison_frames(prediction, truth.numpy(), caption, shown[0].tolist(), info.grid[0])
-
-
-def _shown(count: int, axis: int, num_axes: int) -> Tensor:
-    """Indices of the shown samples of an axis of ``count`` samples, ``(n,)`` int64."""
-    if num_axes == 1:
-        return torch.arange(count)
-    if num_axes == 3 and axis == 0:
-        return torch.tensor(frames_of(count, COMPARED_FRAMES))
-    return torch.arange(0, count, -(-count // MAX_SHOWN_SIDE))
+        for logger in trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                names = [f"{name}, step {step}" for name in info.names[: self.signals]]
+                logger.log_image("snapshots", list(paths), step=step, caption=names)

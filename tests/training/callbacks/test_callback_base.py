@@ -1,11 +1,10 @@
-"""The clock of a fit, and when callbacks act."""
+"""The clock of a fit."""
 
 import contextlib
 
-import pytest
 import torch
 
-from pe_lightning.training.callbacks.base import PeriodicCallback, TrainingClock
+from pe_lightning.training.callbacks.base import TrainingClock
 
 CPU = torch.device("cpu")
 
@@ -36,26 +35,3 @@ def test_the_clock_counts_what_is_not_paused(now):
     clock.pause(CPU)
     clock.start()
     assert clock.seconds == 0, "another fit"
-
-
-class Act(PeriodicCallback):
-    """Keeps the steps at which it acted."""
-
-    def __init__(self, every_n_steps):
-        super().__init__(every_n_steps)
-        self.acted = []
-
-    def act(self, trainer, pl_module):
-        self.acted.append(trainer.global_step)
-
-
-@pytest.mark.parametrize(("start", "batches", "acted"), [(0, 2, [4]), (18, 1, [20, 24]), (4, 1, [8])])
-def test_a_periodic_callback_acts_once_per_multiple(start, batches, acted):
-    """In a new and in a resumed fit, also where gradients of several batches are accumulated."""
-    callback, trainer = Act(4), Owner()
-    trainer.global_step = start
-    callback.on_train_start(trainer, None)
-    for batch in range(1, 8 * batches):
-        trainer.global_step = start + batch // batches
-        callback.on_train_batch_end(trainer, None, None, None, batch)
-    assert callback.acted == acted
