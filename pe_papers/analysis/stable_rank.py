@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.encodings import Encoding, feature_rank, stable_rank
 from pe_lightning.errors import InputError
-from pe_lightning.signals import GridBatch, PointBatch, sample_coordinates, validation
+from pe_lightning.signals import GridBatch, PointBatch, sample_coordinates
 from pe_lightning.training import CoordinateModule, SignalDataModule, datamodule_of
 from pe_lightning.training.callbacks import TrainingClock
 
@@ -51,8 +51,9 @@ class StableRank(Callback):
     """
 
     def __init__(self, every_n_steps: int = 100, points: int = 2048) -> None:
-        self.every_n_steps = validation.integer("StableRank: every_n_steps", every_n_steps, 1)
-        self.points = validation.integer("StableRank: points", points, 2)
+        if every_n_steps < 1 or points < 2:
+            raise InputError(f"StableRank: every_n_steps >= 1 and points >= 2; got {every_n_steps} and {points}")
+        self.every_n_steps, self.points = every_n_steps, points
         self._curves: dict[str, list[Any]] = {}  # with the steps, under that name
         self._is_resumed = False
 
