@@ -42,6 +42,7 @@ from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
 from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of_points
 
 Ridge = float | Literal["auto"]
+ONE_PROCESS = Process()
 MAX_POSITIONS = 1024
 """Positions of an axis at which a constant is fitted."""
 
@@ -98,23 +99,126 @@ class LinearRidge(Estimator):
 
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
         """Fits the trained samples, of signals in memory or read block by block; see :class:`Estimator`."""
-        device, began, num_signals = default_device(device), time.perf_counter(), train.info.num_signals
-        encoders = copy.deepcopy(per_axis(self.encoder, train.info.num_axes))
-        encoders, choice = choose_encoders(train, encoders, self.ridge, self.center, device)
+        device, began = default_device(device), time.perf_counter()
+        encoders, choice = self.choose(train, copy.deepcopy(per_axis(self.encoder, train.info.num_axes)), device)
         if any(True for encoder in encoders for _ in encoder.parameters()):
-            whole = train.dataset
-            parts = [whole] if num_signals == 1 else [whole.of(slice(s, s + 1)) for s in range(num_signals)]
-            learned = [learn_data(part, copy.deepcopy(encoders), self.ridge, self.center, device) for part in parts]
-            solutions = [
-                solve_data(part, Process(), found.encoders, found.ridge, self.center, device)
-                for part, found in zip(parts, learned, strict=True)
-            ]
+            own = [copy.deepcopy(encoders) for _ in range(train.info.num_signals)]
+            solutions, learned = self.learn(train.dataset, own, device)
             report = learned_report(solutions, learned, None if choice is None else ChoiceReport(**choice.report()))
         else:
-            solutions = [solve_data(train.dataset, Process(), encoders, self.ridge, self.center, device, choice)]
+            solutions = [self.solve(train.dataset, encoders, device, choice)]
             report = FitReport.from_dict(solutions[0].report())
         report = replace(report, solve_seconds=time.perf_counter() - began)
         return LinearField(solutions, label="ComplexLinear", solution=report, spread=self._spread(train, solutions, device))
+
+    def choose(
+        self, train: Signals, encoders: Sequence[Encoder], device: torch.device, max_weights: int = MAX_WEIGHTS
+    ) -> tuple[list[Encoder], Choice | None]:
+        """Resolves all arguments that encoders, one per axis, leave to the data; chooses widths given as ``auto``.
+
+        A signal has at most ``max_weights`` weights with ``num_features: auto``. Also returns the choice of the widths and
+        the ridge, if there was one.
+        """
+        wanted = [encoder.automatic() is not None for encoder in encoders]
+        if any(wanted) and not all(wanted):
+            raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
+        if any(axis.periodic for axis in train.info.axes):
+            periodic = [axis.periodic for axis in train.info.axes]
+            encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
+        encoders = size_encoders(train.dataset, encoders, max_weights)
+        if not self.center:
+            warn_of_constants(train.dataset, encoders)
+        if not any(wanted):
+            return encoders, None
+        choice = self._choose_bandwidth(train.dataset, encoders, device, "auto")
+        return list(choice.encoders), choice
+
+    def _choose_bandwidth(
+        self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
+    ) -> Choice:
+        """Chooses width and ridge, or the ridge alone, by the prediction of held-out training samples."""
+        encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
+        if _is_grid(dataset):
+            batch, sizes = _grid(dataset, device)
+            return choose_grid(batch.values, batch.axes, encoders, self.ridge, width, sizes)
+        points = _points(dataset, device)
+        return choose_points(points.values, encoders, ridge=self.ridge, sigma=width, center=self.center, **_where(points))
+
+    def learn(
+        self,
+        dataset: SignalDataset,
+        encoders: Sequence[Sequence[Encoder]],
+        device: torch.device,
+        process: Process = ONE_PROCESS,
+        dtype: torch.dtype = torch.float32,
+    ) -> tuple[list[Solution], list[Learned]]:
+        """Learns encoders with parameters by variable projection, and solves with them, one signal after another.
+
+        Every process learns from all samples of its signals, with equal results; the solves are shared.
+
+        Args:
+            dataset: The signals of this process.
+            encoders: For each signal, or for all together, one encoder per axis.
+            device: Where to compute.
+            process: This process.
+            dtype: Precision of the solver.
+        """
+        parts = [dataset] if len(encoders) == 1 else [dataset.of(slice(s, s + 1)) for s in range(len(encoders))]
+        solutions, every = [], []
+        for part, own in zip(parts, encoders, strict=True):
+            own = averaged([encoder.to(device) for encoder in own], part.cells)
+            options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
+            if _is_grid(part):
+                batch, sizes = _grid(part, device)
+                learned = learn_encoders(batch.values, own, axes=batch.axes, full_size=sizes, **options)
+            else:
+                points = _points(part, device)
+                learned = learn_encoders(points.values, own, **options, **_where(points))
+            solver = LinearRidge(learned.encoders, learned.ridge, self.center)
+            solutions.append(solver.solve(part, learned.encoders, device, None, process, dtype=dtype))
+            every.append(learned)
+        return solutions, every
+
+    def solve(
+        self,
+        dataset: SignalDataset,
+        encoders: Sequence[Encoder],
+        device: torch.device,
+        choice: Choice | None = None,
+        process: Process = ONE_PROCESS,
+        chosen_by: SignalDataset | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Solution:
+        """Fits the linear layer exactly to the training samples; several processes do it together.
+
+        Args:
+            dataset: The signals that this process fits, in memory or in a file.
+            encoders: One per axis; a width given as ``auto`` is chosen.
+            device: Where to compute.
+            choice: An earlier choice, with its encoders and ridge.
+            process: This process; it passes its share of the samples to the solver.
+            chosen_by: The signals by which width and ridge are chosen; by default those of ``dataset``.
+            dtype: Precision of the solver.
+        """
+        wanted = any(encoder.automatic() for encoder in encoders)
+        if choice is None and (wanted or self.ridge == "auto"):
+            choice = self._choose_bandwidth(chosen_by or dataset, encoders, device, "auto" if wanted else "given")
+        encoders, ridge = (encoders, self.ridge) if choice is None else (choice.encoders, choice.ridge)
+        assert ridge != "auto"
+        encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
+        options: dict[str, Any] = {"ridge": ridge, "center": self.center}
+        if not _is_grid(dataset):
+            batch = _points(dataset, device)
+            share = process.share(batch.values.shape[1])
+            options |= {"distributed": process.world_size > 1, **_where(batch, share)}
+            found = solve_points(batch.values[:, share].to(dtype), encoders, **options)
+        elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
+            whole, _ = _grid(dataset, device)
+            found = solve_grid(whole.values.to(dtype), encoders, whole.axes, **options)
+        else:
+            axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
+            found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, **options)
+        return found if choice is None else replace(found, choice=choice)
 
     def _spread(
         self, train: Signals, solutions: Sequence[Solution], device: torch.device
@@ -144,50 +248,8 @@ def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike
     return entries if many else entries[0]
 
 
-def choose_encoders(
-    train: Signals,
-    encoders: Sequence[Encoder],
-    ridge: Ridge,
-    center: bool,
-    device: torch.device,
-    max_weights: int = MAX_WEIGHTS,
-) -> tuple[list[Encoder], Choice | None]:
-    """Resolves all arguments that encoders leave to the data; chooses widths given as ``auto``.
-
-    Args:
-        train: The signals.
-        encoders: One per axis.
-        ridge: Relative ridge, or ``auto``.
-        center: Whether means are subtracted.
-        device: Where to compute.
-        max_weights: Most weights of a signal with ``num_features: auto``.
-
-    Returns:
-        The encoders, and the choice of their widths and the ridge if there was one.
-    """
-    wanted = [encoder.automatic() is not None for encoder in encoders]
-    if any(wanted) and not all(wanted):
-        raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
-    if any(axis.periodic for axis in train.info.axes):
-        periodic = [axis.periodic for axis in train.info.axes]
-        encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
-    encoders = size_encoders(train.dataset, encoders, max_weights)
-    if not center:
-        warn_of_constants(train.dataset, encoders)
-    if not any(wanted):
-        return encoders, None
-    choice = choose_data(train.dataset, encoders, ridge, center, device)
-    return list(choice.encoders), choice
-
-
 def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: ChoiceReport | None) -> FitReport:
-    """The report on exact fits with learned encoders, one per signal or one for all.
-
-    Args:
-        solutions: The fits.
-        learned: The encoders, and how they were learned.
-        choice: The choice of the widths from which they were learned.
-    """
+    """The report on exact fits with learned encoders, one per signal or one for all, and on the choice of their start."""
     reports = [LearnedReport(found.ridge, **found.report()) for found in learned]
     ridges = {report.ridge for report in reports}
     first = FitReport.from_dict(solutions[0].report())
@@ -233,103 +295,6 @@ def warn_of_constants(dataset: SignalDataset, encoders: Sequence[Encoder]) -> No
             )
             warnings.warn(text, ConstantWarning, stacklevel=2)
             return
-
-
-def choose_data(
-    dataset: SignalDataset,
-    encoders: Sequence[Encoder],
-    ridge: Ridge,
-    center: bool,
-    device: torch.device,
-    width: Literal["auto", "given"] = "auto",
-) -> Choice:
-    """Chooses width and ridge by the prediction of held-out training samples.
-
-    Args:
-        dataset: The signals.
-        encoders: One per axis.
-        ridge: Relative ridge, or ``auto``.
-        center: Whether means are subtracted.
-        device: Where to compute.
-        width: ``given`` to choose only the ridge.
-    """
-    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
-    if _is_grid(dataset):
-        batch = to_device(dataset.choice_batch(), device)
-        assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
-        sizes = [len(index) for index in dataset.split.index]
-        return choose_grid(batch.values, batch.axes, encoders, ridge, width, sizes)
-    points = to_device(dataset.train_batch, device)
-    assert isinstance(points, PointBatch)
-    return choose_points(points.values, encoders, ridge=ridge, sigma=width, center=center, **_where(points))
-
-
-def learn_data(
-    dataset: SignalDataset, encoders: Sequence[Encoder], ridge: Ridge, center: bool, device: torch.device
-) -> Learned:
-    """Learns encoders with parameters by variable projection; the arguments are those of :func:`choose_data`."""
-    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
-    if _is_grid(dataset):
-        batch = to_device(dataset.choice_batch(), device)
-        assert isinstance(dataset.split, GridSplit)
-        sizes = [len(index) for index in dataset.split.index]
-        return learn_encoders(batch.values, encoders, axes=batch.axes, ridge=ridge, center=center, full_size=sizes)
-    points = to_device(dataset.train_batch, device)
-    assert isinstance(points, PointBatch)
-    return learn_encoders(points.values, encoders, ridge=ridge, center=center, **_where(points))
-
-
-def solve_data(
-    dataset: SignalDataset,
-    process: Process,
-    encoders: Sequence[Encoder],
-    ridge: Ridge,
-    center: bool,
-    device: torch.device,
-    choice: Choice | None = None,
-    chosen_by: SignalDataset | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> Solution:
-    """Fits the linear layer exactly to the training samples; several processes do it together.
-
-    Args:
-        dataset: The signals that this process fits, in memory or in a file.
-        process: This process; it passes its share of the samples to the solver.
-        encoders: One per axis; a width given as ``auto`` is chosen.
-        ridge: Relative ridge, or ``auto``.
-        center: Whether means are subtracted.
-        device: Where to compute.
-        choice: An earlier choice, with its encoders.
-        chosen_by: The signals by which width and ridge are chosen; by default those of ``dataset``.
-        dtype: Precision of the solver.
-    """
-    wanted = any(encoder.automatic() for encoder in encoders)
-    if choice is None and (wanted or ridge == "auto"):
-        choice = choose_data(chosen_by or dataset, encoders, ridge, center, device, "auto" if wanted else "given")
-    if choice is not None:
-        encoders, ridge = choice.encoders, choice.ridge
-    assert ridge != "auto"
-    encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
-    if not _is_grid(dataset):
-        batch = to_device(dataset.train_batch, device)
-        assert isinstance(batch, PointBatch)
-        share = process.share(batch.values.shape[1])
-        where = _where(batch, share)
-        found = solve_points(
-            batch.values[:, share].to(dtype),
-            encoders,
-            ridge=ridge,
-            center=center,
-            distributed=process.world_size > 1,
-            **where,
-        )
-    elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
-        whole = to_device(dataset.choice_batch(), device)
-        found = solve_grid(whole.values.to(dtype), encoders, whole.axes, ridge=ridge, center=center)
-    else:
-        axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
-        found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, ridge=ridge, center=center)
-    return found if choice is None else replace(found, choice=choice)
 
 
 @torch.no_grad()
@@ -386,6 +351,18 @@ def linear_uncertainty(
 def _is_grid(dataset: SignalDataset) -> bool:
     """Whether the grid solver applies; the dataset refuses scattered samples that are not in memory."""
     return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
+
+
+def _grid(dataset: SignalDataset, device: torch.device) -> tuple[GridBatch, list[int]]:
+    """The trained samples of a grid, of a long file some of them, and the size of the whole training grid."""
+    assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
+    return to_device(dataset.choice_batch(), device), [len(index) for index in dataset.split.index]
+
+
+def _points(dataset: SignalDataset, device: torch.device) -> PointBatch:
+    batch = to_device(dataset.train_batch, device)
+    assert isinstance(batch, PointBatch)
+    return batch
 
 
 def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.base import Estimator, default_device
-from pe_lightning.estimators.linear import LinearField, choose_encoders, solve_data
+from pe_lightning.estimators.base import default_device
+from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.estimators.report import FitReport, SparseReport
 from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
@@ -24,7 +24,6 @@ from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
 from pe_lightning.solvers import Solution, solve_grid
@@ -104,7 +103,7 @@ class SparseOptions:
             raise InputError("num_coefficients: auto needs samples of a grid, not scattered ones; give a number or a share")
 
 
-class SparseLinear(Estimator):
+class SparseLinear(LinearRidge):
     """Ridge regression of which a part of the coefficients in a multi-resolution basis is kept.
 
     Args:
@@ -121,15 +120,16 @@ class SparseLinear(Estimator):
         ridge: float | Literal["auto"] = "auto",
         center: bool = True,
     ) -> None:
-        self.encoder, self.options, self.ridge, self.center = encoder, options, ridge, center
+        super().__init__(encoder, ridge, center)
+        self.options = options
 
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
         device, began, dataset = default_device(device), time.perf_counter(), train.dataset
         encoders = per_axis(self.encoder, train.info.num_axes)
         self.options.check(encoders, dataset)
-        encoders, choice = choose_encoders(train, encoders, self.ridge, self.center, device, MAX_SPARSE_WEIGHTS)
+        encoders, choice = self.choose(train, encoders, device, MAX_SPARSE_WEIGHTS)
         self.options.check_count(math.prod(encoder.num_features for encoder in encoders) * train.info.channels)
-        found = solve_data(dataset, Process(), encoders, self.ridge, self.center, device, choice)
+        found = self.solve(dataset, encoders, device, choice)
         counts, noise = None, dict[str, Any]()
         if self.options.num_coefficients == "auto":
             found, counts, noise = denoised_fit(self.options, found, dataset, self.center, device)

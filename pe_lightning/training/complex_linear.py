@@ -16,7 +16,7 @@ from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.linear import choose_encoders, learn_data, learned_report, linear_uncertainty, solve_data
+from pe_lightning.estimators.linear import LinearRidge, learned_report, linear_uncertainty
 from pe_lightning.estimators.report import ChoiceReport, FitReport
 from pe_lightning.estimators.sparse import (
     MAX_SPARSE_WEIGHTS,
@@ -262,6 +262,11 @@ class ComplexLinear(KroneckerModule):
         head = {"name": self.activation, "depth": self.depth, "width": self.hidden_size}
         return {**super().describe(), "network": head if self.depth else None}
 
+    @property
+    def estimator(self) -> LinearRidge:
+        """The estimator that chooses widths and solves for the layer."""
+        return LinearRidge(self.encoder, self.ridge, self.center)
+
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """As in the base class; widths given as ``auto`` are chosen by the prediction of held-out training samples."""
         encoders = per_axis(self.encoder, data.info.num_axes)
@@ -273,7 +278,7 @@ class ComplexLinear(KroneckerModule):
             return
         began = time.perf_counter()
         most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
-        encoders, self._choice = choose_encoders(data.signals, encoders, self.ridge, self.center, device, most)
+        encoders, self._choice = self.estimator.choose(data.signals, encoders, device, most)
         if self.sparse is not None:
             self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
         if self._choice is not None:
@@ -295,8 +300,8 @@ class ComplexLinear(KroneckerModule):
             self.calibrate(to_device(dataset.calibration_batch(), self.device))
         else:
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
-            options: dict[str, Any] = {"chosen_by": data.dataset, "dtype": self.weight.dtype}
-            found = solve_data(dataset, process, encoders, self.ridge, self.center, self.device, self._choice, **options)
+            solve, dtype = self.estimator.solve, self.weight.dtype
+            found = solve(dataset, encoders, self.device, self._choice, process, data.dataset, dtype)
             if self.sparse is not None and self.sparse.num_coefficients == "auto":
                 found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
             solutions, report = [found], FitReport.from_dict(found.report())
@@ -397,20 +402,10 @@ class ComplexLinear(KroneckerModule):
         super().on_load_checkpoint(checkpoint)
 
     def _learn(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """Learns the encoders of one signal after another by variable projection, and solves with them.
-
-        Every process learns from all samples of its signals, with equal results; the solves are shared.
-        """
-        solutions, every = [], []
-        shared = self.networks.features_are_shared
-        for signal in range(1 if shared else self.networks.num_signals):
-            part = dataset if shared or self.networks.num_signals == 1 else dataset.of(slice(signal, signal + 1))
-            network = self.networks.network_of(signal)
-            assert isinstance(network, ComplexNetwork)
-            learned = learn_data(part, list(network.encoding.encoders), self.ridge, self.center, self.device)
-            self.stack.set_encoders(signal, learned.encoders)
-            solutions.append(
-                solve_data(part, process, learned.encoders, learned.ridge, self.center, self.device, dtype=self.weight.dtype)
-            )
-            every.append(learned)
-        return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
+        """Learns the encoders of each signal, or of all that share them, and solves with them."""
+        count = 1 if self.networks.features_are_shared else self.networks.num_signals
+        encoders = [list(self.networks.network_of(signal).encoding.encoders) for signal in range(count)]  # type: ignore[union-attr, arg-type]
+        solutions, learned = self.estimator.learn(dataset, encoders, self.device, process, self.weight.dtype)
+        for signal, found in enumerate(learned):
+            self.stack.set_encoders(signal, found.encoders)
+        return solutions, learned_report(solutions, learned, None if self.solution is None else self.solution.choice)

@@ -74,7 +74,7 @@ def test_a_checkpoint_holds_what_was_learned_and_is_not_learned_again(
     points = torch.rand(7, 2)
     assert torch.equal(again(points), module(points))
     assert again.solution == module.solution
-    monkeypatch.setattr("pe_lightning.training.complex_linear.learn_data", None)
+    monkeypatch.setattr("pe_lightning.estimators.linear.learn_encoders", None)
     resumed = ComplexLinear(GAU, solver="exact")
     trainer = make_trainer(max_steps=4, num_sanity_val_steps=0, limit_val_batches=0)
     trainer.fit(resumed, data, ckpt_path=tmp_path / "model.ckpt", weights_only=True)

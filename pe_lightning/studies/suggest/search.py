@@ -16,7 +16,7 @@ from pe_lightning import encoders
 from pe_lightning.encodings import Complex, feature_rank, per_axis
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
-from pe_lightning.estimators.linear import size_encoders, solve_data
+from pe_lightning.estimators.linear import LinearRidge, size_encoders
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
@@ -24,7 +24,6 @@ from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import Block, FileValues, known_samples
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.training.datamodule import SignalDataModule
@@ -417,7 +416,7 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     """The exact fit, with width and ridge chosen as by ``pe-lightning fit``."""
     began = time.perf_counter()
     per = size_encoders(signals.dataset, per_axis(candidate.describe(signals), signals.info.num_axes))
-    solution = solve_data(signals.dataset, Process(), per, "auto", True, device)
+    solution = LinearRidge(per).solve(signals.dataset, per, device)
     seconds = time.perf_counter() - began
     batch = to_device(signals.dataset.train_batch, device)
     encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
