@@ -225,12 +225,6 @@ def _print(reports: Sequence[Mapping[str, Any]]) -> None:
         f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how"
     )
     print("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")
-    for report in reports:
-        if report["misses_constant"]:
-            print(
-                f"{report['label']}: this draw of frequencies does not represent a constant (relative error "
-                f"{report['constant']:.2f}); a linear layer on it fits the mean of a signal badly. Try another seed."
-            )
 
 
 def _save(path: Path, drawn: Figure) -> None:

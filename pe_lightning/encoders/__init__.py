@@ -23,7 +23,7 @@ from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
-from pe_lightning.encoders.local import bandwidth, constant_error, interpolates, is_local, local_features, misses_constant
+from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
 from pe_lightning.encoders.low_rank import Lines, Planes
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
 from pe_lightning.encoders.tables import Embedding, Grids, HashGrid
@@ -60,14 +60,12 @@ __all__ = [
     "Triangle",
     "Width",
     "bandwidth",
-    "constant_error",
     "create",
     "create_encoder",
     "interpolates",
     "is_local",
     "list_encoders",
     "local_features",
-    "misses_constant",
     "names",
     "register",
     "registry",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, constant_error, misses_constant, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
@@ -43,12 +42,6 @@ from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of
 
 Ridge = float | Literal["auto"]
 ONE_PROCESS = Process()
-MAX_POSITIONS = 1024
-"""Positions of an axis at which a constant is fitted."""
-
-
-class ConstantWarning(UserWarning):
-    """A drawn set of frequencies does not represent a constant, and means are not subtracted."""
 
 
 class LinearField(FittedField):
@@ -126,8 +119,6 @@ class LinearRidge(Estimator):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
         encoders = size_encoders(train.dataset, encoders, max_weights)
-        if not self.center:
-            warn_of_constants(train.dataset, encoders)
         if not any(wanted):
             return encoders, None
         choice = self._choose_bandwidth(train.dataset, encoders, device, "auto")
@@ -281,20 +272,6 @@ def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weigh
     """
     per_unit, samples = samples_of(dataset)
     return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
-
-
-def warn_of_constants(dataset: SignalDataset, encoders: Sequence[Encoder]) -> None:
-    """Warns of the first axis whose drawn frequencies do not represent a constant."""
-    for axis, (encoder, x) in enumerate(zip(encoders, dataset.axes, strict=True)):
-        x = x[:: math.ceil(len(x) / MAX_POSITIONS)]
-        if misses_constant(encoder, x):
-            text = (
-                f"the frequencies that {encoder.name!r} drew for axis {axis} do not represent a constant (relative error "
-                f"{constant_error(encoder, x):.2f}), so the signal's mean is fitted badly. Set --model.center true, try "
-                "another --model.encoder.seed, or take more features"
-            )
-            warnings.warn(text, ConstantWarning, stacklevel=2)
-            return
 
 
 @torch.no_grad()

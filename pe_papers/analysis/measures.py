@@ -17,7 +17,7 @@ import torch
 from scipy.linalg import svd
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, constant_error, misses_constant, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, resolve
 from pe_lightning.encodings import encoder_rank, evaluating
 from pe_lightning.errors import InputError
 
@@ -204,10 +204,8 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         ``distance``, ``spectrum``, ``correlation`` and ``interval`` as ``{"measured": ..., "theory": ...}``, theory ``None``
         where the encoder declares none; ``deviation`` of measurement from theory: ``stable_rank`` relative, ``distance``
         the largest over all displacements, relative to :math:`D(0)`; ``numerical_rank``; ``condition`` of the Gram matrix,
-        ``None`` if infinite; ``constant``, the error with which the features represent a constant (``None`` of several
-        axes), and ``misses_constant`` of a draw of frequencies that does not; ``spread``, ``None`` if the middle has no
-        features; ``singular_values``, relative to the largest;
-        ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
+        ``None`` if infinite; ``spread``, ``None`` if the middle has no features; ``singular_values``, relative to the
+        largest; ``rank_curve`` with ``counts``; ``delta`` and ``frequencies``, the axes of ``distance`` and ``spectrum``;
         ``features``, some at all ``positions``; ``weights``, the :func:`weight_histogram` of ``lff``, ``None`` of others.
 
     Example:
@@ -253,8 +251,6 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         },
         "numerical_rank": numerical_rank(values, size),
         "condition": condition if math.isfinite(condition) else None,
-        "constant": constant_error(sized, x) if sized.num_axes == 1 else None,
-        "misses_constant": misses_constant(sized, x),
         "spread": spread(sized, samples),
         "singular_values": (values / max(values[0].item(), 1e-300)).tolist(),
         "rank_curve": {"counts": counts, **rank_curve(sized, counts)},
