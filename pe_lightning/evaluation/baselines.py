@@ -16,8 +16,8 @@ all registered baselines that apply, including those of plugins.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -45,8 +45,9 @@ class Interpolation:
     """Predicts values on a grid from training samples, without parameters to fit.
 
     A subclass defines :meth:`weights` (or :meth:`along`, or :meth:`from_grid`) and sets :attr:`on_grids`, or defines
-    :meth:`from_points` and sets :attr:`on_points`, or both. No method extrapolates: beyond the outermost training samples of
-    an axis their values continue, and outside the convex hull of scattered points the nearest point's value is taken.
+    :meth:`scattered` (or :meth:`from_points`) and sets :attr:`on_points`, or both. No method extrapolates: beyond the
+    outermost training samples of an axis their values continue, and outside the convex hull of scattered points the nearest
+    point's value is taken.
     """
 
     on_grids: ClassVar[bool] = False
@@ -112,6 +113,21 @@ class Interpolation:
             coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
             axes: Coordinates of the output per axis, or of points ``(Q, D)``, in the same unit.
         """
+        at_points = isinstance(axes, Tensor)
+        wanted = (axes if isinstance(axes, Tensor) else torch.cartesian_prod(*axes).reshape(-1, len(axes))).numpy()
+        shape = (len(wanted),) if at_points else tuple(len(x) for x in axes)
+        filled = []
+        for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
+            # (signals of this set of points, P, C) -> (P, signals * C)
+            known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
+            distance, near = cKDTree(points).query(wanted)
+            result, unseen = known[near], distance > 1e-9  # every method takes the value of a sample at its place
+            result[unseen] = self.scattered(points, known, wanted[unseen])
+            filled.append(torch.from_numpy(result).reshape(-1, *group.shape[::2]).movedim(1, 0))
+        return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)
+
+    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
+        """Values at other points: places ``(P, D)``, their values ``(P, V)``, other places ``(Q, D)`` -> ``(Q, V)``."""
         raise NotImplementedError
 
 
@@ -179,8 +195,9 @@ class Nearest(Interpolation):
         left, beta = _cells(training, x)
         return (left + (beta > 0.5 + POSITION_TOLERANCE))[:, None], torch.ones_like(x)[:, None]
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        return _fill(values, coords, axes, lambda points, known, wanted: known[cKDTree(points).query(wanted)[1]])
+    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
+        nearest: Array = known[cKDTree(points).query(wanted)[1]]
+        return nearest
 
 
 @baselines.register("linear")
@@ -244,17 +261,14 @@ class Delaunay(Interpolation):
     on_points = True
     num_axes = (1, 2, 3)
     max_points = 1 << 21
+    interpolator: ClassVar[Any] = LinearNDInterpolator
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        if info.num_axes > 2 and not isinstance(split, GridSplit):
+        if info.num_axes == 3 and 3 in self.num_axes and not isinstance(split, GridSplit):
             raise InputError(f"triangulating {info.num_axes} axes takes minutes")
         return super().applies_to(info, split)
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        return _fill(values, coords, axes, self._interpolate)
-
-    @staticmethod
-    def _interpolate(points: Array, known: Array, wanted: Array, interpolator: Any = LinearNDInterpolator) -> Array:
+    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         if points.shape[1] == 1:
             order = np.argsort(points[:, 0], kind="stable")
             return np.stack([np.interp(wanted[:, 0], points[order, 0], column) for column in known[order].T], -1)
@@ -262,24 +276,20 @@ class Delaunay(Interpolation):
             triangulation = Triangulation(points)
         except (QhullError, ValueError) as error:
             raise ValueError(f"at least {points.shape[1] + 1} points that span all axes are needed") from error
-        result: Array = interpolator(triangulation, known)(wanted)
+        result: Array = self.interpolator(triangulation, known)(wanted)
         outside = np.isnan(result).any(1)
         result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
         return result
 
 
 @baselines.register("clough_tocher")
-class CloughTocher(Interpolation):
+class CloughTocher(Delaunay):
     """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
 
     program = "scipy.interpolate.CloughTocher2DInterpolator"
-    on_points = True
     num_axes = (2,)
     max_points = 1 << 17
-
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        cubic = partial(Delaunay._interpolate, interpolator=CloughTocher2DInterpolator)
-        return _fill(values, coords, axes, cubic)
+    interpolator = CloughTocher2DInterpolator
 
 
 @baselines.register("rbf_linear")
@@ -291,11 +301,8 @@ class LinearRadialBasis(Interpolation):
     max_places = 30_000  # one system for each
     kernel: ClassVar[str] = "linear"
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        return _fill(values, coords, axes, self._interpolate)
-
     @one_blas_thread
-    def _interpolate(self, points: Array, known: Array, wanted: Array) -> Array:
+    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         found = RBFInterpolator(points, known, neighbors=min(50, len(points)), kernel=self.kernel)
         result: Array = found(wanted) if len(wanted) else known[:0]
         return result
@@ -320,11 +327,7 @@ class InverseDistance(Interpolation):
     on_points = True
     max_places = 1 << 21
 
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        return _fill(values, coords, axes, self._interpolate)
-
-    @staticmethod
-    def _interpolate(points: Array, known: Array, wanted: Array) -> Array:
+    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         distance, near = cKDTree(points).query(wanted, np.arange(1, min(12, len(points)) + 1))
         weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -2
         result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
@@ -365,22 +368,3 @@ class Biharmonic(Interpolation):
                 raise ValueError("the system is singular")
             filled.append(torch.from_numpy(found))
         return torch.stack(filled).to(values)
-
-
-def _fill(
-    values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor, method: Callable[[Array, Array, Array], Array]
-) -> Tensor:
-    """Applies ``method(points, values, output points)`` to each set of points; see :meth:`Interpolation.from_points`."""
-    at_points = isinstance(axes, Tensor)
-    wanted = (axes if isinstance(axes, Tensor) else torch.cartesian_prod(*axes).reshape(-1, len(axes))).numpy()
-    shape = (len(wanted),) if at_points else tuple(len(x) for x in axes)
-    filled = []
-    for points, group in zip(coords.numpy(), values[None] if len(coords) == 1 else values[:, None], strict=True):
-        # (signals of this set of points, P, C) -> (P, signals * C)
-        known = group.movedim(1, 0).flatten(1).double().cpu().numpy()
-        distance, near = cKDTree(points).query(wanted)
-        values_at, unseen = known[near], distance > 1e-9  # every method takes the value of a sample at its place
-        values_at[unseen] = method(points, known, wanted[unseen])
-        result = torch.from_numpy(values_at)
-        filled.append(result.reshape(-1, *group.shape[::2]).movedim(1, 0))
-    return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)
