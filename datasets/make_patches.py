@@ -20,16 +20,21 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 import pe_lightning
-from pe_lightning.solvers.patch_mixture import SIDE, fit_patches
-from pe_papers.tasks.patches import PHOTOGRAPHS, SHIPPED_PHOTOGRAPHS, PatchDataModule
+from pe_lightning.solvers.patch_mixture import SIDE, PatchMixture, closest, orientations, oriented
+from pe_papers.tasks.patches import PHOTOGRAPHS, PatchDataModule
 
 WEIGHTS = Path(pe_lightning.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01
 """Standard deviation of patches that are left out."""
 CANDIDATES = 4
 """Patches that are drawn for each one that is kept."""
+LEAST = 1e-4
+"""Added to the diagonal of the covariances."""
+PRIOR_COUNT = 10.0
+"""Patches that the covariance of the iteration before counts as."""
 
 
 def patches_of(pictures: list[NDArray[np.uint8]], count: int, random: np.random.Generator) -> NDArray[np.float32]:
@@ -46,10 +51,52 @@ def patches_of(pictures: list[NDArray[np.uint8]], count: int, random: np.random.
     return np.concatenate(found)
 
 
+def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0) -> PatchMixture:
+    """Learns a mixture.
+
+    Each patch is assigned to the component and orientation of the largest density; covariances are those of the assigned
+    patches, divided by their quadratic form.
+
+    Args:
+        patches: ``(P, 64)``, of a contrast above that of noise.
+        components: ``K``.
+        iterations: Times that patches are assigned.
+        seed: Seed of the patches that covariances start from.
+    """
+    patches = patches - patches.mean(1, keepdim=True)
+    turn = orientations().to(patches.device)
+    generator = torch.Generator().manual_seed(seed)
+    first = patches[torch.randperm(len(patches), generator=generator)[:components]].double()
+    first = first / first.square().mean(1, keepdim=True).sqrt()
+    whole = patches.double().T @ (patches / patches.square().mean(1, keepdim=True)).double() / len(patches)
+    covariances = 0.5 * whole + 0.5 * first[:, :, None] * first[:, None] / first.shape[1]
+    shares = torch.full((components,), 1 / components, dtype=torch.float64)
+    for _ in range(iterations):
+        mixture = PatchMixture(shares, _normalised(covariances))
+        tables = oriented(mixture, patches.dtype)
+        best, form = (
+            torch.cat(each) for each in zip(*[closest(some, tables) for some in torch.split(patches, 1024)], strict=True)
+        )
+        component, orientation = best // len(turn), best % len(turn)
+        standing = patches.gather(1, turn[orientation]) / form.clamp_min(1e-12).sqrt()[:, None]
+        counts = torch.bincount(component, minlength=components).double()
+        for number in range(components):
+            some = standing[component == number].double()
+            covariances[number] = some.T @ some + PRIOR_COUNT * mixture.covariances[number] / SIDE**2
+        shares = (counts + 1) / (counts + 1).sum()
+    return PatchMixture(shares, _normalised(covariances))
+
+
+def _normalised(covariances: Tensor) -> Tensor:
+    """With mean diagonal 1, positive definite."""
+    found = covariances / covariances.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
+    return found + LEAST * torch.eye(SIDE * SIDE, dtype=found.dtype)
+
+
 def main() -> None:
     """Writes the mixture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--paths", nargs="+", default=[SHIPPED_PHOTOGRAPHS], help="pictures of your own")
+    parser.add_argument("--paths", nargs="+", default=["shipped"], help="pictures of your own")
     parser.add_argument("--drawn", type=int, default=40, help="drawn pictures, which have a quarter of the patches")
     parser.add_argument("--patches", type=int, default=100_000)
     parser.add_argument("--components", type=int, default=8)
@@ -70,7 +117,7 @@ def main() -> None:
         "options": {name: value for name, value in vars(options).items() if name != "out"},
         "num_params": sum(each.numel() for each in state.values()),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
-        "photographs": PHOTOGRAPHS if options.paths == [SHIPPED_PHOTOGRAPHS] else options.paths,
+        "photographs": PHOTOGRAPHS if options.paths == ["shipped"] else options.paths,
         "licence": "that of the package; licences of the photographs: docs/prior.md",
     }
     options.out.with_suffix(".json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")

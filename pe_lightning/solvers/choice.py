@@ -11,7 +11,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal, TypeAlias
 
@@ -52,40 +52,12 @@ Scorer: TypeAlias = Callable[[float], float]
 """Held-out PSNR in dB of a relative ridge, mean over signals."""
 
 
-@dataclass(frozen=True)
-class SearchPlan:
-    """Which widths and ridges are tried, in which order, and which of equally good ridges is taken."""
-
-    ridges: tuple[float, ...]
-    """Ridges of every width, in order."""
-    final_ridges: tuple[float, ...]
-    """Ridges of the best width, with a refinement around the best one; empty: ``ridges`` are final."""
-    patience: int
-    """Number of ridges in a row that are worse than the best, after which a width has no further ridges."""
-    climb: bool
-    """Widths: from the default on as long as the score improves, else all within a factor of two.
-
-    A climb tries the best ridge of the widths before and its neighbours only."""
-    ties: Literal["least", "largest"]
-    """Which of the equally good ridges is taken."""
-
-
-GRID_PLAN = SearchPlan(
-    ridges=(1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5),
-    final_ridges=tuple(10.0**k for k in range(-8, 2)),
-    patience=10**6,
-    climb=False,
-    ties="least",
-)
-"""A ridge costs a product: the factorisation of a width serves all of them."""
-POINT_PLAN = SearchPlan(
-    ridges=tuple(10 ** (-k / 2) for k in range(-2, 14)),  # 10 to 3e-7
-    final_ridges=(),
-    patience=2,
-    climb=True,
-    ties="largest",
-)
-"""A ridge costs an iterative solve, which starts from the weights of the ridge before."""
+GRID_RIDGES = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
+"""Ridges of every width on a grid, where one costs a product: the factorisation of a width serves all of them."""
+FINAL_RIDGES = tuple(10.0**k for k in range(-8, 2))
+"""Ridges of the best width on a grid, besides those around the best one."""
+POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
+"""Ridges at points, 10 to 3e-7, where one costs an iterative solve that starts from the weights of the ridge before."""
 
 
 class ChoiceWarning(UserWarning):
@@ -156,34 +128,30 @@ def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choi
     return Choice(ridge, tuple(encoders), "given") if sigma == "given" and ridge is not None else None
 
 
+@dataclass
 class _Search:
     """The search for a width, then for the ridge of that width.
 
-    Args:
-        plan: What is tried.
-        encoders: One per axis, with the default width.
-        samples: Samples per unit length of each axis, as many as a grid of their density has.
-        ridge: Fixed ridge; ``None`` to choose one.
-        widths: Whether to choose a width.
-        scorer: Prepares the held-out prediction of encoders.
+    On a grid all widths within a factor of two are tried. At points the search climbs from the default width as long as the
+    score improves, with the best ridge of the widths before and its neighbours, and stops after two ridges in a row that are
+    worse than the best.
     """
 
-    def __init__(
-        self,
-        plan: SearchPlan,
-        encoders: tuple[Encoder, ...],
-        samples: Sequence[float],
-        ridge: float | None,
-        widths: bool,
-        scorer: Callable[[tuple[Encoder, ...]], Scorer],
-    ) -> None:
-        self.plan, self.encoders, self.samples, self.ridge, self.widths = plan, encoders, samples, ridge, widths
-        self.scorer = scorer
-        self.ridges = plan.ridges
-        self.best = -math.inf
-        self.candidates: dict[float, tuple[Encoder, ...]] = {}
-        self.curves: dict[float, dict[float, float]] = {}
-        self.tried: list[dict[str, Any]] = []
+    on_grid: bool
+    encoders: tuple[Encoder, ...]
+    """One per axis, with the default width."""
+    samples: Sequence[float]
+    """Samples per unit length of each axis, as many as a grid of their density has."""
+    ridge: float | None
+    """Fixed ridge; ``None`` to choose one."""
+    widths: bool
+    """Whether to choose a width."""
+    scorer: Callable[[tuple[Encoder, ...]], Scorer]
+    """Prepares the held-out prediction of encoders."""
+    best: float = -math.inf
+    candidates: dict[float, tuple[Encoder, ...]] = field(default_factory=dict)
+    curves: dict[float, dict[float, float]] = field(default_factory=dict)
+    tried: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, fallback: float | None) -> Choice:
         """Scores widths and ridges, and chooses.
@@ -193,22 +161,29 @@ class _Search:
         """
         if fallback is not None:
             return Choice(fallback if self.ridge is None else self.ridge, self._widened(1.0), "fallback")
-        if self.widths and self.plan.climb:
-            self._climb()
-        elif self.widths:
+        self.ridges = GRID_RIDGES if self.on_grid else POINT_RIDGES
+        if self.widths and self.on_grid:
             for factor in WIDTH_FACTORS:
                 self._score(factor, self.ridges)
+        elif self.widths:
+            for ratio in (2**0.5, 2**-0.5):  # wider, then narrower
+                best = self._score(1.0, self.ridges)
+                for step in range(1, 7):
+                    found = self._score(ratio**step, self.ridges)
+                    if not found > best:
+                        break
+                    best = found
         factors = {factor: max(curve.values()) for factor, curve in self.curves.items()}
         # of widths within 0.01 dB of the best the one nearest to the default
         good = [f for f in factors if factors[f] >= max(factors.values()) - 0.01]
         factor = min(good, key=lambda f: abs(math.log(f)), default=1.0)
-        if self.plan.final_ridges:
-            self._score(factor, self.plan.final_ridges, refine=True)
-        elif not self.curves:
+        if self.on_grid:
+            self._score(factor, FINAL_RIDGES, refine=True)
+        else:
             self._score(factor, self.ridges)
         curve = tuple(sorted(self.curves[factor].items()))
         return Choice(
-            ridge=tied(curve)[self.plan.ties] if self.ridge is None else self.ridge,
+            ridge=tied(curve)["least" if self.on_grid else "largest"] if self.ridge is None else self.ridge,
             encoders=self.candidates[factor],
             rule="held-out",
             curve=curve,
@@ -223,16 +198,6 @@ class _Search:
             return self.encoders
         return tuple(changed(self.encoders, lambda encoder, n: encoder.widened(n, factor), self.samples))
 
-    def _climb(self) -> None:
-        """Wider, then narrower, each as long as the score improves."""
-        for ratio in (2**0.5, 2**-0.5):
-            best = self._score(1.0, self.ridges)
-            for step in range(1, 7):
-                found = self._score(ratio**step, self.ridges)
-                if not found > best:
-                    break
-                best = found
-
     def _score(self, factor: float, ridges: Sequence[float], refine: bool = False) -> float:
         """The best score of a width at some ridges."""
         if factor not in self.curves or refine:
@@ -241,12 +206,12 @@ class _Search:
             names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(made) if tunable(e)}
             self.tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in curve.items())
             best = max(curve, key=lambda r: curve[r])
-            if self.plan.climb and self.ridge is None and curve[best] > self.best:
+            if not self.on_grid and self.ridge is None and curve[best] > self.best:
                 self.best, self.ridges = curve[best], (best * 10**0.5, best, best / 10**0.5)
         return max(self.curves[factor].values())
 
     def _curve(self, score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
-        """Scores of ridges in order, until they get worse."""
+        """Scores of ridges in order, at points until they get worse."""
         if self.ridge is not None:
             return {self.ridge: score(self.ridge)}
         found: dict[float, float] = {}
@@ -254,7 +219,7 @@ class _Search:
         for r in ridges:
             found[r] = score(r)
             best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
-            if worse == self.plan.patience:
+            if worse == 2 and not self.on_grid:
                 break
         if refine:  # half and quarter decades around the best, and the least ridge that is tied with it
             for step in (10**0.5, 10**0.25):
@@ -308,7 +273,7 @@ def choose_grid(
     fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
         samples = [samples_per_unit(x) for x in axes]
-        chosen = _Search(GRID_PLAN, tuple(encoders), samples, strength, sigma == "auto", scorer).run(fallback)
+        chosen = _Search(True, tuple(encoders), samples, strength, sigma == "auto", scorer).run(fallback)
         if strength is None and any(encoder.drawn for encoder in chosen.encoders):
             axes = [x.to(values.device) for x in coords]
             return replace(chosen, ridge=_ridge_for_noise(chosen.ridge, chosen.encoders, axes))
@@ -336,7 +301,7 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     def noise(r: float) -> float:
         return float(((joint / (joint.square() + r * unit).clamp_min(1e-300)).square() * between).sum())
 
-    while noise(ridge) > MAX_NOISE_GAIN and ridge < GRID_PLAN.final_ridges[-1]:
+    while noise(ridge) > MAX_NOISE_GAIN and ridge < FINAL_RIDGES[-1]:
         ridge *= 10**0.125
     return ridge
 
@@ -462,7 +427,7 @@ def choose_points(
 
             return score
 
-        return _Search(POINT_PLAN, encoders, density, strength, sigma == "auto", scorer).run(fallback)
+        return _Search(False, encoders, density, strength, sigma == "auto", scorer).run(fallback)
 
 
 # -- the encoders of the axes -----------------------------------------------------------------------------------------

@@ -35,14 +35,10 @@ FLAT = 100.0
 """Variance of the mean of a patch, relative to the mean variance of its pixels."""
 NUGGET = 4e-3
 """Added to the diagonal of the covariances, relative to their mean diagonal."""
-LEAST = 1e-4
-"""Added to the diagonal of the covariances while they are learned."""
 LEAST_KNOWN = 8
 """Known pixels of a patch below which it is left out."""
 AT_ONCE = 256
 """Patches that are computed together."""
-PRIOR_COUNT = 10.0
-"""Patches that the covariance of the iteration before counts as."""
 
 
 class PatchMixture(NamedTuple):
@@ -67,7 +63,7 @@ def shipped_patches() -> PatchMixture:
     return PatchMixture(state["shares"].double(), factors @ factors.mT)
 
 
-class _Oriented(NamedTuple):
+class OrientedPatches(NamedTuple):
     """Components in all orientations, ``G = 8 K``."""
 
     offset: Tensor
@@ -85,49 +81,8 @@ def orientations() -> Tensor:
     return torch.stack([each.flatten() for some in turned for each in (some, some.T)])
 
 
-def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0) -> PatchMixture:
-    """Learns a mixture.
-
-    Each patch is assigned to the component and orientation of the largest density; covariances are those of the assigned
-    patches, divided by their quadratic form.
-
-    Args:
-        patches: ``(P, 64)``, of a contrast above that of noise.
-        components: ``K``.
-        iterations: Times that patches are assigned.
-        seed: Seed of the patches that covariances start from.
-    """
-    patches = patches - patches.mean(1, keepdim=True)
-    turn = orientations().to(patches.device)
-    generator = torch.Generator().manual_seed(seed)
-    first = patches[torch.randperm(len(patches), generator=generator)[:components]].double()
-    first = first / first.square().mean(1, keepdim=True).sqrt()
-    whole = patches.double().T @ (patches / patches.square().mean(1, keepdim=True)).double() / len(patches)
-    covariances = 0.5 * whole + 0.5 * first[:, :, None] * first[:, None] / first.shape[1]
-    shares = torch.full((components,), 1 / components, dtype=torch.float64)
-    for _ in range(iterations):
-        mixture = PatchMixture(shares, _normalised(covariances))
-        tables = _oriented(mixture, patches.dtype)
-        best, form = (
-            torch.cat(each) for each in zip(*[_closest(some, tables) for some in torch.split(patches, 1024)], strict=True)
-        )
-        component, orientation = best // len(turn), best % len(turn)
-        standing = patches.gather(1, turn[orientation]) / form.clamp_min(1e-12).sqrt()[:, None]
-        counts = torch.bincount(component, minlength=components).double()
-        for number in range(components):
-            some = standing[component == number].double()
-            covariances[number] = some.T @ some + PRIOR_COUNT * mixture.covariances[number] / SIDE**2
-        shares = (counts + 1) / (counts + 1).sum()
-    return PatchMixture(shares, _normalised(covariances))
-
-
-def _normalised(covariances: Tensor) -> Tensor:
-    """With mean diagonal 1, positive definite."""
-    found = covariances / covariances.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
-    return found + LEAST * torch.eye(SIDE * SIDE, dtype=found.dtype)
-
-
-def _oriented(mixture: PatchMixture, dtype: torch.dtype) -> _Oriented:
+def oriented(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
+    """The components of a mixture in all orientations."""
     turn = orientations()
     back = turn.argsort(1)
     eye = torch.eye(SIDE * SIDE, dtype=torch.float64)
@@ -139,10 +94,12 @@ def _oriented(mixture: PatchMixture, dtype: torch.dtype) -> _Oriented:
     logarithm = factor.diagonal(dim1=1, dim2=2).log().sum(1)
     offset = mixture.shares.double().log().repeat_interleave(len(turn)) - logarithm
     precision = torch.cholesky_inverse(torch.linalg.cholesky(flat))
-    return _Oriented(offset.to(dtype), whitening.flatten(0, 1).T.to(dtype).contiguous(), precision.flatten(1).to(dtype))
+    return OrientedPatches(
+        offset.to(dtype), whitening.flatten(0, 1).T.to(dtype).contiguous(), precision.flatten(1).to(dtype)
+    )
 
 
-def _closest(patches: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:
+def closest(patches: Tensor, tables: OrientedPatches) -> tuple[Tensor, Tensor]:
     """The component of the largest density and its quadratic form, of patches without mean ``(P, 64)``: ``(P,)`` each."""
     form = (patches @ tables.whitening).view(len(patches), -1, SIDE * SIDE).square().sum(-1)
     best = (tables.offset - (SIDE * SIDE - 1) / 2 * form.clamp_min(1e-30).log()).argmax(1)
@@ -162,7 +119,7 @@ def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMix
     Returns:
         ``(H, W, C)``; wanted pixels in no patch with enough known pixels keep the first estimate.
     """
-    tables = _oriented(mixture, start.dtype)
+    tables = oriented(mixture, start.dtype)
     width = known.shape[1]
     inner = (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
     corners = _corners(known, wanted, stride)
@@ -198,11 +155,11 @@ def _corners(known: Tensor, wanted: Tensor, stride: int) -> Tensor:
     return places[(count(wanted) > 0) & (count(known) >= LEAST_KNOWN)]
 
 
-def _conditional(values: Tensor, missing: Tensor, colour: Tensor, tables: _Oriented) -> tuple[Tensor, Tensor]:
+def _conditional(values: Tensor, missing: Tensor, colour: Tensor, tables: OrientedPatches) -> tuple[Tensor, Tensor]:
     """Conditional means and variances: ``(P, 64, C)``, missing ``(P, 64)`` -> ``(P, 64, C)``, ``(P, 64)``."""
     mean = values.mean(1, keepdim=True)
     values = values - mean
-    best, _ = _closest(values @ colour, tables)
+    best, _ = closest(values @ colour, tables)
     precision = tables.precision[best]
     most = int(missing.sum(1).max())
     place = missing.int().argsort(dim=1, descending=True, stable=True)[:, :most]  # missing pixels first

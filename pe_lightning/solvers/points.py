@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Literal, NamedTuple
 
 import torch
@@ -80,6 +80,22 @@ class FittedSamples(ABC):
         Per axis :math:`\sum_p \psi_p \psi_p^T`, summed over signals, ``(K_a, K_a)``; and the sum of the joint
         diagonal :math:`\prod_a |\psi_{a,p}|^2` of each signal, ``(S or 1,)``.
         """
+
+    @abstractmethod
+    def blocks(self, numbers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+        """Ranges of signals and samples, and the features of each axis: a whole grid, or chunks of points.
+
+        Args:
+            numbers: Intermediate numbers per point, of which a chunk has :data:`CHUNK_NUMBERS` at most.
+        """
+
+    @abstractmethod
+    def product(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
+        """Weights ``(s, C, K_1, ..., K_D)`` times the joint features of a block, ``(s, C, p)``."""
+
+    @abstractmethod
+    def squared_norms(self, features: Sequence[Tensor]) -> Tensor:
+        """Squared norms of the joint features of a block, ``(p,)``."""
 
     @abstractmethod
     def _evaluate(self, weight: Tensor) -> Tensor: ...
@@ -165,16 +181,24 @@ class MaskedGrid(FittedSamples):
 
     def moments(self) -> tuple[list[Tensor], Tensor]:
         mask = torch.ones(1, *self.grid, device=self.device) if self.mask is None else self.mask.reshape(-1, *self.grid)
-        norms = [f.square().sum(1)[None] for f in self.features[0]]
-        diagonal = torch.stack([mode_products(part.double(), norms).reshape(()) for part in mask])
+        diagonal = mask.double().flatten(1) @ self.squared_norms(self.features[0])
         moments, density = [], mask.sum(0, dtype=torch.float64)
         for axis, f in enumerate(self.features[0]):
             along = density.movedim(axis, 0).reshape(len(f), -1).sum(1)
             moments.append(f.T @ (along[:, None] * f))
         return moments, diagonal
 
+    def blocks(self, numbers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+        yield slice(None), slice(None), self._encode(self.axes)
+
+    def product(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
+        return mode_products(weight, features).flatten(2)
+
+    def squared_norms(self, features: Sequence[Tensor]) -> Tensor:
+        return reduce(torch.kron, [f.square().sum(1) for f in features])
+
     def _evaluate(self, weight: Tensor) -> Tensor:
-        return mode_products(weight.reshape(*weight.shape[:2], *self.widths), self.features[0]).flatten(2)
+        return self.product(weight.reshape(*weight.shape[:2], *self.widths), self.features[0])
 
     def _adjoint(self, values: Tensor) -> Tensor:
         return mode_products(values.reshape(*values.shape[:2], *self.grid), self.features[1]).flatten(2)
@@ -214,39 +238,46 @@ class ScatteredPoints(FittedSamples):
         diagonal = self.coords.new_zeros(signals, dtype=torch.float64)
         for signal in range(signals):
             for where, features in self._chunks(0 if self.shared else signal, max(self.widths)):
-                norms = torch.stack([f.square().sum(1) for f in features]).prod(0)
+                norms = self.squared_norms(features)
                 trained = torch.ones_like(norms) if self.mask is None else self.mask[signal % len(self.mask), where]
                 diagonal[signal] += (norms * trained).sum()
                 for total, f in zip(moments, features, strict=True):
                     total.addmm_(f.T, trained[:, None] * f)
         return moments, diagonal
 
+    def blocks(self, numbers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
+        for row in range(len(self.coords)):
+            signals = slice(None) if self.shared else slice(row, row + 1)
+            yield from ((signals, where, features) for where, features in self._chunks(row, numbers))
+
+    def product(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
+        return rowwise_products(weight, features)
+
+    def squared_norms(self, features: Sequence[Tensor]) -> Tensor:
+        return torch.stack([f.square().sum(1) for f in features]).prod(0)
+
     def _evaluate(self, weight: Tensor) -> Tensor:
-        values = weight.new_empty(*weight.shape[:2], self.coords.shape[1])
-        for row, signals in self._rows(len(weight)):
-            part = weight[signals].reshape(-1, weight.shape[1], *self.widths)
-            for where, features in self._chunks(row, part.numel() // self.widths[0]):
-                values[signals, :, where] = rowwise_products(part, features)
+        signals, channels = weight.shape[:2]
+        values = weight.new_empty(signals, channels, self.coords.shape[1])
+        layers = channels * (signals if self.shared else 1)
+        weight = weight.reshape(signals, channels, *self.widths)
+        for some, where, features in self.blocks(layers * math.prod(self.widths[1:])):
+            values[some, :, where] = self.product(weight[some], features)
         return values
 
     def _adjoint(self, values: Tensor) -> Tensor:
         first, *others = self.widths
-        weight = values.new_zeros(*values.shape[:2], first * math.prod(others))
-        for row, signals in self._rows(len(values)):
-            part = values[signals]
-            layers = part.shape[:2]
-            for where, features in self._chunks(row, layers.numel() * math.prod(others)):
-                # (s, C, p) -> (p, s C); the factors (p, K_a) are multiplied from the second on, the first one by a product
-                product = part[:, :, where].flatten(0, 1).T
-                for f in features[1:]:
-                    product = (product[..., None] * f[:, None, :]).flatten(1)
-                summed = features[0].T @ product  # (K_1, s C K_2 ... K_D)
-                weight[signals] += summed.reshape(first, *layers, math.prod(others)).movedim(0, 2).flatten(2)
+        (signals, channels), rest = values.shape[:2], math.prod(others)
+        weight = values.new_zeros(signals, channels, first * rest)
+        layers = channels * (signals if self.shared else 1)
+        for some, where, features in self.blocks(layers * rest):
+            # (s, C, p) -> (p, s C); the factors (p, K_a) are multiplied from the second on, the first one by a product
+            product = values[some, :, where].flatten(0, 1).T
+            for f in features[1:]:
+                product = (product[..., None] * f[:, None, :]).flatten(1)
+            summed = features[0].T @ product  # (K_1, s C K_2 ... K_D)
+            weight[some] += summed.reshape(first, -1, channels, rest).movedim(0, 2).flatten(2)
         return weight
-
-    def _rows(self, signals: int) -> Iterator[tuple[int, slice]]:
-        """Each row of coordinates with its signals."""
-        yield from [(0, slice(None))] if self.shared else [(row, slice(row, row + 1)) for row in range(signals)]
 
     def _chunks(self, row: int, numbers: int) -> Iterator[tuple[slice, list[Tensor]]]:
         """Chunks of points of one row of coordinates, for ``numbers`` intermediate numbers per point."""

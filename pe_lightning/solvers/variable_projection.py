@@ -20,11 +20,11 @@ separate*, 1973. The held-out loss is an addition.
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import reduce
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.optimize
@@ -36,7 +36,7 @@ from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.encodings.complex import changed
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import factor_axis, full_precision, mode_products, rowwise_products
+from pe_lightning.linalg import AxisFactor, factor_axis, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import FittedSamples, MaskedGrid, PointProblem, point_samples
@@ -50,10 +50,9 @@ RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
 """Least and largest ridge of the search, for direct (True) and iterative solves."""
 SEARCH_TOLERANCE = 3e-4
 """Relative decrease of the held-out error below which the search ends."""
-CHUNK_NUMBERS = 1 << 22
-"""Intermediate numbers of scattered points that are held at once for the gradient."""
 MAX_ITERATIONS = {True: 40, False: 15}
 """Most iterations of a solve at scattered points, with gradients (True) and without."""
+Solve: TypeAlias = Callable[[Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -118,108 +117,67 @@ class ValidationProblem:
         """
         fitted, weight = self.fitted[:, None], self.weight[:, None] / self.total
         with full_precision(self.values.device):
-            rho = ridge * self._unit()
-            solve = self._direct(rho) if self.strides else self._iterative(ridge, self.iterations[gradient])
+            samples = self.samples.to(torch.float64)  # features of the present parameters
+            unit, solve = self._direct(samples, ridge) if self.strides else self._iterative(ridge, self.iterations[gradient])
             w = solve(None)
-            error = self._evaluate(w) - self.values
+            error = samples.matvec(w.flatten(2)) - self.values
             loss = float((error.square() * weight).sum())
             if not gradient:
                 return loss, 0.0
             g = 2 * weight * error
             z = solve(g)
             inner = (z * w).flatten(1).sum(1)
-            g -= torch.where(fitted, self._evaluate(z), 0.0)
+            g -= torch.where(fitted, samples.matvec(z.flatten(2)), 0.0)
             residual = torch.where(fitted, -error, 0.0)
             with torch.enable_grad():
-                for signals, where, features in self._features():
-                    predicted, adjoint = (self._joint(x[signals], features) for x in (w, z))
-                    change = (g[signals][..., where] * predicted + residual[signals][..., where] * adjoint).sum()
-                    norms = self._diagonal(features) * self.fitted[signals][:, where]
-                    torch.autograd.backward(change - ridge * (norms.sum(1) * (inner / self.counts)[signals]).sum())
-            return loss, -float((rho * inner).sum())
+                for some, where, features in samples.blocks(math.prod(samples.widths[1:])):
+                    predicted, adjoint = (samples.product(x[some], features) for x in (w, z))
+                    change = (g[some, :, where] * predicted + residual[some, :, where] * adjoint).sum()
+                    norms = samples.squared_norms(features) * self.fitted[some, where]
+                    torch.autograd.backward(change - ridge * (norms.sum(1) * (inner / self.counts)[some]).sum())
+            return loss, -float((ridge * unit * inner).sum())
 
-    def _features(self) -> Iterator[tuple[slice, slice, list[Tensor]]]:
-        """Ranges of signals and samples with the features of each axis: the whole grid, or chunks of scattered points."""
-        encoders, samples = self.samples.encoders, self.samples
-        if isinstance(samples, MaskedGrid):
-            yield slice(None), slice(None), [encoder(x.double()) for encoder, x in zip(encoders, samples.axes, strict=True)]
-            return
-        coords, step = samples.coordinates().double(), max(1, CHUNK_NUMBERS // math.prod(samples.widths[1:]))
-        for row, start in itertools.product(range(len(coords)), range(0, coords.shape[1], step)):
-            where = slice(start, start + step)
-            axes = coords[row, where].unbind(-1)
-            signals = slice(None) if len(coords) == 1 else slice(row, row + 1)
-            yield signals, where, [encoder(x) for encoder, x in zip(encoders, axes, strict=True)]
-
-    def _joint(self, weight: Tensor, features: Sequence[Tensor]) -> Tensor:
-        """The linear layer at the samples of features: ``(s, C, K_1, ..., K_D)`` -> ``(s, C, p)``."""
-        if isinstance(self.samples, MaskedGrid):
-            return mode_products(weight, features).flatten(2)
-        return rowwise_products(weight, features)
-
-    def _evaluate(self, weight: Tensor) -> Tensor:
-        """The linear layer at all samples, ``(S, C, P)``."""
-        values = torch.empty_like(self.values)
-        for signals, where, features in self._features():
-            values[signals, :, where] = self._joint(weight[signals], features)
-        return values
-
-    def _diagonal(self, features: Sequence[Tensor]) -> Tensor:
-        """The squared norms of the joint features, ``(p,)``."""
-        norms = [f.square().sum(1) for f in features]
-        if isinstance(self.samples, MaskedGrid):
-            return mode_products(norms[0].new_ones([1] * len(norms)), [n[:, None] for n in norms]).flatten()
-        return torch.stack(norms).prod(0)
-
-    def _unit(self) -> Tensor:
-        """The mean of the joint diagonal over the fitted samples, ``(S,)``."""
-        total = torch.zeros_like(self.counts)
-        for signals, where, features in self._features():
-            total[signals] += (self._diagonal(features) * self.fitted[signals][:, where]).sum(1)
-        return total / self.counts
-
-    def _direct(self, rho: Tensor) -> Callable[[Tensor | None], Tensor]:
-        """Factorises each axis; the result maps ``None`` to the weights, and a gradient ``(S, C, P)`` to its adjoint."""
-        strides = self.strides or ()
-        ((_, _, features),) = self._features()
-        parts = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
-        grid = [len(f) for f in features]
-        known: dict[tuple[object, ...], Any] = {}
-        samples = self.samples
+    def _direct(self, samples: FittedSamples, ridge: float) -> tuple[Tensor | float, Solve]:
+        """The unit of the ridge, and the map of ``None`` to weights, and of a gradient ``(S, C, P)`` to its adjoint."""
         assert isinstance(samples, MaskedGrid)
-        keys = [(id(e), tuple(x.tolist()), s) for e, x, s in zip(samples.encoders, samples.axes, strides, strict=True)]
-        for key, f, part in zip(keys, features, parts[2:], strict=True):
-            known[key] = known.get(key) or factor_axis(f[part])
-        factors = [known[key] for key in keys]
+        features, transposed = samples.features
+        parts = tuple(slice(None, None, stride) for stride in self.strides or ())
+        whole = (slice(None), slice(None))
+        made: dict[tuple[object, ...], AxisFactor] = {}
+        factors = []
+        for encoder, x, f, part in zip(samples.encoders, samples.axes, features, parts, strict=True):
+            key = id(encoder), tuple(x.tolist()), part.step
+            made[key] = made.get(key) or factor_axis(f[part])
+            factors.append(made[key])
         left, right = [f.left().T for f in factors], [f.right for f in factors]
-        singular = mode_products(features[0].new_ones([1] * len(grid)), [f.singular_values[:, None] for f in factors])
-        wide = rho.reshape(-1, *[1] * (1 + len(grid)))
-        damped = (singular.square() + wide).clamp_min(1e-300)
+        singular = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
+        unit = math.prod(f.mean_diagonal for f in factors)
+        damped = (singular.square() + ridge * unit).clamp_min(1e-300)
 
         def solve(g: Tensor | None) -> Tensor:
             if g is None:
-                values = self.values.reshape(*self.values.shape[:2], *grid)[parts]
-                return mode_products(mode_products(values, left) * singular / damped, right)
-            b = mode_products(g.reshape(*g.shape[:2], *grid), [f.T for f in features])
+                known = self.values.reshape(*self.values.shape[:2], *samples.grid)[whole + parts]
+                return mode_products(mode_products(known, left) * singular / damped, right)
+            b = mode_products(g.reshape(*g.shape[:2], *samples.grid), transposed)
             inside = mode_products(b, [v.T for v in right])
             # outside the range of the fitted samples the normal equations are the ridge times the identity
-            return b / wide + mode_products(inside * (1 / damped - 1 / wide), right)
+            return b / (ridge * unit) + mode_products(inside * (1 / damped - 1 / (ridge * unit)), right)
 
-        return solve
+        return unit, solve
 
-    def _iterative(self, ridge: float, iterations: int) -> Callable[[Tensor | None], Tensor]:
+    def _iterative(self, ridge: float, iterations: int) -> tuple[Tensor | float, Solve]:
         """As :meth:`_direct`, by conjugate gradients; the adjoint is restricted to the range of the fitted samples."""
-        samples = self.samples.with_mask(self.fitted)
-        population = math.prod(samples.grid) if isinstance(samples, MaskedGrid) else math.inf
+        population = math.prod(self.samples.grid) if isinstance(self.samples, MaskedGrid) else math.inf
         values = self.values.float() if self.tolerance >= 1e-4 else self.values
-        problem = PointProblem(samples, values, population, center=False, distributed=False)
+        fitted = self.samples.to(torch.float64).with_mask(self.fitted)
+        problem = PointProblem(fitted, values, population, center=False, distributed=False)
 
         def solve(g: Tensor | None) -> Tensor:
             adjoint = None if g is None else (g, self.weight > 0)
             found = problem.solve(ridge, iterations, self.tolerance, True, right=adjoint)
             return problem.decode([part.z for part in found]).double()
 
-        return solve
+        return problem.unit, solve
 
 
 @threads_for_values(passes=360)
@@ -275,7 +233,12 @@ def learn_encoders(
     if on_grid and axes is None:
         axes = [torch.arange(n, dtype=torch.float64) / n for n in values.shape[1:-1]]
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
-    given = _sized(values, encoder, axes, coords, mask, on_grid)
+    density = per_unit = [samples_per_unit(x) for x in axes or ()]
+    if not on_grid:
+        num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
+        density = held_out.point_density(values, axes, mask, num_axes, False)
+    spacing = [1 / n for n in per_unit or density]
+    given = choice.axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
     learned, working = copy.deepcopy(given), [entry.double().eval() for entry in copy.deepcopy(given)]
     pairs = {
         p: q for e, f in zip(working, learned, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)
@@ -305,22 +268,6 @@ def learn_encoders(
     elif strength is None and not placed:
         best = choice.choose_points(values, learned, ridge="auto", center=center, **where).ridge
     return Learned(tuple(learned), best, search.start, tuple(search.curve))
-
-
-def _sized(
-    values: Tensor,
-    encoder: EncoderLike | Sequence[EncoderLike],
-    axes: Sequence[Tensor] | None,
-    coords: Tensor | None,
-    mask: Tensor | None,
-    on_grid: bool,
-) -> list[Encoder]:
-    """One encoder per axis, resolved for the samples."""
-    density = per_unit = [samples_per_unit(x) for x in axes or ()]
-    if not on_grid:
-        num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
-        density = held_out.point_density(values, axes, mask, num_axes, False)
-    return choice.axis_encoders(encoder, [1 / n for n in per_unit or density], density, values.shape[-1], values.device)
 
 
 def _thinned(
