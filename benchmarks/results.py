@@ -293,17 +293,16 @@ def denoise() -> Values:
 
 def demo() -> Values:
     """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
-    from pe_lightning.studies.demo.page import write_demo
+    from pe_lightning.studies.demo.tasks import write_demo
 
-    with tempfile.TemporaryDirectory() as name:
-        seconds = run("demo", "timed", folder=Path(name))[2]
-        folder = Path(name) / "gallery"
+    with tempfile.TemporaryDirectory() as temporary:
+        seconds = run("demo", "timed", folder=Path(temporary))[2]
+        folder = Path(temporary) / "gallery"
         folder.mkdir()
         values: Values = {"command": {"seconds": seconds}}
-        for example in write_demo(folder, 192):
-            scored = {_key(result.label): result.score for result in example.results if result.score is not None}
-            values[example.name] = scored
-            (ROOT / "docs/gallery" / f"{example.name}.jpg").write_bytes((folder / f"{example.name}.jpg").read_bytes())
+        for name, scores in write_demo(folder, 192).items():
+            values[name] = {_key(label): score for label, score in scores.items()}
+            (ROOT / "docs/gallery" / f"{name}.jpg").write_bytes((folder / f"{name}.jpg").read_bytes())
     return values
 
 

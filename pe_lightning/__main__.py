@@ -29,7 +29,7 @@ CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
 VERBS = {
-    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.command.demo"),
+    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.demo"),
     "fit": ("fit signals, score the held-out samples, write reconstructions", ""),
     "validate": ("score the held-out samples of a checkpoint", ""),
     "test": ("score a checkpoint and write its reconstructions", ""),

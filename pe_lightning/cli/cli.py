@@ -227,7 +227,6 @@ class CommandLine(LightningCLI):
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         given: Arguments, or the complete configuration from :func:`parse`.
         data: The DataModule in place of a new one.
-        callbacks: Further callbacks, after those of every run.
         interactive: Whether the Trainer draws a progress bar and handles signals; else both are the caller's.
         **recorder: Attributes of the recorder that differ from the configuration, such as ``folder``.
 
@@ -243,13 +242,11 @@ class CommandLine(LightningCLI):
         given: Sequence[str] | Namespace,
         *,
         data: LightningDataModule | None = None,
-        callbacks: Sequence[Callback] = (),
         interactive: bool = True,
         **recorder: Any,
     ) -> None:
         self.verb = verb
         self.given_data = data
-        self.further_callbacks = callbacks
         self.interactive = interactive
         self.recorder_options = recorder
         self.stop = GracefulStop(listen=interactive)
@@ -301,7 +298,7 @@ class CommandLine(LightningCLI):
             options["logger"] = False  # the recorder attaches loggers once the run has a directory
         try:
             with _input_errors():
-                return Trainer(**{**options, "callbacks": [*chosen, *self.further_callbacks]})
+                return Trainer(**{**options, "callbacks": chosen})
         except TypeError as error:  # raised by Lightning for --trainer.devices x
             raise InputError(str(error)) from error
 

@@ -94,7 +94,7 @@ def _write_report(
             written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
             figures[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
         rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
-        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer, "text": "", "commands": []})
+        sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer})
     written["index.html"] = draw_page(
         f"{len(runs)} run{'s' * (len(runs) != 1)} compared",
         sections,

@@ -1,4 +1,4 @@
-"""The page of ``pe-lightning compare`` and ``pe-lightning demo``: plots of curves, a viewer of reconstructions, the HTML.
+"""The page of ``pe-lightning compare``: plots of curves, a viewer of reconstructions, the HTML.
 
 The page is one file, which loads nothing and is readable without scripts. The template escapes all text, and a content
 security policy allows only the script and the style of the page.
@@ -153,23 +153,29 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
     """
     runs = [run for table in tables for run in table.runs]
     jobs = [(run, stem) for run in runs for stem in file_names(tuple(run.metrics["signals"]))[:most]]
-    contents = _RunContents([run for run, _ in jobs], frames, megapixels)
+    contents = _Contents([run for run, _ in jobs], frames, megapixels)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow releases the interpreter lock while encoding
         tiles = pool.map(lambda job: contents.tile(*job), jobs)  # results are in the order of the jobs
         found = {run: dict(zip(run.signals[:most], tiles, strict=False)) for run in runs}
     return [_viewer(table, found, contents.scale) for table in tables], contents.texts
 
 
-class Contents:
-    """Pictures and arrays of a page. Keys are digests of the content, so that equal ones are stored once.
+class _Contents:
+    """The reconstructions of runs, reduced to the size of a page: pictures and arrays by digests of their content."""
 
-    Args:
-        scale: Factor by which pictures are reduced, at most 1.
-    """
-
-    def __init__(self, scale: float = 1.0) -> None:
-        self.scale = scale
+    def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
         self.texts: dict[str, str] = {}
+        cubes = [(1, *run.grid)[-3:] for run in runs if len(run.grid) > 1]
+
+        def pixels(most: int) -> int:
+            return sum(min(most, count) * height * width for count, height, width in cubes)
+
+        fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
+        self.frames = next(fitting, min(frames, 4))
+        self.scale = min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5)
+        # truth, reconstruction and error of every channel of a row; 281,250 values take 1.5 MB in base64, like a megapixel
+        lines = sum(3 * min(run.metrics["channels"], MAX_CHANNELS) for run in runs if len(run.grid) == 1)
+        self.row_values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def picture(self, levels: npt.NDArray[np.uint8]) -> str:
         """Adds a picture ``(H, W, C)``, grey or RGB, and returns its key; an opacity channel is dropped."""
@@ -195,23 +201,6 @@ class Contents:
         if key not in self.texts:
             self.texts[key] = encode()
         return key
-
-
-class _RunContents(Contents):
-    """The reconstructions of runs, reduced to the size of a page."""
-
-    def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
-        cubes = [(1, *run.grid)[-3:] for run in runs if len(run.grid) > 1]
-
-        def pixels(most: int) -> int:
-            return sum(min(most, count) * height * width for count, height, width in cubes)
-
-        fitting = (n for n in range(frames, 4, -1) if pixels(n) <= megapixels * 1e6)
-        self.frames = next(fitting, min(frames, 4))
-        super().__init__(min(1.0, (megapixels * 1e6 / max(1, pixels(self.frames))) ** 0.5))
-        # truth, reconstruction and error of every channel of a row; 281,250 values take 1.5 MB in base64, like a megapixel
-        lines = sum(3 * min(run.metrics["channels"], MAX_CHANNELS) for run in runs if len(run.grid) == 1)
-        self.values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def tile(self, run: Run, stem: str) -> Tile:
         path = run.path / RECONSTRUCTIONS / f"{stem}_comparison.h5"
@@ -246,7 +235,7 @@ class _RunContents(Contents):
     def _row(self, file: h5py.File) -> Tile:
         count, channels = file["truth"].shape
         lines = {name: file[name][:, :MAX_CHANNELS].T for name in DATASETS if name in file}
-        step = 1 if count <= self.values else -(-2 * count // self.values)
+        step = 1 if count <= self.row_values else -(-2 * count // self.row_values)
         with np.errstate(invalid="ignore", over="ignore"):
             lines["error"] = lines["reconstruction"] - lines["truth"]
             if "interpolation" in lines:
@@ -306,21 +295,19 @@ def draw_page(
     sections: Sequence[Mapping[str, Any]],
     contents: Mapping[str, str],
     *,
-    heading: str = "run",
-    by: str | None = None,
-    why_several: str | None = None,
-    configured: Sequence[str] = (),
-    differences: Mapping[str, Sequence[str]] | None = None,
+    by: str | None,
+    why_several: str,
+    configured: Sequence[str],
+    differences: Mapping[str, Sequence[str]],
 ) -> str:
     """The HTML of a page.
 
     Args:
         title: Title of the page.
-        sections: Each a ``table`` (title, fingerprint, metric, notes), its ``rows`` (row, cells, interval), ``plots`` by
-            title as base64, the ``viewer`` of its reconstructions, and a ``text`` and ``commands`` shown above them.
+        sections: Each a ``table``, its ``rows`` (row, cells, interval), ``plots`` by title as base64, and the ``viewer`` of
+            its reconstructions.
         contents: Pictures and arrays that the viewers name.
-        heading: Heading of the first column of the tables, unless runs are grouped ``by`` a key.
-        by: That key.
+        by: Key that the rows are grouped by.
         why_several: Why there are several tables.
         configured: Labels of the runs that have a configuration.
         differences: Settings in which these differ, with one value per run.
@@ -331,12 +318,11 @@ def draw_page(
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.from_string(template).render(
         title=title,
-        heading=heading,
         sections=sections,
         by=by,
         why_several=why_several,
         configured=configured,
-        differences=differences or {},
+        differences=differences,
         signals=[list(section["viewer"].signals.items()) for section in sections],
         contents=contents,
         style=Markup(style),

@@ -35,7 +35,6 @@ def sweep(
     launcher: Literal["process", "ray"] = "process",
     cpus_per_cell: PositiveInt | None = None,
     gpus_per_cell: ClosedUnitInterval | None = None,
-    scheduler: Literal["asha"] | None = None,
     retries: NonNegativeInt | None = None,
 ) -> int:
     """Fits every combination of the varied settings, each in a run directory of its own.
@@ -51,17 +50,16 @@ def sweep(
             model.encoder.sigma=auto,0.003; may be repeated.
         repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
         out: Folder for the run directories and the record sweep.json (default: sweeps/<configuration>-<settings>).
-        launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray Tune, on
-            the cluster that RAY_ADDRESS names or on this machine.
+        launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray, on the
+            cluster that RAY_ADDRESS names or on this machine.
         cpus_per_cell: With ray, CPUs per cell (default: 1).
         gpus_per_cell: With ray, GPUs per cell: 0 (default), 1, or a fraction.
-        scheduler: With ray, asha stops the worse two thirds of the cells after a ninth and after a third of the steps.
         retries: With ray, number of times a cell is resumed after its process died (default: 0).
     """
     options = (*(paths or ()), *options)
     varied = parse_varied(vary, options)
     out = out or Path("sweeps") / _default_name(options, varied)
-    of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "scheduler": scheduler, "retries": retries}
+    of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "retries": retries}
     given = [f"--{name}" for name, value in of_ray.items() if value is not None]
     if given and launcher != "ray":
         raise InputError(f"{given[0]} needs --launcher ray; otherwise cells run one after the other in this process")
@@ -71,18 +69,12 @@ def sweep(
     fits = Fits()
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
-    if scheduler is not None and not all((tree["data"].get("init_args") or {}).get("validation") for tree in accepted):
-        print(
-            f"pe-lightning: --scheduler {scheduler} stops cells by val/ scores, of the samples that test/ reports; "
-            "--data.validation 0.1 holds others out of training for them",
-            file=sys.stderr,
-        )
     record = SweepRecord(out)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
-    signum = run_cells(cells, record, fits, launcher, *resources, scheduler, retries or 0, bar)
+    signum = run_cells(cells, record, fits, launcher, *resources, retries or 0, bar)
     _print_summary(cells, record, list(varied) if repeats > 1 else None)
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:

@@ -26,9 +26,8 @@ from pe_lightning.training.interrupts import StopSignals, raise_interrupted
 RECORD = "sweep.json"
 LOCK = ".sweep.lock"
 
-Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused", "stopped"]
-"""Status of a cell. ``refused``: its configuration is invalid. ``running``: also after the sweep was killed during the fit.
-``stopped``: a scheduler ended the fit early."""
+Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused"]
+"""Status of a cell. ``refused``: its configuration is invalid. ``running``: also after the sweep was killed in the fit."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +129,13 @@ class SweepProgress:
         cells: All cells of the sweep.
         record: The record of its locked folder.
         bar: Whether to draw a progress bar, if the standard error stream is a terminal.
-        keep_stopped: Whether cells that a scheduler stopped in an earlier command are not run again.
 
     Attributes:
         waiting: The cells to run.
         signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
     """
 
-    def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True, keep_stopped: bool = False) -> None:
+    def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True) -> None:
         self.record = record
         self.signum: int | None = None
         self.waiting: list[Cell] = []
@@ -153,8 +151,6 @@ class SweepProgress:
             elif cell.tree is None:
                 record.note(cell, "refused", error=cell.error)
                 self._count_one(cell, f"refused: {cell.error}", "red")
-            elif keep_stopped and record.status(cell) == "stopped":
-                self._count_one(cell, "stopped before", "dim")
             else:
                 record.note(cell, "waiting")
                 self.waiting.append(cell)
@@ -197,11 +193,6 @@ class SweepProgress:
         self._bar.update(self._task, description=cell.name)
         self.record.note(cell, "running")
         self.record.write()
-
-    def stop(self, cell: Cell, metric: str, score: float) -> None:
-        self.record.note(cell, "stopped", **{f"val/{metric}": score})
-        self.record.write()
-        self._count_one(cell, f"stopped by the scheduler at {_score({'metric': metric, f'test/{metric}': score})}", "dim")
 
     def finish(self, cell: Cell, outcome: Outcome) -> None:
         for text in outcome.warnings:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import wandb
 from jsonargparse import Namespace
-from lightning.pytorch import Callback, LightningDataModule
+from lightning.pytorch import LightningDataModule
 
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
@@ -37,14 +37,12 @@ class Fits:
     """Runs fits, one after the other; consecutive ones with the same data options share one DataModule.
 
     Args:
-        callbacks: Additional callbacks of every fit.
         pictures: Whether to draw reconstructions beside the truth.
     """
 
-    def __init__(self, callbacks: Sequence[Callback] = (), pictures: bool = True) -> None:
+    def __init__(self, pictures: bool = True) -> None:
         prepare()
         self._pictures = pictures
-        self._callbacks = callbacks
         self._data: tuple[str, LightningDataModule] | None = None
         self._job: CommandLine | None = None
 
@@ -81,7 +79,6 @@ class Fits:
 
         Raises:
             KeyboardInterrupt: If a signal ends the fit.
-            SystemExit: If the fit exits with status 0, as a fit stopped by a scheduler does.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
         checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
@@ -96,8 +93,6 @@ class Fits:
             except SystemExit as ended:
                 if isinstance(ended.__context__, KeyboardInterrupt):  # Lightning turns an interrupt into an exit status
                     raise ended.__context__ from None
-                if not ended.code:
-                    raise
                 error, trace = f"the fit ended the process with status {ended.code}", traceback.format_exc()
             except Exception as failed:  # the other cells still run
                 error, trace = f"{type(failed).__name__}: {paragraph(str(failed), 500)}", traceback.format_exc()
@@ -110,7 +105,7 @@ class Fits:
         config = parse("fit", {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)})
         data = self._data_of(tree, config)
         recorder = {"folder": folder, "table": False, "pictures": self._pictures}
-        job = self._job = CommandLine("fit", config, data=data, callbacks=self._callbacks, interactive=False, **recorder)
+        job = self._job = CommandLine("fit", config, data=data, interactive=False, **recorder)
         try:
             job.execute()
         except BaseException:
@@ -136,7 +131,6 @@ def run_cells(
     launcher: Launcher = "process",
     cpus: int = 1,
     gpus: float = 0.0,
-    scheduler: str | None = None,
     retries: int = 0,
     bar: bool = True,
 ) -> int | None:
@@ -149,7 +143,6 @@ def run_cells(
         launcher: ``process`` runs one cell after the other, ``ray`` as many at a time as the cluster allows.
         cpus: With Ray, CPUs per cell.
         gpus: With Ray, GPUs per cell, or a fraction of one.
-        scheduler: With Ray, ``asha`` stops the worse cells early.
         retries: With Ray, number of times a cell is resumed after its process died.
         bar: Whether to draw a progress bar.
 
@@ -160,10 +153,10 @@ def run_cells(
     on_ray = [cell for cell in missing if cell.arguments] if launcher == "ray" else []
     if on_ray:
         if find_spec("ray") is None:
-            raise InputError('--launcher ray needs Ray Tune: pip install "pe-lightning[ray]"')
+            raise InputError('--launcher ray needs Ray: pip install "pe-lightning[ray]"')
         from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
-    with cluster(cpus, gpus) if on_ray else nullcontext(), record.locked():
-        progress = SweepProgress(cells, record, bar, scheduler is not None)
+    with cluster(cpus, gpus) if on_ray else nullcontext(1) as room, record.locked():
+        progress = SweepProgress(cells, record, bar)
         with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
             for cell in progress.waiting:
                 if not progress.interrupted and cell not in on_ray:
@@ -172,5 +165,5 @@ def run_cells(
                     progress.finish(cell, fits.run(cell.tree, record.run_dir(cell)))
             if on_ray:
                 progress.waiting = [cell for cell in progress.waiting if cell in on_ray]
-                run_on_ray(progress, cpus, gpus, scheduler, retries)
+                run_on_ray(progress, room, cpus, gpus, retries)
     return progress.signum

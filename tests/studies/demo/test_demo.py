@@ -11,10 +11,9 @@ import skimage.io
 from PIL import Image
 
 from pe_lightning.__main__ import main
-from pe_lightning.studies.demo import examples
-from pe_lightning.studies.demo.examples import EXAMPLES
+from pe_lightning.studies.demo import tasks
 
-SOME = (examples.inpaint, examples.stations, examples.row)
+SOME = (tasks.inpaint, tasks.stations, tasks.row)
 """A page of all of them is made with the documents."""
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false"]
 
@@ -24,7 +23,7 @@ def folder(tmp_path_factory):
     """A finished demo of small pictures."""
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples, "EXAMPLES", SOME)
+        patch.setattr(tasks, "TASKS", SOME)
         assert main(["demo", str(folder), "--size", "32"]) == 0
     return folder
 
@@ -39,12 +38,14 @@ def commands(folder):
 def test_the_page_shows_the_examples_and_fetches_nothing(folder):
     page = (folder / "index.html").read_text()
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//""", page)
-    assert "default-src &#39;none&#39;" in page
-    assert page.count('<table class="scores">') == page.count('<div class="viewer ') == len(SOME)
+    assert page.count('<table class="scores">') == len(SOME)
     for make in SOME:
         with Image.open(folder / f"{make.__name__}.jpg") as picture:
             assert picture.width > 256
-    assert all(float(score) > 5 for score in re.findall(r'<td data-order="[^"]+">([\d.]+)</td>\s*<td', page))
+        assert f'<img src="{make.__name__}.jpg"' in page
+    scores = re.findall(r"</td><td>([\d.]+)</td><td>", page)
+    assert len(scores) == 9
+    assert all(float(score) > 5 for score in scores)
 
 
 @pytest.mark.filterwarnings("default::UserWarning")  # of settings that so small signals leave to a rule
@@ -59,15 +60,15 @@ def test_its_commands_solve_the_examples(folder, monkeypatch):
     assert (restored[known] == damaged[known]).all()
     assert np.load("map.npy").shape == (32, 32)
     (metrics,) = Path("runs").glob("recording-*/1/metrics.json")
-    (score,) = re.findall(r"gau \(exact fit\).*?<td data-order=\"([\d.]+)", Path("index.html").read_text(), re.DOTALL)
-    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(float(score), abs=1e-3)  # what the command fits
+    (score,) = re.findall(r"gau \(exact fit\)</td><td>([\d.]+)", Path("index.html").read_text(), re.DOTALL)
+    assert json.loads(metrics.read_text())["test/psnr"] == pytest.approx(float(score), abs=6e-3)  # what the command fits
 
 
 def test_the_gallery_has_its_commands_and_pictures(folder):
     gallery = (Path(__file__).parents[3] / "docs/gallery.md").read_text()
     for words in commands(folder):
         assert shlex.join(words).replace("32,32", "192,192") in gallery.splitlines()
-    for make in EXAMPLES:
+    for make in tasks.TASKS:
         assert f"(gallery/{make.__name__}.jpg)" in gallery
 
 

@@ -1,4 +1,4 @@
-"""Sweeps on Ray: the same runs as in one process, a process that dies, a scheduler that stops cells, and Ctrl-C."""
+"""Sweeps on Ray: the same runs as in one process, a process that dies, and Ctrl-C."""
 
 import importlib.util
 import json
@@ -14,7 +14,7 @@ import pytest
 missing = importlib.util.find_spec("ray") is None
 pytestmark = [
     pytest.mark.stress,
-    pytest.mark.skipif(missing, reason='Ray Tune is not installed: pip install "pe-lightning[ray]"'),
+    pytest.mark.skipif(missing, reason='Ray is not installed: pip install "pe-lightning[ray]"'),
 ]
 
 ROOT = Path(__file__).parents[3]
@@ -79,33 +79,26 @@ def test_a_process_that_dies_fails_its_cell_and_ctrl_c_and_resuming_give_the_run
     assert "2 cell(s) left" in first.stderr
     assert "encoder-gau: warning: the cell has something to say" in first.stderr
     pids, threads = zip(*(line.split() for line in Path("workers").read_text().splitlines()), strict=True)
-    assert len(set(pids)) == 2, "one process for all cells, and one in place of the one that died"
+    assert len(set(pids)) >= 2, "another process in place of the one that died"
     assert set(threads) == {"2"}
     again = sweep(*command)
     assert again.returncode == 0, again.stderr
     assert [line for line in again.stderr.splitlines() if "encoder-rff: " in line and "resumed" in line]
     assert again.stderr.count("finished before") == 2
     assert set(statuses().values()) == {"done"}
-    assert not Path("s/.ray").exists()
 
 
-def test_a_scheduler_stops_cells_which_run_on_without_it_and_scores_are_those_of_one_process(sweep):
-    command = ["--vary", "model.encoder.sigma=0.02,0.0001,2"]
-    first = sweep(*command, "--launcher", "ray", "--scheduler", "asha", "--retries", "1")
+def test_a_cell_whose_process_dies_is_resumed_in_another_and_has_the_scores_of_one_process(sweep):
+    command = ["--vary", "model.encoder=rff,tri", *act("rff", 27, "die")]
+    first = sweep(*command, "--launcher", "ray", "--retries", "1")
     assert first.returncode == 0, first.stderr
-    assert statuses()["sigma-0.02"] == "done"
-    assert list(statuses().values()).count("stopped") >= 1
-    assert "stopped by the scheduler at" in first.stderr
-    assert "usage stat" not in first.stdout + first.stderr
-    swept = json.loads(Path("s/sigma-0.02/metrics.json").read_text())
-    Path("s").rename("on-ray")
-    Path("s").mkdir()
-    (Path("on-ray") / "sweep.json").rename("s/sweep.json")
-    alone = sweep(*command)
-    assert alone.returncode == 0, alone.stderr
     assert set(statuses().values()) == {"done"}
-    expected = json.loads(Path("s/sigma-0.02/metrics.json").read_text())
-    for key in ("test/psnr_per_signal", "train/psnr_per_signal", "test/ssim", "steps", "seed", "encoder", "baselines"):
-        assert swept[key] == expected[key], key
-    configs = [(Path(folder) / "sigma-0.02/config.yaml").read_text() for folder in ("on-ray", "s")]
-    assert configs[0] == configs[1]
+    assert [line for line in first.stderr.splitlines() if "encoder-rff: " in line and "resumed" in line]
+    assert "usage stat" not in first.stdout + first.stderr
+    Path("s").rename("on-ray")
+    assert sweep(*command).returncode == 0
+    for name in ("encoder-rff", "encoder-tri"):
+        swept, expected = (json.loads((Path(folder) / name / "metrics.json").read_text()) for folder in ("on-ray", "s"))
+        for key in ("test/psnr_per_signal", "train/psnr_per_signal", "test/ssim", "steps", "seed", "encoder", "baselines"):
+            assert swept[key] == expected[key], key
+        assert (Path("on-ray") / name / "config.yaml").read_text() == (Path("s") / name / "config.yaml").read_text()
