@@ -259,7 +259,7 @@ class Delaunay(Interpolation):
 
     program = "scipy.interpolate.LinearNDInterpolator"
     on_points = True
-    num_axes = (1, 2, 3)
+    num_axes: ClassVar[tuple[int, ...]] = (1, 2, 3)
     max_points = 1 << 21
     interpolator: ClassVar[Any] = LinearNDInterpolator
 

@@ -368,7 +368,7 @@ def search(
             continue
         labels.add(label)
         share = 0.3 if candidate.interpolation else 1.0
-        is_first = [candidate] == candidates[:1]  # it is tried whatever the budget is
+        is_first = [candidate] == list(candidates[:1])  # it is tried whatever the budget is
         if not is_first and time.perf_counter() > began + share * (until - began):
             result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
             continue
