@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -38,7 +38,7 @@ from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
-from pe_lightning.signals.axes import SampleKind, channels_first, signals_of
+from pe_lightning.signals.axes import Axis, SampleKind, channels_first, signals_of
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.cache import Storage
@@ -71,6 +71,7 @@ LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement of points leaves out."""
 PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
 """Filters that enlargements are compared with."""
+TOO_SMALL = "an enlargement is scored from {} samples per axis on"
 
 
 @dataclass
@@ -250,25 +251,14 @@ def fill(
         samples = "points" if at_points else "cells"
     torch.manual_seed(seed)
     names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
-    options: dict[str, Any] = {
-        "model": model,
-        "encoder": encoder,
-        "smooth": smooth,
-        "factors": factors,
-        "samples": samples,
-        "pretrained": pretrained,
-        "folds": folds,
-        "block": block,
-        "std": std,
-        "members": members,
-        "axes": () if original is None else original.axes,
-    }
+    read_axes = () if original is None else original.axes
+    options = _Options(model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, read_axes)
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
     for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
         if not where.any() and not smooth and not enlarges:
             changed.append(signal)
             continue
-        result, about, deviations = _fill_signal(name, signal, where, seed, **options)
+        result, about, deviations = _Signal(name, signal, where, options).fill()
         changed.append(result)
         if deviations is not None:
             spread[place] = deviations
@@ -380,70 +370,198 @@ def _file(given: str) -> SourceFile:
     return SourceFile(Path(given).expanduser(), given)
 
 
-def _fill_signal(
-    name: str, values: AnyArray, missing: Mask, seed: int, *, factors: tuple[int, ...], smooth: bool, **options: Any
-) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
-    """One signal ``(N_1, ..., N_D, C)`` with its missing values predicted, and their standard deviations."""
-    unknown: Mask = np.asarray(missing.any(-1))
-    grid, num_missing = unknown.shape, int(unknown.sum())
-    if num_missing == unknown.size and not missing.all():
-        whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
-        which = f"channel {', '.join(whole)} is" if whole else "one channel or another of every sample is"
-        raise InputError(
-            f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of its "
-            "channels is: leave the channel out, or fill each channel as a signal"
-        )
-    if num_missing == unknown.size:
-        raise InputError(
-            f"all {num_missing} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
-        )
-    scaling = _scaling(values, missing)
-    unit = scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
-    unit[unknown] = np.nan
-    even = all(axis.samples is None for axis in options["axes"])
-    automatic = options["model"] == "auto" and options["encoder"] is None
-    if factors and options["samples"] == "cells":
-        return (*_divide_cells(name, values, missing, torch.from_numpy(unit), scaling, seed, factors, options), None)
-    if automatic and even and not smooth and not factors and _adapts(grid, unknown.size - num_missing):
-        check_fit_memory(unknown.size - num_missing)
-        return _fill_by_members(name, values, missing, torch.from_numpy(unit), scaling, seed, options)
-    source = TensorSource(torch.from_numpy(unit)[None], [_plain(name)], options["axes"])
-    data = _read_quietly(source)
-    make = _model(options["model"], options["encoder"], smooth, grid, unknown.size - num_missing, options["pretrained"])
-    denoises = smooth and automatic and even and unknown.size >= MIN_DENOISED
+@dataclass(frozen=True)
+class _Options:
+    """The arguments of :func:`fill` that hold for every signal."""
 
-    def fitted(part: Signals) -> Field:
-        return _denoised(part) if denoises else make().fit(part)
+    model: ModelName | Callable[[], Fits]
+    encoder: str | None
+    smooth: bool
+    factors: tuple[int, ...]
+    samples: SampleKind
+    pretrained: str
+    folds: FoldsLike
+    block: int | None
+    seed: int
+    std: bool
+    members: Sequence[str] | None
+    axes: tuple[Axis, ...]
 
-    held_out: dict[str, Any] = {}
-    if options["folds"] != "none" and factors:
-        held_out = _upscale_scores(data, fitted, factors)
-    elif options["folds"] != "none":
-        sampling, count, held_out["protocol"] = _folds(options["folds"], options["block"], unknown, seed)
-        with torch.random.fork_rng():
-            held_out["score"] = score_folds(data, fitted, sampling, count)
-        held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
-    model = fitted(data)
-    result = values.copy()
-    if factors:
-        with torch.no_grad():
-            field = model.grid(grid_axes([f * n for f, n in zip(factors, grid, strict=True)]))[0].cpu()
-        result = scaling.restore(field.numpy(), 0)
-        at_known = tuple(slice(None, None, factor) for factor in factors)
-        result[at_known] = np.where(missing, result[at_known], values)
-    else:
-        index = torch.from_numpy(np.flatnonzero(np.ones_like(unknown) if smooth else unknown))
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the method is left to :func:`fill`."""
+        return self.model == "auto" and self.encoder is None
+
+    def make_model(self, grid: Sequence[int], known: int, pretrained: str) -> Callable[[], Fits]:
+        """A function that makes the model for a signal with so many known samples."""
+        if callable(self.model):
+            return self.model
+        adapts = _adapts(grid, known)
+        if self.model == "adaptive" and not adapts:
+            raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
+        if self.encoder is None and adapts and self.model != "exact":
+            if known < math.prod(grid):
+                check_fit_memory(known)
+            return lambda: AdaptiveFit(noise="auto" if self.smooth else "none", pretrained=pretrained)
+        return lambda: LinearRidge(automatic_width(self.encoder or "laplace"))
+
+
+class _Signal:
+    """One signal whose missing values are predicted.
+
+    Args:
+        name: Its name.
+        values: ``(N_1, ..., N_D, C)``.
+        missing: Where values are missing, of the same shape.
+        options: How it is filled.
+    """
+
+    def __init__(self, name: str, values: AnyArray, missing: Mask, options: _Options) -> None:
+        self.name, self.values, self.missing, self.options = name, values, missing, options
+        self.unknown: Mask = np.asarray(missing.any(-1))
+        """Samples of which a channel is missing."""
+        self.grid, self.num_known = self.unknown.shape, int((~self.unknown).sum())
+        if not self.num_known and missing.all():
+            raise InputError(
+                f"all {self.unknown.size} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
+            )
+        if not self.num_known:
+            whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
+            which = f"channel {', '.join(whole)} is" if whole else "one channel or another of every sample is"
+            raise InputError(
+                f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of "
+                "its channels is: leave the channel out, or fill each channel as a signal"
+            )
+        self.scaling = _scaling(values, missing)
+        unit = self.scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
+        unit[self.unknown] = np.nan
+        self.unit = torch.from_numpy(unit)
+        """The values in [0, 1], NaN at unknown samples."""
+
+    def about(self, model: Field | GapMixture | Enlargement, **scores: Any) -> FilledSignal:
+        unit = self.scaling.high[0] - self.scaling.low[0]
+        return FilledSignal(self.name, int(self.unknown.sum()), self.unknown.size, model, unit, **scores)
+
+    def fill(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """The values, how they were predicted, and standard deviations if they are asked for."""
+        options = self.options
+        if options.factors and options.samples == "cells":
+            return (*self.divide_cells(), None)
+        even = all(axis.samples is None for axis in options.axes) and options.is_automatic
+        if even and not options.smooth and not options.factors and _adapts(self.grid, self.num_known):
+            check_fit_memory(self.num_known)
+            return self.by_members()
+        return self.by_fit(even and options.smooth and self.unknown.size >= MIN_DENOISED)
+
+    def by_members(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """By a mixture of members, weighted and scored by imitated gaps."""
+        options, known = self.options, torch.from_numpy(~self.unknown)
+        imitates = options.folds in ("auto", "none") and options.block is None
+        hidden = imitated_gaps(known, seed=options.seed) if imitates else []
+        protocol = f"{len(hidden)} moved copies of the gaps"
+        if not hidden:
+            sampling, count, protocol = self.make_folds()
+            folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
+            hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
+        names = list(options.members or default_members(known))
+        found = fill_gaps(self.unit, known, names, hidden, [axis.periodic for axis in options.axes])
+        about = self.about(found)
+        if options.folds != "none":
+            about.protocol = protocol
+            about.score, about.baselines, about.left_out = interpolated_gaps(self.unit, names, found.held_out, options.seed)
+        result = np.where(self.missing, self.scaling.restore(found.values.numpy(), 0), self.values)
+        return result, about, np.where(self.missing, found.std.double().numpy() * about.unit, 0) if options.std else None
+
+    def by_fit(self, denoises: bool) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """By one fit, scored by folds."""
+        options, scaling, missing = self.options, self.scaling, self.missing
+        data = _read_quietly(TensorSource(self.unit[None], [_plain(self.name)], options.axes))
+        make = options.make_model(self.grid, self.num_known, options.pretrained)
+
+        def fitted(part: Signals) -> Field:
+            return _denoised(part) if denoises else make().fit(part)
+
+        held_out: dict[str, Any] = {}
+        if options.folds != "none" and options.factors:
+            held_out = _upscale_scores(data, fitted, options.factors)
+        elif options.folds != "none":
+            sampling, count, held_out["protocol"] = self.make_folds()
+            with torch.random.fork_rng():
+                held_out["score"] = score_folds(data, fitted, sampling, count)
+            held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
+        model = fitted(data)
+        about = self.about(model, **held_out)
+        if options.factors:
+            axes = grid_axes([f * n for f, n in zip(options.factors, self.grid, strict=True)])
+            with torch.no_grad():
+                result = scaling.restore(model.grid(axes)[0].cpu().numpy(), 0)
+            at_known = tuple(slice(None, None, factor) for factor in options.factors)
+            result[at_known] = np.where(missing, result[at_known], self.values)
+            return result, about, None
+        index = torch.from_numpy(np.flatnonzero(np.ones_like(self.unknown) if options.smooth else self.unknown))
         predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
-        flat, where = result.reshape(-1, result.shape[-1]), missing.reshape(-1, result.shape[-1])
-        flat[index] = predicted if smooth else np.where(where[index], predicted, flat[index])
-    about = FilledSignal(name, num_missing, unknown.size, model, scaling.high[0] - scaling.low[0], **held_out)
-    deviations = None
-    if options["std"]:
+        result, channels = self.values.copy(), self.values.shape[-1]
+        flat, where = result.reshape(-1, channels), missing.reshape(-1, channels)[index]
+        flat[index] = predicted if options.smooth else np.where(where, predicted, flat[index])
+        if not options.std:
+            return result, about, None
         deviations = np.zeros(result.shape)
         found = _deviations(model, data, index).double().numpy() * about.unit
-        flat = deviations.reshape(-1, result.shape[-1])
-        flat[index] = np.where(where[index], found, 0)
-    return result, about, deviations
+        deviations.reshape(-1, channels)[index] = np.where(where, found, 0)
+        return result, about, deviations
+
+    def make_folds(self) -> tuple[FoldSampling, int, str]:
+        """Folds with held-out samples as far from known ones as missing samples; how many are scored; both in words."""
+        folds, block, seed = self.options.folds, self.options.block, self.options.seed
+        distance = mean_distance(self.unknown)
+        if folds not in ("random", "blocks"):
+            wide = block is not None or has_wide_gaps(distance, float(self.unknown.mean()), self.grid, seed)
+            folds = "blocks" if wide else "random"
+        if folds == "random" and block is not None:
+            raise InputError("block is the size of blocks: set folds blocks, or leave it out")
+        side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
+        sizes = [min(side, max(1, n // 5)) if block is None else side for n in self.grid]
+        sampling = FoldSampling("random", seed=seed) if folds == "random" else FoldSampling("blocks", size=sizes, seed=seed)
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // self.num_known))
+        return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+
+    def divide_cells(self) -> tuple[AnyArray, FilledSignal]:
+        """Means over the parts of the samples, which are means over cells; missing cells are filled first."""
+        options, factors = self.options, self.options.factors
+        check_enlarging_memory(self.name, self.values.shape, factors)
+        unit = self.unit
+        if self.missing.any():
+            points = replace(options, factors=(), smooth=False, folds="none", std=False, samples="points")
+            whole, _, _ = _Signal(self.name, self.values, self.missing, points).fill()
+            unit = torch.from_numpy(self.scaling.to_unit(whole, 0)).clamp(0, 1)
+        scored = options.folds != "none" and len([factor for factor in factors if factor > 1]) > 1
+        alternatives = {key: by_pillow(method, factors) for key, method in PILLOW.items()} if scored else {}
+        found = enlarge_cells(unit, factors, self.members_of_cells(), alternatives, self.values.dtype.kind in "iu")
+        about = self.about(found)
+        if found.truth is None:
+            about.protocol = TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))
+        elif options.folds != "none":
+            by = "x".join(map(str, factors)) if len(set(factors)) > 1 else str(factors[0])
+            about.protocol = f"the signal reduced to means over cells, 1/{by}, and enlarged again"
+            scores = {key: _score(prediction, found.truth) for key, prediction in found.held_out.items()}
+            about.score, about.baselines = scores.pop(""), {key: scores[key] for key in alternatives}
+        return self.scaling.restore(found.values.numpy(), 0), about
+
+    def members_of_cells(self) -> dict[str, Enlarger]:
+        """Methods that divide cells, by name."""
+        options, factors, automatic = self.options, self.options.factors, self.options.is_automatic
+        found: dict[str, Enlarger] = {}
+        if automatic and options.pretrained != NO_PRIOR:
+            prior = read_prior(options.pretrained, "cells")
+            if all(factor == 1 or prior.steps(factor) for factor in factors):
+                found[f"the network {options.pretrained!r} trained on other pictures"] = by_network(prior, factors)
+        size = math.prod(self.grid)
+        make = replace(options, smooth=False).make_model(self.grid, size, NO_PRIOR if automatic else options.pretrained)
+
+        def fit(part: Tensor) -> Field:
+            return make().fit(_read_quietly(TensorSource(part[None]), "cells"))
+
+        return {**found, "Adaptive" if automatic else "the fit": by_fit(fit, factors)}
 
 
 def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signals:
@@ -452,84 +570,11 @@ def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signa
         return Signals.read(source, Splitting(GridSampling(1), "none", Storage(in_memory=True), samples=samples))
 
 
-def _divide_cells(
-    name: str,
-    values: AnyArray,
-    missing: Mask,
-    unit: Tensor,
-    scaling: ValueRange,
-    seed: int,
-    factors: tuple[int, ...],
-    options: Mapping[str, Any],
-) -> tuple[AnyArray, FilledSignal]:
-    """One signal of means over cells, from values in [0, 1], as means over their parts; missing cells are filled first."""
-    about: dict[str, Any] = {"num_missing": int(missing.any(-1).sum()), "num_samples": missing[..., 0].size}
-    check_enlarging_memory(name, values.shape, factors)
-    if missing.any():
-        filling = {**options, "factors": (), "smooth": False, "folds": "none", "std": False, "samples": "points"}
-        whole, _, _ = _fill_signal(name, values, missing, seed, **filling)
-        unit = torch.from_numpy(scaling.to_unit(whole, 0)).clamp(0, 1)
-    members = _members_of_cells(unit, factors, options)
-    scored = len([factor for factor in factors if factor > 1]) > 1
-    alternatives = {key: by_pillow(method, factors) for key, method in PILLOW.items()} if scored else {}
-    limited = values.dtype.kind in "iu"
-    found = enlarge_cells(unit, factors, members, alternatives if options["folds"] != "none" else {}, limited)
-    signal = FilledSignal(name, model=found, unit=scaling.high[0] - scaling.low[0], **about)
-    if found.truth is None:
-        signal.protocol = f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"
-    elif options["folds"] != "none":
-        by = "x".join(map(str, factors)) if len(set(factors)) > 1 else str(factors[0])
-        signal.protocol = f"the signal reduced to means over cells, 1/{by}, and enlarged again"
-        scores = {key: _score(prediction, found.truth) for key, prediction in found.held_out.items()}
-        signal.score, signal.baselines = scores.pop(""), {key: scores[key] for key in alternatives}
-    return scaling.restore(found.values.numpy(), 0), signal
-
-
-def _members_of_cells(values: Tensor, factors: Sequence[int], options: Mapping[str, Any]) -> dict[str, Enlarger]:
-    """Methods that divide cells, by name."""
-    model, grid = options["model"], values.shape[:-1]
-    automatic = model == "auto" and options["encoder"] is None
-    found: dict[str, Enlarger] = {}
-    if automatic and options["pretrained"] != NO_PRIOR:
-        prior = read_prior(options["pretrained"], "cells")
-        if all(factor == 1 or prior.steps(factor) for factor in factors):
-            found[f"the network {options['pretrained']!r} trained on other pictures"] = by_network(prior, factors)
-    make = _model(model, options["encoder"], False, grid, math.prod(grid), NO_PRIOR if automatic else options["pretrained"])
-
-    def fit(part: Tensor) -> Field:
-        return make().fit(_read_quietly(TensorSource(part[None]), "cells"))
-
-    return {**found, "Adaptive" if automatic else "the fit": by_fit(fit, factors)}
-
-
 def _smallest_float(std: AnyArray) -> AnyArray:
     """Standard deviations as float32, or as float64 where float32 has no numbers of their size."""
     known, limits = std[std > 0], np.finfo(np.float32)
     fits = not known.size or (known.min() >= limits.tiny and known.max() <= limits.max)
     return std.astype(np.float32) if fits else std
-
-
-def _fill_by_members(
-    name: str, values: AnyArray, missing: Mask, unit: Tensor, scaling: ValueRange, seed: int, options: Mapping[str, Any]
-) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
-    """The same by a mixture of members, from values in [0, 1]."""
-    unknown: Mask = np.asarray(missing.any(-1))
-    known, folds = torch.from_numpy(~unknown), options["folds"]
-    hidden = imitated_gaps(known, seed=seed) if folds in ("auto", "none") and options["block"] is None else []
-    protocol = f"{len(hidden)} moved copies of the gaps"
-    if not hidden:
-        sampling, count, protocol = _folds("auto" if folds == "none" else folds, options["block"], unknown, seed)
-        trained = [sampling.of(fold).split(unknown.shape, 1).train_mask().reshape(unknown.shape) for fold in range(count)]
-        hidden = [Hidden(known & ~mask, known & ~mask) for mask in trained]
-    names = list(options["members"] or default_members(known))
-    found = fill_gaps(unit, known, names, hidden, [axis.periodic for axis in options["axes"]])
-    result = np.where(missing, scaling.restore(found.values.numpy(), 0), values)
-    about = FilledSignal(name, int(unknown.sum()), unknown.size, found, scaling.high[0] - scaling.low[0])
-    if folds != "none":
-        about.protocol = protocol
-        about.score, about.baselines, about.left_out = interpolated_gaps(unit, names, found.held_out, seed)
-    deviations = np.where(missing, found.std.double().numpy() * about.unit, 0) if options["std"] else None
-    return result, about, deviations
 
 
 def _adapts(grid: Sequence[int], known: int) -> bool:
@@ -570,42 +615,6 @@ def _scaling(values: AnyArray, missing: Mask) -> ValueRange:
     return ValueRange(values.dtype.name, (low,), (high,))
 
 
-def _model(
-    model: ModelName | Callable[[], Fits],
-    encoder: str | None,
-    smooth: bool,
-    grid: Sequence[int],
-    known: int,
-    pretrained: str,
-) -> Callable[[], Fits]:
-    """A function that makes the model for a signal."""
-    if callable(model):
-        return model
-    adapts = _adapts(grid, known)
-    if model == "adaptive" and not adapts:
-        raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
-    if encoder is None and adapts and model != "exact":
-        if known < math.prod(grid):
-            check_fit_memory(known)
-        return lambda: AdaptiveFit(noise="auto" if smooth else "none", pretrained=pretrained)
-    return lambda: LinearRidge(automatic_width(encoder or "laplace"))
-
-
-def _folds(folds: FoldsLike, block: int | None, unknown: Mask, seed: int) -> tuple[FoldSampling, int, str]:
-    """Folds with held-out samples as far from known ones as the missing samples; how many are scored; both in words."""
-    distance = mean_distance(unknown)
-    if folds == "auto":
-        wide = block is not None or has_wide_gaps(distance, float(unknown.mean()), unknown.shape, seed)
-        folds = "blocks" if wide else "random"
-    if folds == "random" and block is not None:
-        raise InputError("block is the size of blocks: set folds blocks, or leave it out")
-    side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
-    sizes = [min(side, max(1, n // 5)) if block is None else side for n in unknown.shape]
-    sampling = FoldSampling("random", seed=seed) if folds == "random" else FoldSampling("blocks", size=sizes, seed=seed)
-    count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // int((~unknown).sum())))
-    return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
-
-
 def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
     """Score of enlarging values at points: the picture is reduced, enlarged again, and compared with itself.
 
@@ -616,7 +625,7 @@ def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: 
     if info.num_axes != 2 or not bool(values.isfinite().all()) or len(set(factors)) > 1:
         return {"protocol": "enlargements are scored for pictures without missing samples"}
     if too_small(values.shape, factors):
-        return {"protocol": f"an enlargement is scored from {MIN_REDUCED_SAMPLES * max(factors)} samples per axis on"}
+        return {"protocol": TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))}
     upscale, sizes = factors[0], [n // factors[0] for n in info.grid]
     target = values[: sizes[0] * upscale, : sizes[1] * upscale]
     small = resized_by_pillow(target, sizes, Image.Resampling.LANCZOS).clamp(0, 1)
