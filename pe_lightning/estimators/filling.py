@@ -423,7 +423,8 @@ class _Signal:
         self.grid, self.num_known = self.unknown.shape, int((~self.unknown).sum())
         if not self.num_known and missing.all():
             raise InputError(
-                f"all {self.unknown.size} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known samples"
+                f"all {self.unknown.size} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known "
+                "samples"
             )
         if not self.num_known:
             whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
