@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
     from pe_lightning.encodings import Encoding
 
-OPTIONS = ["--encoder", "--against", "--samples", "--ckpt_path", "--signal", "--paths", "--out"]
+OPTIONS = ["--encoder", "--against", "--samples", "--ckpt_path", "--signal", "--out"]
 CORNERS = ((0.08, 0.08), (0.08, 0.92), (0.5, 0.5), (0.92, 0.08), (0.92, 0.92))
 """Positions of similarity maps in 2-D, about those of Li et al. 2021, Fig. 5; of other axes it is the middle."""
 MAP = 64
@@ -36,7 +36,6 @@ def analyze(
     samples: PositiveInt = 512,
     ckpt_path: Path | None = None,
     signal: NonNegativeInt = 0,
-    paths: list[str] | None = None,
     out: Path = Path("analysis"),
 ) -> None:
     """Compares encoders with theory: rank, similarity, distance preservation.
@@ -46,27 +45,22 @@ def analyze(
 
       pe-lightning analyze --encoder gau --encoder.sigma 0.01 --against rff "{name: tri, half_width: 0.02}"
 
-    With --paths, also sparsity.png: how well the largest numbers of the exact fit represent all samples of a signal.
-
-      pe-lightning analyze --encoder keys --against gau rff --paths my.jpg
-
     Args:
         options: --encoder NAME and its arguments, such as --encoder.sigma 0.01, as for pe-lightning fit. num_features is
             one per sample, if it is not given.
         against: Further encoders beside it: names, or YAML such as "{name: rff, sigma: 22}"; num_features as above.
         samples: Number of positions, i/N for i from 0 to N - 1.
         ckpt_path: A checkpoint of a fit, whose encoders are measured as they were learned.
-        signal: Which signal's encoders, if each has its own; with --paths, which signal of them.
-        paths: Signals, as for pe-lightning fit: PSNR against the numbers kept of the exact fit, in each encoder's basis.
+        signal: Which signal's encoders, if each has its own.
         out: Folder to write to.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {str(out)!r} is a file; name a folder")
-    if signal and ckpt_path is None and not paths:
-        raise InputError("--signal is for --ckpt_path or --paths")
+    if signal and ckpt_path is None:
+        raise InputError("--signal is for --ckpt_path")
     from pe_lightning.encoders import Samples
     from pe_papers.analysis import measures
-    from pe_papers.analysis.figures import figure, similarity_figure, sparsity_figure, weight_figure
+    from pe_papers.analysis.figures import figure, similarity_figure, weight_figure
 
     reports: list[dict[str, Any]] = []
     maps: Maps = {}
@@ -85,15 +79,12 @@ def analyze(
     for name, rank in ranks.items():
         print(f"stable rank of {name}: {rank:.4g}")
     similarities = {name: [{"position": at, "map": found.tolist()} for at, found in row] for name, row in maps.items()}
-    sparse = _sparsities(paths, signal, encoders) if paths else []
-    found = {"encoders": reports, "layers": ranks, "similarity": similarities, "sparsity": sparse}
+    found = {"encoders": reports, "layers": ranks, "similarity": similarities}
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
     _save(out / "analysis.png", figure(*reports))
     if any(report["weights"] for report in reports):
         _save(out / "weights.png", weight_figure(*reports))
-    if sparse:
-        _save(out / "sparsity.png", sparsity_figure(sparse))
     if maps:
         title = "similarity of one position to all others"
         shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}
@@ -110,21 +101,6 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
     from pe_papers.pages import write_pages
 
     print(f"wrote {len(write_pages(folder, scores))} pages to {folder}")
-
-
-def _sparsities(paths: list[str], signal: int, encoders: Sequence[Encoder]) -> list[dict[str, Any]]:
-    from pe_lightning.estimators.sparsity import sparsity, sparsity_table
-    from pe_lightning.training import make_datamodule
-
-    dataset = make_datamodule(paths).dataset
-    values = dataset.in_memory()
-    if signal >= len(values):
-        raise InputError(f"--signal {signal} is not there: {', '.join(paths)} holds {len(values)} signal(s)")
-    if not encoders:
-        raise InputError("--paths needs an encoder: pe-lightning analyze --encoder keys --paths my.jpg")
-    curves = [sparsity(values[signal], encoder) for encoder in encoders]
-    console().print(sparsity_table(curves))
-    return curves
 
 
 def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:

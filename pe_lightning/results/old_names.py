@@ -14,7 +14,7 @@ from typing import Any
 MOVED = {
     "pe_lightning.analysis": "pe_papers.analysis",
     "pe_lightning.analysis.ranks": "pe_lightning.encodings.ranks",
-    "pe_lightning.analysis.sparsity": "pe_lightning.estimators.sparsity",
+    "pe_lightning.analysis.sparsity": "pe_lightning.studies.suggest.sparse",
     "pe_lightning.baselines": "pe_lightning.evaluation.baselines",
     "pe_lightning.callbacks": "pe_lightning.training.callbacks",
     "pe_lightning.callbacks.StableRank": "pe_papers.analysis.StableRank",

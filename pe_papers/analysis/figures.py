@@ -50,19 +50,6 @@ def figure(*reports: Mapping[str, Any]) -> Figure:
     return drawn
 
 
-def sparsity_figure(reports: Sequence[Mapping[str, Any]]) -> Figure:
-    """PSNR of all samples against the numbers kept, a line per report of :mod:`pe_lightning.estimators.sparsity`."""
-    drawn = Figure(figsize=(6, 4), layout="constrained")
-    axes: Axes = drawn.subplots()
-    for report in reports:
-        basis = report["transform"] or "its own basis"
-        axes.plot(report["numbers"], report["psnr"], "o-", label=f"{report['encoder']}, {basis}")
-    axes.set(xscale="log", xlabel="numbers kept", ylabel="PSNR of all samples, dB")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    return drawn
-
-
 def similarity_figure(rows: Mapping[str, Sequence[tuple[str, Tensor]]], title: str = "") -> Figure:
     """Similarity maps side by side: a row per encoding, a column per position; curves where there is one axis.
 

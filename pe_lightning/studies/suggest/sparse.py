@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from torch import Tensor
 
 from pe_lightning import encoders as known
 from pe_lightning.cli.verbs import console
 from pe_lightning.encoders import Encoder
+from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.sparsity import SHARES, sparsity, sparsity_table
-from pe_lightning.linalg import LIFTINGS
-from pe_lightning.solvers import LowRankWarning
+from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.linalg import LIFTINGS, LiftingName
+from pe_lightning.networks.sparse import Coefficients, axis_norms
+from pe_lightning.solvers import LowRankWarning, solve_grid
+from pe_lightning.solvers.solution import encode
 from pe_lightning.studies.suggest.report import as_text
 from pe_lightning.training.datamodule import SignalDataModule
 
+SHARES = (0.01, 0.03, 0.1, 0.3)
+"""Shares of the numbers of a signal that are kept."""
 JUDGED = 0.1
 """The share of kept numbers by whose PSNR encoders and transforms are compared."""
 MAX_SIGNALS = 4
@@ -73,3 +82,51 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     arguments = {"encoder": best["encoder"], "ridge": 0, "num_coefficients": JUDGED, "transform": best["transform"]}
     model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
     return as_text([verdict, how], model, 0, data, tree, out)
+
+
+@torch.no_grad()
+def sparsity(
+    values: Tensor, encoder: Encoder, transform: LiftingName = "9/7", shares: Sequence[float] = SHARES
+) -> dict[str, Any]:
+    """PSNR of all samples of a signal by the largest numbers of its exact fit, in the multi-resolution basis.
+
+    Args:
+        values: ``(N_1, ..., N_D, C)`` in [0, 1].
+        encoder: A shifted encoder, for all axes; ``num_features: auto`` is one per sample.
+        transform: The multi-resolution transform.
+        shares: What is kept, as shares of the samples' numbers.
+
+    Returns:
+        Plain values: ``encoder``, ``transform``, ``numbers`` and ``psnr`` for each share, and ``psnr_of_all`` of the fit.
+    """
+    axes = [torch.arange(n, dtype=torch.float64) / n for n in values.shape[:-1]]
+    samples = [samples_per_unit(x) for x in axes]
+    encoders = sized([encoder] * len(axes), [1 / n for n in samples], samples, values.shape[-1])
+    found = solve_grid(values[None], encoders, axes, ridge=0.0)
+    features, weight = encode(found.encoders, axes, values.device), found.weight[0]
+
+    def score(kept: Tensor) -> float:
+        prediction = replace(found, weight=kept[None]).evaluate(features)[0]
+        squared = (prediction - values).square().sum(dtype=torch.float64)
+        return float(psnr(squared, torch.tensor(float(values.numel()))))
+
+    counts = [max(1, min(round(share * values.numel()), weight.numel())) for share in shares]
+    norms = [axis_norms(transform, *pair) for pair in zip(found.encoders, features, strict=True)]
+    coefficients = Coefficients(weight, transform, norms)
+    scores = [score(coefficients.keep(count).weight()) for count in counts]
+    report = {"encoder": encoder.name, "transform": transform, "numbers": counts}
+    return {**report, "psnr": scores, "psnr_of_all": score(weight)}
+
+
+def sparsity_table(reports: Sequence[Mapping[str, Any]]) -> Table:
+    """The curves side by side, PSNR in dB in columns of numbers kept."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="PSNR in dB of all samples, by numbers kept of the exact fit")
+    table.add_column("encoder")
+    table.add_column("basis")
+    for count in reports[0]["numbers"]:
+        table.add_column(f"{count:,}", justify="right")
+    table.add_column("all", justify="right")
+    for report in reports:
+        scores = [f"{score:.2f}" for score in (*report["psnr"], report["psnr_of_all"])]
+        table.add_row(report["encoder"], report["transform"], *scores)
+    return table
