@@ -36,8 +36,6 @@ LayerIndex: TypeAlias = tuple[slice, slice]
 
 MAX_FLOAT32_CONDITION = 100.0
 """Joint condition number up to which sums over banded features are rotated in float32; the error is 1e-7 times it."""
-
-
 NUMBERS_AT_ONCE = 1 << 18
 """Numbers of the layers that a thread computes at once, about: few enough for the cache of a CPU."""
 MAX_LAYER = 1 << 22
@@ -78,12 +76,11 @@ class GridSolver:
         self.center = center
         self._banded = any(isinstance(factor.projector, Banded) for factor in self.factors)
         self._projectors: dict[int, GridOperator] = {}
-        self._blocks: list[list[tuple[int, int]]] = []
         self._final = False
         # set by the first block: dtype of the data; sum, sum of squares and count per signal and channel, (3, S, C);
         # sums in the bases, (S, C, *m) with m the columns of each axis's projector
         self._dtype: torch.dtype | None = None
-        self._sums: Tensor
+        self._sums: Tensor | None = None
         self._projection: Tensor
         self._spectrum: Tensor | None = None
 
@@ -97,7 +94,10 @@ class GridSolver:
             start: First sample of the block per axis, ``(D,)``; default zeros.
         """
         origin = [0] * len(self.grid) if start is None else [int(first) for first in start]
-        self._check(block, origin)
+        if self._final:
+            raise InputError("GridSolver: the sums are final after reduce() or solve(); make a new solver for more data")
+        if any(first < 0 or first + n > size for first, n, size in zip(origin, block.shape[1:-1], self.grid, strict=True)):
+            raise InputError(f"the block at {origin} of shape {tuple(block.shape)} is outside the grid of {list(self.grid)}")
         with full_precision(block.device):
             dtype = self._dtype = torch.promote_types(block.dtype, torch.float32)
             layers = block.movedim(-1, 1)
@@ -114,7 +114,7 @@ class GridSolver:
             if not torch.isfinite(sums).all():
                 raise InputError(f"the block at {origin} holds values that are NaN, infinite or too large to be squared")
             shape = (*x.shape[:2], *(factor.projector.shape[1] for factor in self.factors))
-            if not self._blocks:
+            if self._sums is None:
                 self._sums = torch.zeros_like(sums)
                 self._projection = x if x.shape == shape else x.new_zeros(shape)
             if self._projection is not x:
@@ -123,17 +123,6 @@ class GridSolver:
                     part = part.narrow(2 + axis, first, x.shape[2 + axis])
                 part += x
             self._sums += sums
-        self._blocks.append(_extent(block, origin))
-
-    def _check(self, block: Tensor, origin: list[int]) -> None:
-        extent = _extent(block, origin)
-        if any(first < 0 or end > n for (first, end), n in zip(extent, self.grid, strict=True)):
-            raise InputError(f"the block over {extent} lies outside the grid of {list(self.grid)}")
-        if self._final:
-            raise InputError("GridSolver: the sums are final after reduce() or solve(); make a new solver for more data")
-        for other in self._blocks:  # an empty block overlaps none
-            if all(max(a, c) < min(b, d) for (a, b), (c, d) in zip(extent, other, strict=True)):
-                raise InputError(f"the block over {extent} overlaps the one over {other}")
 
     def _rows(
         self, origin: list[int], sizes: Sequence[int], dtype: torch.dtype
@@ -160,7 +149,7 @@ class GridSolver:
         """Adds the sums of all processes, once; does nothing without :mod:`torch.distributed`."""
         if self._final or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
             return
-        if not self._blocks:
+        if self._sums is None:
             raise InputError("GridSolver: a process without data must still accumulate an empty block (S, 0, ..., C)")
         self._projection = self._projection.contiguous()
         dist.all_reduce(self._projection)
@@ -179,54 +168,29 @@ class GridSolver:
         """
         validation.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
         samples = math.prod(self.grid)
-        covered = int(self._sums[2, 0, 0]) if self._blocks and self._sums.numel() else 0
+        covered = 0 if self._sums is None or not self._sums.numel() else int(self._sums[2, 0, 0])
         if covered != samples:
             raise InputError(
                 f"the blocks cover {covered} of the grid's {samples} samples; accumulate each sample once, and call "
                 "reduce() where several processes hold parts"
             )
+        assert self._sums is not None
         assert self._dtype is not None
         with full_precision(self._sums.device):
             # rounded once: the same mean is subtracted and returned
             mean = self._sums[0].div(samples).mul(self.center).to(self._dtype)
             if self._spectrum is None:
                 self._spectrum, self._final = self._rotated(mean), True
-            if all(factor.method == "identity" for factor in self.factors):
-                return self._samples(ridge, mean)
-            singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
             absolute = ridge * math.prod(factor.mean_diagonal for factor in self.factors)
-            info = torch.finfo(self._dtype)
-            cutoff = info.tiny**0.5  # keeps weights finite for extremely small features
-            if ridge == 0 and singular.numel():
-                cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
-            used = singular > cutoff
-            response = torch.where(used, singular / (singular.square() + absolute), 0.0)
-            rest = 1 - singular * response
-            ranks = tuple(factor.rank for factor in self.factors)
-            bases = [factor.basis.to(self._dtype) for factor in self.factors]
-            spectrum = self._spectrum
-
-            def solved(index: LayerIndex) -> list[Tensor]:
-                some = spectrum[index]
-                coefficients = torch.empty_like(some)
-                norms = some.new_empty(2, *some.shape[:2], dtype=torch.float64)
-                for s, c in itertools.product(range(some.shape[0]), range(some.shape[1])):
-                    t = some[s, c].double()  # one channel at a time, to save memory
-                    coefficients[s, c] = t * response
-                    norms[0, s, c] = t.dot(t)
-                    t *= rest
-                    norms[1, s, c] = t.dot(t)
-                return [*norms, mode_products(coefficients.reshape(*some.shape[:2], *ranks), bases)]
-
-            inside, residual, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
-            truncated = residual.sum(1) if ridge == 0 else torch.zeros_like(residual[:, 0])
-            if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
-                # the part of the data outside the range of the features; exactly zero where they have full rank
-                centered = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
-                residual += (centered - inside).clamp_min(0)
-            norm = inside.sum(1) + residual.sum(1) - truncated
-        effective = float((singular * response).sum())
-        full = math.prod(min(factor.shape) for factor in self.factors)
+            # of the centred data, the sum of squares
+            centred = (self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())).clamp_min(0)
+            if all(factor.method == "identity" for factor in self.factors):  # the centred samples, over one plus the ridge
+                weight = self._spectrum.div(1 + ridge).reshape(*self._spectrum.shape[:2], *self.grid)
+                residual, norm = (centred * (ridge / (1 + ridge)) ** 2).sum(1), centred.sum(1)
+                least, joint_rank, effective = residual, samples, samples / (1 + ridge)
+            else:
+                weight, residual, norm, least, joint_rank, effective = self._filtered(ridge, absolute, centred)
+        full, ranks = math.prod(min(factor.shape) for factor in self.factors), tuple(factor.rank for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < 0.1:
             warnings.warn(
                 f"the fit has {effective:.3g} degrees of freedom of {full}: the features have ranks {list(ranks)}, "
@@ -237,38 +201,52 @@ class GridSolver:
         return Solution(
             weight=weight,
             mean=mean,
-            squared_error=residual.sum(1),
-            count=torch.full((len(weight),), samples * residual.shape[1]),
+            squared_error=residual,
+            count=torch.full((len(weight),), samples * weight.shape[1]),
             ridge=float(ridge),
             absolute_ridge=torch.full((len(weight),), absolute, dtype=torch.float64),
             solver="grid",
             ranks=ranks,
-            joint_rank=int(used.sum()),
+            joint_rank=joint_rank,
             effective_rank=effective,
-            excess_error=excess_error(residual.sum(1), residual.sum(1) - truncated, norm),
+            excess_error=excess_error(residual, least, norm),
             methods=tuple(factor.method for factor in self.factors),
         )
 
-    def _samples(self, ridge: float, mean: Tensor) -> Solution:
-        """The solution for features that are the identity: the centred samples, divided by one plus the ridge."""
+    def _filtered(self, ridge: float, absolute: float, centred: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, int, float]:
+        """Weights by joint singular values; squared errors, squared values and least squared errors ``(S,)``; both ranks."""
         assert self._spectrum is not None
-        signals, channels = self._spectrum.shape[:2]
-        samples = math.prod(self.grid)
-        # of centred samples, the sum of squares
-        centred = self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())
-        return Solution(
-            weight=self._spectrum.div(1 + ridge).reshape(signals, channels, *self.grid),
-            mean=mean,
-            squared_error=(centred.clamp_min(0) * (ridge / (1 + ridge)) ** 2).sum(1),
-            count=torch.full((signals,), samples * channels),
-            ridge=float(ridge),
-            absolute_ridge=torch.full((signals,), float(ridge), dtype=torch.float64),
-            solver="grid",
-            ranks=self.grid,
-            joint_rank=samples,
-            effective_rank=samples / (1 + ridge),
-            methods=("identity",) * len(self.grid),
-        )
+        spectrum, ranks = self._spectrum, [factor.rank for factor in self.factors]
+        singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
+        info = torch.finfo(spectrum.dtype)
+        cutoff = info.tiny**0.5  # keeps weights finite for extremely small features
+        if ridge == 0 and singular.numel():
+            cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
+        used = singular > cutoff
+        response = torch.where(used, singular / (singular.square() + absolute), 0.0)
+        rest = 1 - singular * response
+        bases = [factor.basis.to(spectrum.dtype) for factor in self.factors]
+
+        def solved(index: LayerIndex) -> list[Tensor]:
+            some = spectrum[index]
+            coefficients = torch.empty_like(some)
+            norms = some.new_empty(2, *some.shape[:2], dtype=torch.float64)
+            for s, c in itertools.product(range(some.shape[0]), range(some.shape[1])):
+                t = some[s, c].double()  # one channel at a time, to save memory
+                coefficients[s, c] = t * response
+                norms[0, s, c] = t.dot(t)
+                t *= rest
+                norms[1, s, c] = t.dot(t)
+            return [*norms, mode_products(coefficients.reshape(*some.shape[:2], *ranks), bases)]
+
+        inside, residual, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
+        truncated = residual.sum(1) if ridge == 0 else torch.zeros_like(residual[:, 0])
+        if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
+            # the part of the data outside the range of the features; exactly zero where they have full rank
+            residual = residual + (centred - inside).clamp_min(0)
+        error = residual.sum(1)
+        effective = float((singular * response).sum())
+        return weight, error, inside.sum(1) + error - truncated, error - truncated, int(used.sum()), effective
 
     def _rotated(self, mean: Tensor) -> Tensor:
         """T of the centred data, ``(S, C, r_1 ... r_D)``: the projection of the mean is subtracted.
@@ -358,8 +336,3 @@ def _sums(x: Tensor) -> Tensor:
         layer = x[s, c].flatten().double()
         found[0, s, c], found[1, s, c] = layer.sum(), layer.dot(layer)
     return found
-
-
-def _extent(block: Tensor, origin: Sequence[int]) -> list[tuple[int, int]]:
-    """The first sample of a block and the one after its last, per axis."""
-    return [(first, first + n) for first, n in zip(origin, block.shape[1:-1], strict=False)]

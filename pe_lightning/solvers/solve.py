@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.linalg.threads import sized_threads, solve_operations, threads_for_values
 from pe_lightning.signals import validation
-from pe_lightning.solvers.choice import axis_encoders, check_ridge, choose_grid, choose_points
+from pe_lightning.solvers.choice import axis_encoders, choose_grid, choose_points
 from pe_lightning.solvers.grid import GridSolver, centred
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
@@ -104,39 +104,29 @@ def solve_blocks(
         ridge: Relative ridge; :func:`~pe_lightning.solvers.choose_grid` finds one from a part of the data.
         center: Whether the mean of each signal and channel is subtracted.
     """
-    with sized_threads(solve_operations((1, *(len(x) for x in axes), 1), passes=6)):
-        return _solve_blocks(blocks, encoder, axes, ridge, center)
-
-
-def _solve_blocks(
-    blocks: Iterable[tuple[Sequence[int], Tensor]],
-    encoder: EncoderLike | Sequence[EncoderLike],
-    axes: Sequence[Tensor],
-    ridge: float,
-    center: bool,
-) -> Solution:
     began = time.perf_counter()
     solver: GridSolver | None = None
     encoders: list[Encoder] = []
     line: list[tuple[Tensor, Tensor]] = []
-    for start, block in blocks:
-        if not encoders:
-            density = [samples_per_unit(x) for x in axes]
-            encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
-        if is_line(encoders):  # the weights are of the size of the data, so that collecting the blocks is affordable
-            line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
-            continue
-        solver = solver or GridSolver(encode(encoders, axes, block.device), center=center)
-        solver.accumulate(block, start)
-    if line:
-        x, values = (torch.cat(parts, axis) for axis, parts in enumerate(zip(*line, strict=True)))
-        together = torch.distributed.is_available() and torch.distributed.is_initialized()
-        found = _solve_line(encoders, x, values, ridge, center, together)
-    elif solver is not None:
-        solver.reduce()
-        found = solver.solve(ridge)
-    else:
-        raise InputError("solve_blocks: there is no block; a process without data passes one empty block (S, 0, ..., C)")
+    with sized_threads(solve_operations((1, *(len(x) for x in axes), 1), passes=6)):
+        for start, block in blocks:
+            if not encoders:
+                density = [samples_per_unit(x) for x in axes]
+                encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
+            if is_line(encoders):  # the weights are of the size of the data, so that collecting the blocks is affordable
+                line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
+                continue
+            solver = solver or GridSolver(encode(encoders, axes, block.device), center=center)
+            solver.accumulate(block, start)
+        if line:
+            x, values = (torch.cat(parts, axis) for axis, parts in enumerate(zip(*line, strict=True)))
+            together = torch.distributed.is_available() and torch.distributed.is_initialized()
+            found = _solve_line(encoders, x, values, ridge, center, together)
+        elif solver is not None:
+            solver.reduce()
+            found = solver.solve(ridge)
+        else:
+            raise InputError("solve_blocks: there is no block; a process without data passes one empty block (S, 0, ..., C)")
     return replace(found, encoders=tuple(encoders), seconds=time.perf_counter() - began)
 
 
@@ -153,17 +143,17 @@ def solve_points(
     sigma: Literal["given", "auto"] = "given",
     iterations: int = 100,
     tolerance: float = 1e-4,
-    precondition: bool | None = None,
     center: bool = True,
     distributed: bool = False,
 ) -> Solution:
     r"""Fits the linear layer of a complex encoding to scattered points, exactly, all signals in one call.
 
     Minimises :math:`\sum_p (y_p - w \cdot (\psi_1(x_{p1}) \otimes \dots \otimes \psi_D(x_{pD})))^2 + \rho |w|^2` per
-    signal and channel, by conjugate gradients; small problems without a ridge by singular values in float64, as the
-    pseudo-inverse, whose weights are then rounded to the dtype of the data (:attr:`Solution.excess_error` is what that
-    costs). Points are given in one of three ways: samples of a grid by ``axes`` and ``mask``, or by ``axes`` and ``index``;
-    any others by ``coords``.
+    signal and channel, by conjugate gradients, preconditioned if the ridge is positive: by the diagonal that the normal
+    equations of a full grid have in the eigenbases of the axes, damped for the points that are missing. Small problems
+    without a ridge are solved by singular values in float64, as the pseudo-inverse, whose weights are then rounded to the
+    dtype of the data (:attr:`Solution.excess_error` is what that costs). Points are given in one of three ways: samples of a
+    grid by ``axes`` and ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values outside the mask are ignored.
@@ -178,9 +168,6 @@ def solve_points(
         sigma: ``auto`` to choose the width of the features too.
         iterations: Most iterations, each one evaluation and one adjoint.
         tolerance: Relative residual of the normal equations at which to stop, in the preconditioner's norm.
-        precondition: Whether to use the preconditioner: the diagonal that the normal equations of a full grid have in the
-            eigenbases of the axes, damped for the points that are missing. ``None``: if the ridge is positive. Without, the
-            iteration tends to the solution of least norm where there are many, and few iterations regularise.
         center: Whether to subtract each signal's mean per channel over its training points first.
         distributed: Whether every process of :mod:`torch.distributed` calls this function with its own share of the points
             of the same signals, possibly none. All processes return the same weights.
@@ -189,8 +176,6 @@ def solve_points(
         ConvergenceWarning: If the solver stops at a relative residual above 0.05, or, without a ridge, if weights in the
             dtype of the data cannot reach the least squared error to 5 %.
     """
-    if precondition and check_ridge(ridge) == 0:
-        raise InputError("precondition needs a positive ridge; leave it out, or set ridge: 1e-6 or more")
     validation.integer("iterations", iterations)
     validation.number("tolerance", tolerance, "[0, 1)")
     began = time.perf_counter()
@@ -199,12 +184,7 @@ def solve_points(
     choice = choose_points(values, encoder, ridge=ridge, sigma=sigma, **options)
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)
-        use = choice.ridge > 0 if precondition is None else precondition
-        plain = choice.ridge == 0 and precondition is None  # few iterations without preconditioner regularise
-        if plain and isinstance(problem, PointProblem) and (direct := problem.solve_directly()):
-            found = _described(problem, direct.weight, direct.squared_error, choice.ridge)
-            solver: Any = {"solver": "dense", "relative_residual": direct.relative_residual}
-            solver |= {"excess_error": direct.excess_error, "converged": direct.excess_error <= MAX_EXACT_EXCESS}
+        if choice.ridge == 0 and isinstance(problem, PointProblem) and (direct := problem.solve_directly()):
             if (excess := float(direct.excess_error.max())) > 0.05:
                 dtype = str(direct.weight.dtype).removeprefix("torch.")
                 warnings.warn(
@@ -213,8 +193,17 @@ def solve_points(
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-            return replace(found, **solver, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
-        results = problem.solve(choice.ridge, iterations, tolerance, use)
+            return replace(
+                _described(problem, direct.weight, direct.squared_error, choice.ridge),
+                solver="dense",
+                relative_residual=direct.relative_residual,
+                excess_error=direct.excess_error,
+                converged=direct.excess_error <= MAX_EXACT_EXCESS,
+                encoders=choice.encoders,
+                choice=choice,
+                seconds=time.perf_counter() - began,
+            )
+        results = problem.solve(choice.ridge, iterations, tolerance, choice.ridge > 0)
         found = _solution(problem, results, choice.ridge)
     residual, used = found.relative_residual, found.iterations
     converged = residual <= max(tolerance, min_tolerance(found.weight.dtype))

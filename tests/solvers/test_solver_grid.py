@@ -189,30 +189,18 @@ def test_autocast_and_reduced_precision_do_not_reach_the_solver():
     assert torch.equal(solution.weight, expected.weight)
 
 
-@pytest.mark.parametrize(
-    ("block", "start", "message"),
-    [(torch.zeros(1, 4, 5, 1), [1, 0], "outside the grid"), (torch.full((1, 4, 5, 1), torch.nan), None, "NaN, infinite")],
-)
-def test_refuses_bad_blocks(block, start, message):
+def test_refuses_blocks_that_do_not_make_up_the_grid():
     solver = GridSolver([features("gau", 4, 3), features("gau", 5, 3)])
-    with pytest.raises(InputError, match=message):
-        solver.accumulate(block, start)
-
-
-def test_refuses_what_does_not_fit_together():
-    psi = [features("gau", 4, 3), features("gau", 5, 3)]
-    solver = GridSolver(psi)
-    with pytest.raises(InputError, match="cover 0 of the grid's 20"):
-        solver.solve()
+    with pytest.raises(InputError, match="outside the grid"):
+        solver.accumulate(random(1, 4, 5, 1), [1, 0])
+    with pytest.raises(InputError, match="NaN, infinite"):
+        solver.accumulate(torch.full((1, 4, 5, 1), torch.nan))
     solver.accumulate(random(1, 2, 5, 1))
     with pytest.raises(InputError, match="cover 10 of the grid's 20"):
         solver.solve()
-    with pytest.raises(InputError, match="overlaps"):
-        solver.accumulate(random(1, 1, 1, 1), [1, 4])
     solver.accumulate(random(1, 2, 5, 1), [2, 0])
-    for ridge in (-1.0, math.nan, math.inf):
-        with pytest.raises(InputError, match="ridge must be"):
-            solver.solve(ridge)
+    with pytest.raises(InputError, match="ridge must be"):
+        solver.solve(-1.0)
     solver.solve()
     with pytest.raises(InputError, match="final"):
         solver.accumulate(random(1, 0, 5, 1))

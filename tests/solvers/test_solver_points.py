@@ -75,41 +75,28 @@ def make(num_axes: int) -> list[Encoder]:
 
 @dimensions
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("precondition", [True, False])
-@pytest.mark.parametrize("center", [True, False])
-def test_masked_grid(num_axes: int, shared: bool, precondition: bool, center: bool) -> None:
-    grid, made = GRID[:num_axes], make(num_axes)
-    values = numbers(3, *grid, 2)
-    mask = numbers(1 if shared else 3, *grid, seed=1) < 0.6
+@pytest.mark.parametrize(("masked", "center"), [(True, True), (True, False), (False, True)])
+def test_weights_are_those_of_dense_least_squares(num_axes: int, shared: bool, masked: bool, center: bool) -> None:
+    grid, made, rows = GRID[:num_axes], make(num_axes), 1 if shared else 3
     axes = grid_axes(grid, torch.float64)
-    solution = solve_points(
-        values, made, axes=axes, mask=mask, ridge=1e-2, precondition=precondition, center=center, **TIGHT
-    )
-    points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)
+    if masked:
+        values, mask = numbers(3, *grid, 2), numbers(rows, *grid, seed=1) < 0.6
+        where: dict[str, Any] = {"axes": axes, "mask": mask}
+        coords = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1)[None].expand(rows, *grid, num_axes)
+    else:
+        values, coords = numbers(3, 40, 2), numbers(rows, 40, num_axes, seed=2)
+        where, mask = {"coords": coords}, torch.ones(rows, 40, dtype=torch.bool)
+    solution = solve_points(values, made, ridge=1e-2, center=center, **where, **TIGHT)
     for s in range(3):
-        where = mask[0 if shared else s]
-        weight, mean, absolute = dense(at(made, points[where]), values[s][where], 1e-2, center)
+        some = mask[s % rows]
+        features, target = at(made, coords[s % rows][some]), values[s][some]
+        weight, mean, absolute = dense(features, target, 1e-2, center)
         torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
         torch.testing.assert_close(solution.mean[s], mean)
         assert solution.absolute_ridge[s].item() == pytest.approx(absolute)
-        error = (row_kron(at(made, points[where])) @ weight.flatten(1).T + mean - values[s][where]).square().sum()
+        error = (row_kron(features) @ weight.flatten(1).T + mean - target).square().sum()
         assert solution.squared_error[s].item() == pytest.approx(error.item())
-        assert solution.count[s] == 2 * int(where.sum())
-    assert solution.converged.all()
-
-
-@dimensions
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("precondition", [True, False])
-def test_any_coordinates(num_axes: int, shared: bool, precondition: bool) -> None:
-    made, values = make(num_axes), numbers(3, 40, 2)
-    coords = numbers(1 if shared else 3, 40, num_axes, seed=2)
-    solution = solve_points(values, made, coords=coords, ridge=1e-2, precondition=precondition, **TIGHT)
-    for s in range(3):
-        weight, mean, absolute = dense(at(made, coords[0 if shared else s]), values[s], 1e-2)
-        torch.testing.assert_close(solution.weight[s], weight, rtol=1e-7, atol=1e-8)
-        torch.testing.assert_close(solution.mean[s], mean)
-        assert solution.absolute_ridge[s].item() == pytest.approx(absolute)
+        assert solution.count[s] == 2 * int(some.sum())
     assert solution.converged.all()
 
 
@@ -143,15 +130,6 @@ def test_a_position_that_occurs_twice_counts_twice() -> None:
     solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
     weight, _, _ = dense(at(made, point_coordinates(axes, index)[0]), values[0], 0.01)
     torch.testing.assert_close(solution.weight[0], weight, rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.parametrize("points", [30, 200])
-def test_without_ridge_the_solution_is_of_least_norm(points: int) -> None:
-    made = [encoders.create("laplace", num_features=9, scale=0.1)] * 2  # 81 weights: fewer and more than points
-    values, coords = numbers(1, points, 1), numbers(1, points, 2, seed=3)
-    solution = solve_points(values, made, coords=coords, ridge=0.0, **TIGHT)
-    weight, _, _ = dense(at(made, coords[0]), values[0], 0.0)
-    torch.testing.assert_close(solution.weight[0], weight, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -254,10 +232,11 @@ def test_features_of_float64_values_are_float64() -> None:
     assert error == pytest.approx(float(solution.squared_error), rel=1e-2)
 
 
-def test_iterations_that_rounding_ends_have_not_converged() -> None:
+def test_iterations_that_rounding_ends_have_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pe_lightning.solvers.points.MAX_DIRECT_NUMBERS", 0)
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
     coords, values = numbers(300, 2), numbers(1, 300, 1, seed=3)
-    solution = solve_points(values, made, coords=coords, ridge=0.0, precondition=False, iterations=600, tolerance=1e-9)
+    solution = solve_points(values, made, coords=coords, ridge=0.0, iterations=600, tolerance=1e-9)
     assert solution.report()["relative_residual"] == float(solution.relative_residual)
     assert solution.report()["converged"] is bool(solution.relative_residual <= 1e-9) is False
     assert solution.report()["exact"] is False
@@ -268,10 +247,9 @@ def test_iterations_that_rounding_ends_have_not_converged() -> None:
     )
 
 
-@pytest.mark.parametrize("precondition", [True, False])
-def test_the_stopping_rule(precondition: bool) -> None:
+def test_the_stopping_rule() -> None:
     values, mask = numbers(3, 9, 8, 2), numbers(3, 9, 8, seed=1) < 0.5
-    given: dict[str, Any] = {"axes": grid_axes((9, 8)), "mask": mask, "ridge": 1e-3, "precondition": precondition}
+    given: dict[str, Any] = {"axes": grid_axes((9, 8)), "mask": mask, "ridge": 1e-3}
     before = torch.zeros(3, dtype=torch.int64)
     for tolerance in (1e-1, 1e-3, 1e-6, 1e-9):
         solution = solve_points(values, make(2), tolerance=tolerance, iterations=300, **given)
@@ -291,14 +269,6 @@ def test_the_preconditioner_is_exact_on_a_whole_grid() -> None:
     values, mask = numbers(2, 9, 8, 1), torch.ones(1, 9, 8, dtype=torch.bool)
     solution = solve_points(values, make(2), axes=grid_axes((9, 8)), mask=mask, ridge=1e-3, tolerance=1e-10)
     assert solution.iterations.tolist() == [1, 1]
-
-
-def test_the_preconditioner_saves_iterations_where_features_are_dependent() -> None:
-    x = numbers(1, 400, 2, seed=1)
-    values = torch.sin(6 * x[..., :1]) * x[..., 1:]
-    given: dict[str, Any] = {"encoder": {"name": "linf", "num_features": 16}, "coords": x, "ridge": 1e-3, "tolerance": 1e-4}
-    counts = [int(solve_points(values, precondition=p, iterations=500, **given).iterations) for p in (True, False)]
-    assert 3 * counts[0] < counts[1]
 
 
 @pytest.mark.parametrize(
@@ -413,7 +383,6 @@ def test_running_out_of_iterations_warns_if_much_is_left() -> None:
         ({"values": torch.full((2, 10, 1), torch.nan)}, "not finite"),
         ({"values": torch.ones(2, 10, 1, dtype=torch.int64)}, "floating-point"),
         ({"ridge": "best"}, "a number >= 0"),
-        ({"ridge": 0.0, "precondition": True}, "positive ridge"),
         ({"iterations": -1}, "iterations"),
         ({"tolerance": 1.0}, "tolerance"),
         ({"distributed": True}, "initialised"),

@@ -21,7 +21,6 @@ CASES: dict[str, dict[str, Any]] = {
     "index": {"ridge": 1e-2},
     "coords": {"ridge": 1e-2},
     "none for one": {"ridge": 1e-2},
-    "plain": {"ridge": 1e-2, "precondition": False},
     "auto": {"ridge": "auto"},
     "width": {"ridge": "auto", "sigma": "auto"},
 }
