@@ -13,7 +13,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import platformdirs
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_bytes
@@ -37,10 +37,9 @@ REMEDY = (
     "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
     f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
 )
+ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})\.(npy|part)")
 ENTRY_FORMAT = 5
 """Increment when the meaning of an entry changes; those of another format are not found."""
-LOCK_NOTICE_SECONDS = 5.0
-"""Seconds of waiting for another process before a notice."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""
 READ_BYTES = 1 << 22
@@ -125,27 +124,21 @@ class SignalCache:
     def entry(self, key: str) -> Path:
         return self.path / f"{key}.npy"
 
-    def entries(self, form: str = r"([0-9a-f]{64})\.(?:npy|h5)") -> list[Entry]:
-        """The entries, least recently used first; ``.h5`` are those of version 0.2."""
+    def entries(self) -> list[Entry]:
+        """The entries, and temporary files that killed processes left a day ago, least recently used first."""
         found = []
-        with self.errors():
+        with self._errors():
             for path in self.path.iterdir() if self.path.is_dir() else ():
-                match = re.fullmatch(form, path.name)
+                match = ENTRY_NAME.fullmatch(path.name)
                 with suppress(FileNotFoundError):  # another process may remove it
                     if match and path.is_file():
-                        found.append(Entry(match[1], path, path.stat().st_size, path.stat().st_mtime))
-        return sorted(found, key=lambda entry: entry.used)
-
-    def unfinished(self) -> list[Entry]:
-        """Temporary files, of running and of killed processes."""
-        return self.entries(r"\.([0-9a-f]{64})\.part")
+                        found.append(Entry(match["key"], path, path.stat().st_size, path.stat().st_mtime))
+        abandoned = time.time() - ABANDONED_SECONDS
+        return sorted((e for e in found if e.path.suffix != ".part" or e.used < abandoned), key=lambda entry: entry.used)
 
     def clear(self) -> list[Entry]:
-        """Removes all entries, and temporary files of killed processes; returns what was removed."""
-        return self._remove([*self._abandoned(), *self.entries()])
-
-    def _abandoned(self) -> list[Entry]:
-        return [part for part in self.unfinished() if part.used < time.time() - ABANDONED_SECONDS]
+        """Removes all entries; returns what was removed."""
+        return self._remove(self.entries())
 
     def _remove(self, entries: Sequence[Entry]) -> list[Entry]:
         removed = []
@@ -177,22 +170,15 @@ class SignalCache:
         return raw
 
     def store(self, key: str, source: Source) -> RawSignals:
-        with self.errors():
+        """The signals of a source, which are decoded and written unless another process has done so."""
+        with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
-            with self._locked(key):
+            with FileLock(self.path / f".{key}.lock"):
                 if (found := self.find(key)) is None:
                     self._write(key, source.read())
                     found = self.find(key)
         assert found is not None
         return found
-
-    def _locked(self, key: str) -> AbstractContextManager[object]:
-        lock = FileLock(self.path / f".{key}.lock")
-        try:
-            return lock.acquire(timeout=LOCK_NOTICE_SECONDS)
-        except Timeout:
-            rank_zero_info(f"Waiting for another process that writes the same signals to the cache in {str(self.path)!r}")
-            return lock.acquire()
 
     def _write(self, key: str, raw: RawSignals) -> None:
         stored = np.dtype(raw.stored)
@@ -216,23 +202,22 @@ class SignalCache:
                 temporary.unlink(missing_ok=True)
 
     def _make_room(self, needed: int) -> None:
-        """Removes abandoned temporary files, and least recently used entries until ``needed`` bytes fit."""
-        self._remove(self._abandoned())
-        entries = self.entries()
-        excess = needed + sum(entry.bytes for entry in [*entries, *self.unfinished()]) - self.limit
-        oldest: list[Entry] = []
-        while entries and sum(entry.bytes for entry in oldest) < excess:
-            oldest.append(entries.pop(0))
-        free = shutil.disk_usage(self.path).free + sum(entry.bytes for entry in oldest)
+        """Removes the least recently used entries until ``needed`` bytes fit."""
+        entries, free = self.entries(), shutil.disk_usage(self.path).free
+        held, oldest = sum(entry.bytes for entry in entries), 0
+        while oldest < len(entries) and needed + held > self.limit:
+            held -= entries[oldest].bytes
+            free += entries[oldest].bytes
+            oldest += 1
         if needed > min(self.limit, free):
             raise CacheError(
                 f"the cache in {str(self.path)!r} needs {show_bytes(needed)} for this; its limit is "
                 f"{show_bytes(self.limit)} ({LIMIT_VARIABLE}, in GB) and the disk has {show_bytes(free)}; {REMEDY}"
             )
-        self._remove(oldest)
+        self._remove(entries[:oldest])
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
