@@ -328,7 +328,7 @@ def fit_source(
     seasons: dict[str, list[float]] | None = {}
     if isinstance(source, PointArrays | PointSource):
         source.periodic, seasons = seasons_of(source.periodic)
-    data = plain = Signals.read(source, Splitting(GridSampling(1), "none"))
+    data = plain = Signals.read(source, Splitting(GridSampling(1), "none", None))
     if seasons is None:
         seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
     means: dict[str, SeasonalMean] = {}
@@ -390,7 +390,7 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
     rest = dict(zip(info.names, values.T, strict=True))
     extents = [high - low for low, high in ranges]
     source = PointArrays(dict(columns), dict(rest), [*repeating, *phases], "keep", False, extents)
-    return Signals.read(source, Splitting(GridSampling(1), "none")), means
+    return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
 
 
 def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:

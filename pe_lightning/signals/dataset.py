@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -41,41 +41,47 @@ CALIBRATION_BYTES = 1 << 22
 """Bytes of each of these blocks, unless the chunks of the file are larger."""
 
 
+@dataclass(eq=False)
 class SignalDataset:
-    """Batches of one set of signals.
+    """Batches of one set of signals, on a grid or at scattered samples.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; or the file that holds them.
+        values: ``(S, N_1, ..., N_D, C)`` in [0, 1], NaN at missing samples; the file that holds them; or ``(S, P, C)`` of
+            scattered samples, whose split has a grid ``(P,)``.
         split: The trained samples.
         eval_mask: Which samples are scored.
-        axes: The axes in the user's units, if samples are not at equal distances.
+        uneven: The axes in the user's units, if samples are not at equal distances.
         cells: Lengths of the cells that samples are means of, one per axis; none if samples are values at points.
+        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1), the same for all signals.
+        grid: Number of samples per axis of a grid; for scattered samples of one of the same density.
     """
 
-    def __init__(
-        self,
-        values: Tensor | FileValues,
-        split: Split,
-        eval_mask: EvalMask,
-        axes: Sequence[Axis] = (),
-        cells: tuple[float, ...] = (),
-    ) -> None:
-        self.cells = cells
-        self.values = values
-        self.split = split
-        self.eval_mask: EvalMask = eval_mask
+    values: Tensor | FileValues
+    split: Split
+    eval_mask: EvalMask
+    uneven: tuple[Axis, ...] = ()
+    cells: tuple[float, ...] = ()
+    points: Tensor | None = None
+    grid: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.grid = self.grid or self.split.grid
         # on longer axes the rounding error of float32 is not small against the distance of neighbours
-        dtype = torch.float64 if max(split.grid) > MAX_FLOAT32_SAMPLES else torch.float32
-        self.axes = grid_axes(split.grid, dtype)
-        self.uneven = tuple(axes) if any(axis.samples is not None for axis in axes) else ()
+        dtype = torch.float64 if max(self.grid) > MAX_FLOAT32_SAMPLES else torch.float32
+        self.axes = grid_axes(self.grid, dtype)
         if self.uneven:
-            self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in axes)
+            self.axes = tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in self.uneven)
+        if self.points is not None:
+            self.points = self.points.to(dtype)
+            if not isinstance(self.split, PointSplit):
+                index = self.split.train_positions(whole(self.split.grid))[1]
+                self.split = PointSplit(self.split.grid, index[None], known=self.split.known)
 
     def of(self, signals: slice) -> SignalDataset:
-        return SignalDataset(self.in_memory()[signals], self.split.of(signals), self.eval_mask, self.uneven, self.cells)
+        return replace(self, values=self.in_memory()[signals], split=self.split.of(signals))
 
     def resampled(self, split: Split, eval_mask: EvalMask) -> SignalDataset:
-        return SignalDataset(self.in_memory(), split, eval_mask, self.uneven, self.cells)
+        return replace(self, values=self.in_memory(), split=split, eval_mask=eval_mask)
 
     def in_memory(self) -> Tensor:
         if isinstance(self.values, FileValues):
@@ -89,12 +95,17 @@ class SignalDataset:
             chosen = tuple(axis[index] for axis, index in zip(self.axes, split.index, strict=True))
             return GridBatch(chosen, split.take(values))
         assert isinstance(split, PointSplit)
+        if self.points is not None:
+            return PointBatch(self.points[split.index], split.take(values), grid=self.grid)
         return PointBatch(point_coordinates(self.axes, split.index), split.take(values), self.axes, split.index)
 
     @cached_property
-    def evaluation_batch(self) -> GridBatch:
-        """The whole grid of signals in memory, with masks of scored and trained samples."""
-        return GridBatch(self.axes, self.in_memory(), self.split.test_mask(self.eval_mask), self.split.train_mask())
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid of signals in memory, or all points, with masks of scored and trained samples."""
+        masks: dict[str, Any] = {"mask": self.split.test_mask(self.eval_mask), "train_mask": self.split.train_mask()}
+        if self.points is not None:
+            return PointBatch(self.points[None], self.in_memory(), **masks, grid=self.grid)
+        return GridBatch(self.axes, self.in_memory(), **masks)
 
     @cached_property
     def validation_batch(self) -> GridBatch | PointBatch:
@@ -197,43 +208,6 @@ class SignalDataset:
             self.split.train_mask_of(block),
             tuple(part.start for part in block),
         )
-
-
-class PointDataset(SignalDataset):
-    """Batches of signals ``(S, P, C)`` at scattered samples, the same places for all signals; the split has a grid ``(P,)``.
-
-    Args:
-        values, split, eval_mask: See :class:`SignalDataset`.
-        points: Coordinates of the samples, ``(P, D)`` float64 in [0, 1).
-        grid: Number of samples per axis of a grid of the same density.
-    """
-
-    def __init__(self, values: Tensor, split: Split, eval_mask: EvalMask, points: Tensor, grid: tuple[int, ...]) -> None:
-        if not isinstance(split, PointSplit):
-            index = split.train_positions(whole(split.grid))[1]
-            split = PointSplit(split.grid, index[None], known=split.known)
-        super().__init__(values, split, eval_mask)
-        self.grid = grid
-        dtype = torch.float64 if max(grid) > MAX_FLOAT32_SAMPLES else torch.float32
-        self.axes = grid_axes(grid, dtype)
-        self.points = points.to(dtype)
-
-    def of(self, signals: slice) -> PointDataset:
-        part = super().of(signals)
-        return PointDataset(part.in_memory(), part.split, self.eval_mask, self.points, self.grid)
-
-    def resampled(self, split: Split, eval_mask: EvalMask) -> PointDataset:
-        return PointDataset(self.in_memory(), split, eval_mask, self.points, self.grid)
-
-    @cached_property
-    def train_batch(self) -> PointBatch:
-        assert isinstance(self.split, PointSplit)
-        return PointBatch(self.points[self.split.index], self.split.take(self.in_memory()), grid=self.grid)
-
-    @cached_property
-    def evaluation_batch(self) -> PointBatch:  # type: ignore[override]
-        masks = self.split.test_mask(self.eval_mask), self.split.train_mask()
-        return PointBatch(self.points[None], self.in_memory(), mask=masks[0], train_mask=masks[1], grid=self.grid)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

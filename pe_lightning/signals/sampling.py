@@ -285,8 +285,10 @@ class FoldSampling(Sampling):
         return f"{self.number} folds of blocks of {_by(size) if isinstance(size, list) else size} samples"
 
 
-def make_folds(folds: FoldsLike) -> FoldSampling:
+def make_folds(folds: FoldsLike | FoldSampling) -> FoldSampling:
     """The folds from their kind, or a mapping of arguments."""
+    if isinstance(folds, FoldSampling):
+        return folds
     made = samplings.resolve({"name": "folds", **({"kind": folds} if isinstance(folds, str) else folds)})
     assert isinstance(made, FoldSampling)
     return made

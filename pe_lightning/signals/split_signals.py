@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -21,7 +21,7 @@ from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import FileValues, known_samples, load, report_missing
 from pe_lightning.signals.cache import Storage, open_signals
-from pe_lightning.signals.dataset import PointDataset, SignalDataset
+from pe_lightning.signals.dataset import SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.raw import RawSignals, ValueRange
@@ -36,56 +36,40 @@ DEFAULT_VALIDATION = 0.1
 """Share of the trained samples that ``validation: auto`` holds out."""
 
 
-@dataclass(frozen=True)
 class Splitting:
     """Which samples are trained on and scored, and how they are stored; see :class:`~pe_lightning.signals.SignalDataModule`.
 
     Args:
         sampling: Which samples are trained on.
         eval_mask: Which samples are scored.
-        storage: Storage of the values.
         batching: Batches of training; ``None`` for fits that take all samples at once, or block by block.
+        storage: Storage of the values.
         folds: Folds of a cross-validation.
         validation: Share of the trained samples that is held out of training.
         samples: Whether samples are values at points, or means over the cells of a grid.
     """
 
-    sampling: Sampling
-    eval_mask: EvalMask = "rest"
-    storage: Storage = field(default_factory=Storage)
-    batching: Batching | None = None
-    folds: FoldSampling | None = None
-    validation: ValidationShare | None = None
-    samples: SampleKind = "points"
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         sampling: Sampling | str | Description = "grid",
         eval_mask: EvalMask = "rest",
-        batching: Batching | Mapping[str, Any] = Batching(),
+        batching: Batching | Mapping[str, Any] | None = Batching(),
         storage: Storage | Mapping[str, Any] = Storage(),
-        folds: FoldsLike | None = None,
+        folds: FoldsLike | FoldSampling | None = None,
         validation: ValidationShare | None = None,
         samples: SampleKind = "points",
-    ) -> Splitting:
-        choice("eval_mask", eval_mask, EvalMask)
-        choice("samples", samples, SampleKind)
+    ) -> None:
+        self.eval_mask: EvalMask = choice("eval_mask", eval_mask, EvalMask)
+        self.samples: SampleKind = choice("samples", samples, SampleKind)
         if validation is not None and validation not in (0, "auto"):
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
+        self.validation = validation
+        self.folds = None if folds is None else make_folds(folds)
         chosen = samplings.resolve(sampling, default="grid")
-        made_folds = None if folds is None else make_folds(folds)
-        if made_folds is not None and chosen == GridSampling():
-            chosen = GridSampling(1)  # folds are of everything that is known
-        return cls(
-            chosen,
-            eval_mask,
-            Storage(**storage) if isinstance(storage, Mapping) else storage,
-            Batching(**batching) if isinstance(batching, Mapping) else batching,
-            made_folds,
-            validation,
-            samples,
-        )
+        # folds are of everything that is known
+        self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen
+        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
+        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
 
 
 class Signals:
@@ -133,12 +117,11 @@ class Signals:
                 "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
             )
         eval_mask = "none" if nothing_scored else eval_mask
-        if raw.points is not None:
-            assert values is not None
-            points = torch.from_numpy(raw.points)
-            return cls(source, sampling, raw, info, PointDataset(values, split, eval_mask, points, info.grid))
+        uneven = raw.axes if any(axis.samples is not None for axis in raw.axes) else ()
+        points = None if raw.points is None else torch.from_numpy(raw.points)
         stored = FileValues(raw) if values is None else values
-        return cls(source, sampling, raw, info, SignalDataset(stored, split, eval_mask, raw.axes, info.cells))
+        dataset = SignalDataset(stored, split, eval_mask, uneven, info.cells, points, info.grid)
+        return cls(source, sampling, raw, info, dataset)
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         grid, count, known = self.split.grid, self.info.num_signals, self.split.known
@@ -267,13 +250,13 @@ def read_signals(
 
     Args:
         signals: As of :func:`source_of`.
-        **arguments: Arguments of :meth:`Splitting.of <pe_lightning.signals.split_signals.Splitting.of>` and of the source.
+        **arguments: Arguments of :class:`Splitting <pe_lightning.signals.split_signals.Splitting>` and of the source.
 
     Returns:
         The signals, and the folds by which they are scored, if there are some.
     """
-    splitting = {name: arguments.pop(name) for name in inspect.signature(Splitting.of).parameters if name in arguments}
+    splitting = {name: arguments.pop(name) for name in inspect.signature(Splitting).parameters if name in arguments}
     if not isinstance(signals, (str, PathLike, Sequence)):
         splitting.setdefault("storage", Storage(in_memory=True))
-    source, options = source_of(signals, **arguments), Splitting.of(**splitting)
+    source, options = source_of(signals, **arguments), Splitting(**splitting)
     return Signals.read(source, options), options.folds

@@ -75,7 +75,7 @@ class SignalDataModule(LightningDataModule):
     ) -> None:
         super().__init__()
         self.source = sources.resolve(source)
-        options = Splitting.of(sampling, eval_mask, batching, storage, folds, validation, samples)
+        options = Splitting(sampling, eval_mask, batching, storage, folds, validation, samples)
         self.sampling, self.eval_mask, self.samples = options.sampling, options.eval_mask, options.samples
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
         self.batching = options.batching or Batching()
@@ -98,8 +98,8 @@ class SignalDataModule(LightningDataModule):
 
     def prepare(self) -> None:
         if self._signals is None:
-            options = (self.eval_mask, self.storage, self.batching, self.folds, self.validation, self.samples)
-            self._signals = Signals.read(self.source, Splitting(self.sampling, *options))
+            options = (self.batching, self.storage, self.folds, self.validation, self.samples)
+            self._signals = Signals.read(self.source, Splitting(self.sampling, self.eval_mask, *options))
 
     @property
     def signals(self) -> Signals:

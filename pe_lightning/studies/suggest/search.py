@@ -408,7 +408,7 @@ def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
     baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # an error for too many samples
     began = time.perf_counter()
-    prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.evaluation_batch.axes)
+    prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.axes)
     return TrialScore((), time.perf_counter() - began), prediction
 
 
