@@ -24,6 +24,13 @@ class InputError(ValueError):
     """Wrong input; the message says what was given, what is allowed, and what to type."""
 
 
+def refuse(*cases: tuple[object, str]) -> None:
+    """Raises :class:`InputError` with the words of the first case whose condition holds."""
+    for wrong, words in cases:
+        if wrong:
+            raise InputError(words)
+
+
 def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
     """The nearest of the allowed names as a clause of an error message, or an empty string.
 

@@ -1,6 +1,7 @@
 """What the tests of all sources ask."""
 
 import numpy as np
+import png
 import pytest
 
 from pe_lightning.errors import InputError
@@ -27,3 +28,17 @@ def refused(call, *parts):
     assert "\n" not in message
     for part in parts:
         assert part in message, message
+
+
+def noise(dtype, *shape):
+    """Random integers over the whole range of a dtype."""
+    info = np.iinfo(dtype)
+    return np.random.default_rng(0).integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+
+
+def write_png16(path, array, **options):
+    """Writes ``(H, W, C)`` as PNG of 16 bits."""
+    height, width, channels = array.shape
+    writer = png.Writer(width, height, bitdepth=16, greyscale=channels < 3, alpha=channels in (2, 4), **options)
+    with path.open("wb") as file:
+        writer.write(file, array.reshape(height, -1).tolist())

@@ -6,6 +6,7 @@ samples are predicted; known ones are copied.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -678,11 +679,13 @@ def write_std(path: Path, filled: Filled) -> None:
     import tifffile
 
     assert filled.std is not None
-    if path.suffix == ".npy":
-        with path.open("wb") as stream:
-            np.save(stream, filled.std)
-    elif filled.original is not None and filled.original.write_std is not None:
+    if path.suffix != ".npy" and filled.original is not None and filled.original.write_std is not None:
         filled.original.write_std(path, filled.std.reshape(filled.stack.shape))
+        return
+    content = io.BytesIO()  # NumPy does not report a full disk
+    if path.suffix == ".npy":
+        np.save(content, filled.std)
     else:
         photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
-        tifffile.imwrite(path, filled.std, photometric=photometric)
+        tifffile.imwrite(content, filled.std, photometric=photometric)
+    path.write_bytes(content.getbuffer())

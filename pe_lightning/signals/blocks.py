@@ -50,8 +50,6 @@ def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
     >>> [[(along.start, along.stop) for along in block] for block in grid_blocks((3, 2), (2, 2))]
     [[(0, 2), (0, 2)], [(2, 3), (0, 2)]]
     """
-    if len(grid) != len(size) or any(n < 1 for n in size):
-        raise InputError(f"a block has one size >= 1 per axis of the grid {tuple(grid)}; got {tuple(size)}")
     cuts = [[slice(first, min(first + n, end)) for first in range(0, end, n)] for end, n in zip(grid, size, strict=True)]
     yield from itertools.product(*cuts)
 

@@ -281,22 +281,19 @@ class RawSignals:
     def decoded(self) -> Iterator[tuple[int, AnyArray]]:
         """Decodes and checks all values in order. Yields signal and stored values ``(n, N_2, ..., N_D, C)``."""
         signals, rows, *rest = self.shape
-        found = 0
+        row, read = 0, "no more values"
         for block in self.blocks():
-            signal, row = divmod(found, rows)
-            shaped = signal < signals and block.shape[1:] == tuple(rest) and row + len(block) <= rows
-            if not shaped or block.dtype != self.stored:
-                raise self._changed(found, f"{block.dtype} of shape {block.shape}")
-            yield signal, block
-            found += len(block)
-        if found < signals * rows:
-            raise self._changed(found, "no more values")
-
-    def _changed(self, found: int, read: str) -> InputError:
-        signal, row = divmod(found, self.grid[0])
-        where = f"at sample {row} of {self.names[signal]!r}" if signal < len(self.names) else f"after {self.names[-1]!r}"
-        return InputError(
-            f"expected {self.stored} signals of shape {self.shape}, but read {read} {where}. A file is damaged, or was "
+            fits = block.shape[1:] == tuple(rest) and row % rows + len(block) <= rows and row < signals * rows
+            if not fits or block.dtype != self.stored:
+                read = f"{block.dtype} of shape {block.shape}"
+                break
+            yield row // rows, block
+            row += len(block)
+        else:
+            if row == signals * rows:
+                return
+        raise InputError(
+            f"expected {self.stored} signals of shape {self.shape}, but read {read} at row {row}. A file is damaged, or was "
             "changed while it was read; check it and run again"
         )
 

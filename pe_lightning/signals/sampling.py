@@ -18,8 +18,8 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.sources.missing import read_mask
-from pe_lightning.signals.sources.paths import SourceFile, expand
+from pe_lightning.signals.sources.missing import read_masks, spread_mask
+from pe_lightning.signals.sources.paths import expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
 
@@ -194,25 +194,18 @@ class MaskSampling(Sampling):
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         files = expand(self.path, PICTURES | {"npy"}, "mask")
-        if len(files) not in (1, num_signals):
-            raise InputError(f"{len(files)} masks for {num_signals} signal(s); give one for all, or one for each")
-        indices = [self._marked(file, tuple(grid)) for file in files]
+        masks = zip(files, read_masks(files, num_signals), strict=True)
+        indices = [self._marked(spread_mask(mask, grid, file.given), file.given) for file, mask in masks]
         counts = [(file.given, len(index)) for file, index in zip(files, indices, strict=True)]
         in_common("numbers of samples that masks mark", counts, "Fit these signals in separate runs")
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
-    def _marked(self, file: SourceFile, grid: tuple[int, ...]) -> NDArray[np.int64]:
+    def _marked(self, mask: NDArray[np.bool_], file: str) -> NDArray[np.int64]:
         """Row-major positions of the trained samples, ascending, ``(P,)``."""
-        mask = read_mask(file)
-        if mask.shape != grid:
-            raise InputError(
-                f"the mask {file.given!r} has {_by(mask.shape)} samples, but the signals have {_by(grid)}. A mask has the "
-                "shape of the signals after crop and resize"
-            )
         index = np.flatnonzero(~mask if self.invert else mask).astype(np.int64, copy=False)
         if not len(index):
             raise InputError(
-                f"the mask {file.given!r} marks no sample; set invert: {str(not self.invert).lower()}, or give another mask"
+                f"the mask {file!r} marks no sample; set invert: {str(not self.invert).lower()}, or give another mask"
             )
         return index
 

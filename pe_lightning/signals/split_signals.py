@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -209,7 +209,7 @@ def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, 
     batches = None if splitting.batching is None else splitting.batching.kind
     even = raw.points is None and all(axis.samples is None for axis in raw.axes)
     reason = "" if split.known is None else ", since trained samples are missing"
-    for wrong, words in (
+    refuse(
         (
             splitting.samples == "cells" and not even,
             "samples: cells is for grids of evenly spaced samples: leave it out",
@@ -238,9 +238,7 @@ def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, 
             "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
             "--data.storage.in_memory true, or leave out folds",
         ),
-    ):
-        if wrong:
-            raise InputError(words)
+    )
 
 
 def read_signals(

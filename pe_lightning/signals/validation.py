@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 import numpy as np
 import psutil
 
-from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.errors import InputError, did_you_mean, refuse, show_bytes
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -145,13 +145,11 @@ def check_fill_options(
     if isinstance(model, str):
         choice("model", model, ("auto", "adaptive", "exact"))
     enlarges = upscale != 1
-    for wrong, words in (
+    refuse(
         (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
         (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
         (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
-    ):
-        if wrong:
-            raise InputError(words)
+    )
 
 
 def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
@@ -179,6 +177,13 @@ def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
     if length > shortest:
         raise InputError(f"length {length} is more than the {shortest} samples of {name!r}; set length: {shortest}")
     return length
+
+
+def check_numbers(label: str, dtype: np.dtype[Any], hint: str = "", kinds: str = "iuf") -> None:
+    """Refuses values that are no numbers, given by the kinds of NumPy: of integers and floating point by default."""
+    if dtype.kind not in kinds:
+        supported = "booleans, integers" if "b" in kinds else "integers"
+        raise InputError(f"{label} holds {dtype} values; supported are {supported} and floating point{hint}")
 
 
 def free_memory() -> int:

@@ -158,9 +158,9 @@ def test_truncated_and_foreign_files_are_made_anew(cache, change, caplog):
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) at sample 20 of 'signal 0'"),
-        (Counting(names=("a", "b")), "after 'b'"),
-        (Counting(names=("a", "b", "c", "d")), "read no more values at sample 0 of 'd'"),
+        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) at row 20"),
+        (Counting(names=("a", "b")), "at row 40"),
+        (Counting(names=("a", "b", "c", "d")), "read no more values at row 60"),
         (Counting(stored="float32"), "but read uint8"),
     ],
 )

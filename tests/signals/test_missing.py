@@ -244,7 +244,7 @@ def test_marks_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     np.save("row.npy", RNG.random(30))
     for source, words in [
         (ImageSource("a.png", missing="small.npy"), "the mask 'small.npy' has 5x5 samples, but the signals have 12x14"),
-        (ImageSource("a.png", missing=["mask.png", "mask.npy"]), r"2 masks of missing samples for 1 signal\(s\)"),
+        (ImageSource("a.png", missing=["mask.png", "mask.npy"]), r"2 masks for 1 signal\(s\)"),
         (ImageSource("a.png", missing="alpha"), "has no opacity"),
         (ImageSource("a.png", missing="msk.png"), "did you mean 'mask.png'"),
         (RowSource("row.npy", missing="alpha"), "is for pictures, not for arrays"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from PIL.PngImagePlugin import PngInfo
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill
-from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import EditableFile
 from pe_lightning.signals.sources.kinds import read_original
 from pe_lightning.signals.sources.missing import Missing
@@ -253,11 +251,8 @@ def test_arrays(tmp_path: Path, shape: tuple[int, ...], axes: int | None) -> Non
     array = RNG.random(shape)
     array.flat[3] = np.nan
     np.save(tmp_path / "a.npy", array)
-    values = changed(read(tmp_path / "a.npy", axes=axes), tmp_path / "b.npy")
-    found = np.load(tmp_path / "b.npy")
-    assert found.shape == shape
-    np.testing.assert_array_equal(found.flatten(), values.flatten())
-    assert found.flat[3] == 5
+    changed(read(tmp_path / "a.npy", axes=axes), tmp_path / "b.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), np.nan_to_num(array, nan=5))
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("g/v", data=array.astype("f4"), chunks=True, compression=3)
         file["g"].attrs["who"] = "me"
@@ -306,20 +301,6 @@ def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:
     spaced = read(tmp_path / "c.txt")
     spaced.write(tmp_path / "d.txt", np.where(spaced.missing, 0.777, spaced.values))
     assert (tmp_path / "d.txt").read_text() == "0.25 1\n0.78 2\n1.5  3\n"
-
-
-@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT", "DOUBLE"])
-def test_sound(tmp_path: Path, subtype: str) -> None:
-    samples = RNG.random((50, 2)) - 0.5
-    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype)
-    np.save(tmp_path / "m.npy", np.arange(50) // 5 == 3)
-    original = read(tmp_path / "a.wav", str(tmp_path / "m.npy"))
-    changed(original, tmp_path / "b.wav")
-    info = soundfile.info(tmp_path / "b.wav")
-    assert (info.subtype, info.samplerate, info.channels) == (subtype, 8000, 2)
-    before, after = (soundfile.read(tmp_path / name)[0] for name in ("a.wav", "b.wav"))
-    np.testing.assert_array_equal(after[:15], before[:15])
-    assert (after[15:20] != before[15:20]).all()
 
 
 def test_nifti_keeps_its_header(tmp_path: Path) -> None:
@@ -396,48 +377,6 @@ def test_what_cannot_be_filled(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.zeros((6, 6), bool))
     with pytest.raises(InputError, match="has 6x6 samples, but the signals have 6x7"):
         read(tmp_path / "a.png", str(tmp_path / "m.npy"))
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
-@pytest.mark.parametrize("kind", ["png", "jpg", "tif", "geo.tif", "npy", "h5", "wav", "mkv", "mp4", "nii", "frames"])
-def test_a_full_disk_leaves_the_old_file_and_an_error(tmp_path: Path, kind: str) -> None:
-    import resource
-
-    path, noise = tmp_path / f"a.{kind}", RNG.integers(0, 255, (96, 96, 3), np.uint8)
-    if kind == "geo.tif":
-        rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
-        options = {"height": 96, "width": 96, "count": 3, "dtype": "uint8", "crs": "EPSG:4326"}
-        place = rasterio.Affine(1, 0, 0, 0, -1, 60)
-        with rasterio.open(path, "w", driver="GTiff", transform=place, **options) as tiff:
-            tiff.write(np.moveaxis(noise, -1, 0))
-    elif kind == "frames":
-        path.mkdir()
-        for number in range(2):
-            Image.fromarray(noise).save(path / f"{number}.png")
-    elif kind == "nii":
-        nibabel = pytest.importorskip("nibabel")
-        nibabel.save(nibabel.Nifti1Image(noise.repeat(2, -1), np.eye(4)), path)
-    elif kind == "h5":
-        with h5py.File(path, "w") as file:
-            file["a"] = noise[..., 0]
-    elif kind in ("mkv", "mp4"):
-        write_video(path, RNG.integers(0, 255, (4, 96, 96, 3), np.uint8))
-    elif kind == "wav":
-        soundfile.write(path, RNG.random(40_000) - 0.5, 8000)
-    else:
-        np.save(path, noise) if kind == "npy" else Image.fromarray(noise).save(path)
-    original, target = read(path), tmp_path / ("out" if kind == "frames" else f"out.{kind.split('.')[-1]}")
-    if kind != "frames":
-        target.write_text("old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
-        with pytest.raises(InputError, match="cannot write"), replacing(target) as temporary:
-            original.write(temporary, original.values)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert {entry.name for entry in tmp_path.iterdir()} == {path.name} | ({target.name} - {"out"})
-    assert kind == "frames" or target.read_text() == "old"
 
 
 def test_pages_of_another_size_and_byte_order_are_kept(tmp_path: Path) -> None:

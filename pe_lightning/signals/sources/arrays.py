@@ -29,7 +29,7 @@ from pe_lightning.signals.raw import (
 )
 from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
-from pe_lightning.signals.validation import check_claim, check_memory, in_common, number_range, one_length
+from pe_lightning.signals.validation import check_claim, check_memory, check_numbers, in_common, number_range, one_length
 
 if TYPE_CHECKING:
     from pe_lightning.signals.blocks import Block
@@ -242,11 +242,7 @@ def find_array(
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
-    if dtype.kind not in "biuf":
-        raise InputError(
-            f"{found.label} holds {dtype} values; supported are booleans, integers and floating point (save complex "
-            "numbers as two channels, and objects as plain arrays)"
-        )
+    check_numbers(found.label, dtype, " (save complex numbers as two channels, and objects as plain arrays)", "biuf")
     return found if num_axes is None else _named(found, num_axes, channels)
 
 
@@ -366,15 +362,15 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
 
     def write(path: Path, values: AnyArray) -> None:
         result = in_shape(values, array.shape, signals.shape).astype(dtype)
+        content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
         if found.format == "npy":
-            with path.open("wb") as stream:
-                np.save(stream, np.asfortranarray(result) if by_columns else result)
-            return
-        import h5py
+            np.save(content, np.asfortranarray(result) if by_columns else result)
+        else:
+            import h5py
 
-        content = io.BytesIO(file.path.read_bytes())  # the HDF5 library ends the process on a full disk
-        with h5py.File(content, "r+") as opened:
-            opened[found.key][...] = result
+            content.write(file.path.read_bytes())
+            with h5py.File(content, "r+") as opened:
+                opened[found.key][...] = result
         path.write_bytes(content.getbuffer())
 
     names, marked = file.names(len(signals)), marked_values(signals, missing, fills)

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES
 from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, RawSignals, ValueRange, full_value, to_unit, value_scaling
@@ -250,11 +250,12 @@ def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> 
                 f"{file.given!r} has none. To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
             )
         numbered[int(found[1])] = frame
-    if len(numbered) < len(files) or len(files) < 2:
-        raise InputError(f"{file.given!r} needs at least two frames, each with a number of its own in its name")
     frames = {number: edit_picture(frame, missing) for number, frame in numbered.items()}
-    if len({(frame.values.shape, frame.values.dtype) for frame in frames.values()}) > 1:
-        raise InputError(f"the frames in {file.given!r} differ in size, channels or dtype; save them alike")
+    kinds = {(frame.values.shape, frame.values.dtype) for frame in frames.values()}
+    refuse(
+        (len(frames) < max(2, len(files)), f"{file.given!r} needs two frames, each with a number of its own in its name"),
+        (len(kinds) > 1, f"the frames in {file.given!r} differ in size, channels or dtype; save them alike"),
+    )
     every, some = range(min(frames), max(frames) + 1), next(iter(frames.values()))
     values = np.zeros((1, len(every), *some.values.shape[1:]), some.values.dtype)
     marked = np.ones(values.shape, bool)

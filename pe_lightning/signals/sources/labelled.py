@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, check_known, require
+from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import check_readable
@@ -22,7 +22,7 @@ from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.sources.points import names_of
 from pe_lightning.signals.sources.tables import file_name_of
-from pe_lightning.signals.validation import check_memory
+from pe_lightning.signals.validation import check_memory, check_numbers
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
 MAX_AXES = 3
@@ -128,11 +128,10 @@ def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
     """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``."""
     rasterio = require("rasterio", f"reading {path!r}")
     with reading(path), rasterio.open(file, driver="GTiff") as tiff:
-        if band is None and tiff.count != 1:
-            raise InputError(f"{path!r} holds {tiff.count} bands: choose one by variable, a number from 1")
-        number = int(band) if band is not None and band.isdecimal() else 1 if band is None else 0
+        chosen = band or ("1" if tiff.count == 1 else "")
+        number = int(chosen) if chosen.isdecimal() else 0
         if not 1 <= number <= tiff.count:
-            raise InputError(f"{path!r} has bands 1 to {tiff.count}; got variable {band!r}")
+            raise InputError(f"{path!r} has bands 1 to {tiff.count}: choose one by variable; got {band!r}")
         check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
         values = tiff.read(number, masked=True).astype(np.float64).filled(np.nan)
         x, y = pixel_centres(tiff, path)
@@ -155,8 +154,7 @@ def stacked(
 
     The axes are ``dims`` in their order, by default all of more than one sample; the other dimensions count signals.
     """
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"{array.name!r} holds {array.dtype} values; supported are numbers")
+    check_numbers(repr(array.name), array.dtype, kinds="biuf")
     known = [str(name) for name in array.dims]
     wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
     for name in wanted:
@@ -188,14 +186,13 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
         numbers = as_numbers(name, column, time)
         steps = np.diff(numbers)
         missing, same = int((~np.isfinite(numbers)).sum()), np.flatnonzero(steps == 0).tolist()
-        for wrong, words in (
-            (missing, f"{missing} of {size} are missing: give them, or drop these samples"),
-            (len(same) == size - 1, "they have one value: drop the dimension"),
-            (same, f"samples {same[:1]} and the next are equal: each needs its own"),
-            (not ((steps > 0).all() or (steps < 0).all()), "they neither ascend nor descend: sort the array by them"),
-        ):
-            if wrong:
-                raise InputError(f"coordinates {name!r}: {words}")
+        label = f"coordinates {name!r}"
+        refuse(
+            (missing, f"{label}: {missing} of {size} are missing: give them, or drop these samples"),
+            (len(same) == size - 1, f"{label}: they have one value: drop the dimension"),
+            (same, f"{label}: samples {same[:1]} and the next are equal: each needs its own"),
+            (not (steps > 0).all() and not (steps < 0).all(), f"{label}: they neither ascend nor descend: sort by them"),
+        )
         even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
         ends = float(numbers[0]), float(numbers[-1])
         axes.append(Axis(name, *ends, size, time, samples=None if even else tuple(numbers.tolist())))

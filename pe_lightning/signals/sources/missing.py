@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
@@ -122,11 +121,8 @@ class Missing:
             for first, last in self._ranges():
                 lost[first : last + 1] = True
             return [np.broadcast_to(lost[:, None, None], tuple(grid))]
-        if len(self.masks) not in (1, count):
-            raise InputError(
-                f"{len(self.masks)} masks of missing samples for {count} signal(s); give one for all, or one each"
-            )
-        return [spread_mask(self._turned(read_mask(file), grid, orientation), grid, file.given) for file in self.masks]
+        masks = zip(self.masks, read_masks(self.masks, count), strict=True)
+        return [spread_mask(self._turned(mask, grid, orientation), grid, file.given) for file, mask in masks]
 
     @staticmethod
     def _turned(mask: Mask, grid: Sequence[int], orientation: int) -> Mask:
@@ -204,8 +200,15 @@ def spread_mask(mask: Mask, grid: Sequence[int], file: str) -> Mask:
         return np.broadcast_to(mask, grid)
     raise InputError(
         f"the mask {file!r} has {'x'.join(map(str, mask.shape))} samples, but the signals have {'x'.join(map(str, grid))}. "
-        "A mask of missing samples has the shape of the signals after crop and resize"
+        "A mask has the shape of the signals after crop and resize, or that of its leading or last axes"
     )
+
+
+def read_masks(files: Sequence[SourceFile], count: int) -> list[Mask]:
+    """One mask for all of ``count`` signals, or one for each."""
+    if len(files) not in (1, count):
+        raise InputError(f"{len(files)} masks for {count} signal(s); give one for all, or one for each")
+    return [read_mask(file) for file in files]
 
 
 def read_mask(file: SourceFile) -> Mask:
@@ -216,19 +219,19 @@ def read_mask(file: SourceFile) -> Mask:
     """
     kind = format_of(file.path)
     if kind == "npy":
-        values: NDArray[Any] = find_array(file).load()
-        if values.dtype.kind == "f" and np.isnan(values).any():
-            raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
-        return np.asarray(values != 0)
-    if kind not in PICTURES:
+        image: AnyArray = find_array(file).load()
+    elif kind in PICTURES:
+        image = decode_image(file)
+    else:
         raise InputError(f"the mask {file.given!r} is neither a .npy file nor a picture")
-    image = decode_image(file)
+    if image.dtype.kind == "f" and np.isnan(image).any():
+        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
+    if kind == "npy":
+        return np.asarray(image != 0)
     with reading(file.given), file.path.open("rb") as opened:
         if opened.read(2) == JPEG_START:  # which does not preserve zeros
             rank_zero_info(f"the mask {file.given!r} is a JPEG: its pixels above half of the range are missing samples")
             image = image > 127
-    if np.isnan(image).any():
-        raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans or integers")
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))

@@ -268,9 +268,9 @@ def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
 
     options: dict[str, Any] = {"iccprofile": info.get("icc_profile"), "resolution": info.get("dpi"), "compression": "zlib"}
     extra = ["unassalpha"] if pixels.shape[-1] in (2, 4) else None
-    tifffile.imwrite(
-        path, squeezed, photometric="rgb" if pixels.shape[-1] > 2 else "minisblack", extrasamples=extra, **options
-    )
+    content, photometric = io.BytesIO(), "rgb" if pixels.shape[-1] > 2 else "minisblack"  # NumPy does not report a full disk
+    tifffile.imwrite(content, squeezed, photometric=photometric, extrasamples=extra, **options)
+    path.write_bytes(content.getbuffer())
 
 
 def _png_info(info: dict[str, Any]) -> PngInfo:

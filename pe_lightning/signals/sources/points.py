@@ -20,7 +20,7 @@ from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
 from pe_lightning.signals.sources.tables import Table, file_name_of, note_repeated
-from pe_lightning.signals.validation import choice
+from pe_lightning.signals.validation import check_numbers, choice
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
 """Treatment of rows at one place, see :class:`PointSource`."""
@@ -289,8 +289,7 @@ def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], d
 
 def _numbers(label: str, column: npt.ArrayLike) -> Floats:
     array = np.asarray(column)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"{label} holds {array.dtype}, not numbers")
+    check_numbers(label, array.dtype, kinds="biuf")
     return array.astype(np.float64)
 
 

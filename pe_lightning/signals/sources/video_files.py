@@ -116,7 +116,7 @@ def _described(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDAr
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
         tick, stated = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 0)
-        stamps = _presentation_times(file, container, stream)
+        stamps = _presentation_times(container, stream)
     times = np.zeros(0)
     if None not in stamps:
         times = np.sort(np.array(stamps, dtype=np.float64)) * tick
@@ -159,7 +159,7 @@ def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
         yield container, streams[0]
 
 
-def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[int | None]:
+def _presentation_times(container: Any, stream: Any) -> list[int | None]:
     """Presentation times in ticks, found without decoding, except for VP8, where some packets are not shown."""
     if stream.codec_context.name == "vp8":
         return [frame.pts for frame in container.decode(stream)]
@@ -176,7 +176,7 @@ def _presentation_times(file: SourceFile, container: Any, stream: Any) -> list[i
             end = float(stream.duration + (stream.start_time or 0))
         corrupt = corrupt or end - max(ends) > 1.5 * (max(ends) - min(ends)) / len(ends)
     if corrupt:
-        raise InputError(f"{file.given!r} is truncated or damaged: frames are missing or incomplete. Copy it again")
+        raise ValueError("frames are missing or incomplete")
     return [pts for pts, _ in found]
 
 
@@ -192,7 +192,7 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
             if number < wanted[place]:
                 continue
             if frame.is_corrupt:
-                raise InputError(f"{file.given!r}: frame {number} is damaged. Copy it again, or set frames to a part of it")
+                raise ValueError(f"frame {number} is damaged: set frames to a part without it")
             array = frame.reformat(format=pixels, interpolation=SWSCALE_FLAGS).to_ndarray()
             array = turn(array.reshape(*array.shape[:2], -1))
             while place < len(wanted) and wanted[place] == number:
@@ -201,13 +201,10 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
                 if len(block) == frames_at_once(array.nbytes * 2):
                     yield np.stack(block)
                     block = []
-    if place < len(wanted):
-        raise InputError(
-            f"{file.given!r} is truncated or damaged: only {place} of {len(wanted)} frames can be decoded. Copy it again"
-            ", or set frames to a part of it"
-        )
-    if block:
-        yield np.stack(block)
+        if place < len(wanted):
+            raise ValueError(f"only {place} of {len(wanted)} frames can be decoded: set frames to a part of them")
+        if block:
+            yield np.stack(block)
 
 
 def _pixels_of(pixel_format: Any) -> str:

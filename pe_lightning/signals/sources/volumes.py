@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from pe_lightning.signals.sources.arrays import marked_values
 from pe_lightning.signals.sources.clips import Clip, in_parts
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.validation import check_area, check_claim, check_memory
+from pe_lightning.signals.validation import check_area, check_claim, check_memory, check_numbers
 
 Limits: TypeAlias = "tuple[float, float] | None"
 
@@ -161,8 +162,7 @@ def _clip(
     full_range: bool,
     missing: Missing,
 ) -> Clip:
-    if dtype.kind not in "iuf":
-        raise InputError(f"{file.given!r} holds {dtype} values; supported are integers and floating point")
+    check_numbers(repr(file.given), dtype)
     every, stored = range(shape[0]), missing.stored(dtype).name
 
     def marked(frames: range) -> Iterator[AnyArray]:
@@ -216,11 +216,12 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
     def write(path: Path, values: AnyArray) -> None:
         result = in_shape(values, view.shape, signals.shape)
         result = np.moveaxis(result, -1, 0) if separate else result
-        byteorder, metadata = options["byteorder"], options["metadata"]
-        with tifffile.TiffWriter(path, byteorder=byteorder) as tiff:
+        byteorder, metadata, content = options["byteorder"], options["metadata"], io.BytesIO()
+        with tifffile.TiffWriter(content, byteorder=byteorder) as tiff:  # NumPy does not report a full disk
             tiff.write(np.ascontiguousarray(result), **{key: value for key, value in options.items() if key != "byteorder"})
             for array, kept in others:
                 tiff.write(array, compression=options["compression"], metadata=metadata, **kept)
+        path.write_bytes(content.getbuffer())
 
     is_picture = signals.ndim == 4 and len(signals) == 1
     media: Media = "image" if is_picture else "array"
@@ -229,8 +230,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
 
 def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Sequence[float] = ()) -> Mask:
     """Missing values of pictures and stacks ``(S, ..., C)``, of which the last channel may be opacity."""
-    if signals.dtype.kind not in "iuf":
-        raise InputError(f"{given!r} holds {signals.dtype} values; fill takes integers and floating point")
+    check_numbers(repr(given), signals.dtype)
     marked = marked_values(signals, missing, fills)
     if missing.kind in ("alpha", "colour"):
         marked |= np.stack([np.isnan(missing.in_picture(image, given)).any(-1, keepdims=True) for image in signals])

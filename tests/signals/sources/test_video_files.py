@@ -29,22 +29,6 @@ def test_lossless_frames_are_exact_and_in_presentation_order(tmp_path, monkeypat
     np.testing.assert_array_equal(stored(raw)[0], frames)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "codec", "pixels", "given"),
-    [
-        (np.uint8, "ffv1", "gray", "gray"),
-        (np.uint16, "ffv1", "gray16le", "gray16le"),
-        (np.uint16, "png", "rgb48be", "rgb48le"),
-    ],
-)
-def test_bits_and_grey_are_preserved(tmp_path, dtype, codec, pixels, given):
-    channels = 1 if "gray" in given else 3
-    path = tmp_path / ("a.mov" if codec == "png" else "a.mkv")
-    frames = write_video(path, pictures(channels=channels, dtype=dtype), codec, pixels, given)
-    assert read(path).stored == np.dtype(dtype).name
-    np.testing.assert_array_equal(frames_of(path), frames)
-
-
 def test_rotation_and_mirroring_of_phone_clips(tmp_path):
     path = tmp_path / "a.mp4"
     frames = write_video(path, pictures())
@@ -82,15 +66,6 @@ def test_fps_takes_the_latest_frame_shown(tmp_path, fps, expected):
     frames = write_video(tmp_path / "a.mp4", pictures())
     assert read(tmp_path / "a.mp4", fps=fps).rate == fps
     np.testing.assert_array_equal(frames_of(tmp_path / "a.mp4", fps=fps), frames[expected])
-
-
-@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
-def test_truncated_files(tmp_path, name):
-    path = tmp_path / name
-    write_video(path, pictures(30))
-    content = path.read_bytes()
-    path.write_bytes(content[: int(len(content) * 0.7)])
-    refused(VideoSource(path).read, name, "truncated")
 
 
 def test_files_that_are_no_video(tmp_path):
