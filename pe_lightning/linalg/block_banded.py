@@ -6,7 +6,7 @@ bands a long axis is several times slower; with the copies of this class a large
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -61,7 +61,7 @@ class BlockBanded(Operator):
         slots = torch.empty_like(order).scatter_(0, order, block * size + rank % size)
         table = order.new_full((len(first) * size,), -1).scatter_(0, slots, torch.arange(len(order), device=device))
         blocks = position.new_empty(len(first), size, width, dtype=dtype)
-        for some in _slices(len(first)):
+        for some in torch.split(torch.arange(len(first), device=device), BLOCKS_AT_ONCE):
             numbers = table.view(-1, size)[some]
             entries = rows(numbers.clamp_min(0), first[some], width)
             blocks[some] = entries.masked_fill_((numbers < 0)[..., None], 0)
@@ -86,7 +86,7 @@ class BlockBanded(Operator):
         r"""The lower band of :math:`\Psi^T \Psi` in LAPACK's layout, ``(bandwidth + 1, K)``: entry (d, j) is row j + d."""
         out = self.blocks.new_zeros(bandwidth + 1, self.shape[1])
         columns = self._columns()
-        for some in _slices(len(self.first)):
+        for some in torch.split(torch.arange(len(self.first), device=self.device), BLOCKS_AT_ONCE):
             products = self.blocks[some].mT @ self.blocks[some]
             for d in range(min(bandwidth + 1, products.shape[1])):
                 below = products.diagonal(-d, 1, 2)
@@ -105,8 +105,3 @@ class BlockBanded(Operator):
 
     def _columns(self) -> Tensor:
         return self.first[:, None] + torch.arange(self.blocks.shape[2], device=self.device)
-
-
-def _slices(count: int) -> Iterator[slice]:
-    for start in range(0, count, BLOCKS_AT_ONCE):
-        yield slice(start, min(start + BLOCKS_AT_ONCE, count))

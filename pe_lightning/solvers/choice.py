@@ -388,7 +388,7 @@ def choose_points(
     if axes is not None and not any(keeps_its_arguments(encoder) for encoder in encoders):
         point_samples(values, encoders, distributed=distributed, **location)  # for its checks
         if windows := point_windows(values, axes, mask, index, distributed):
-            values, location, ratios = windows.values, windows.location, windows.ratios
+            values, location, ratios = windows
     in_windows = max(ratios) > 1
 
     def build(candidate: tuple[Encoder, ...]) -> PointProblem | LineProblem:

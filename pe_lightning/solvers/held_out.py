@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -40,22 +39,21 @@ MIN_HELD_OUT_POINTS = 16
 
 def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Windows ``(W, S', C, n_1, ..., n_D)`` of signals on a grid, and the coordinates of one of them per axis."""
-    num_axes = len(axes)
-    side = GRID_WINDOW_SAMPLES.get(num_axes, MIN_WINDOW_SAMPLES)
-    some = values[:: -(-len(values) // 16) or 1]
-    parts, coords = [some.movedim(-1, 1)], []
-    for a, x in enumerate(axes):
-        width, starts = min(len(x), side), _window_starts(len(x), side, num_axes)
-        parts = [part.narrow(2 + a, start, width) for part in parts for start in starts]
-        coords.append(x[:side].to(torch.float64))
+    side = GRID_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
+    parts = [part.movedim(-1, 1) for part in _windows(values[:: -(-len(values) // 16) or 1], len(axes), side)]
+    coords = [x[:side].to(torch.float64) for x in axes]
     return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
 
 
-def _window_starts(n: int, side: int, num_axes: int) -> list[int]:
-    """First samples of the windows of an axis, evenly spread: at least two of a longer axis, which may then overlap."""
-    # parts of a sound differ more than parts of a picture
-    count = 1 if n <= side else min(32 if num_axes == 1 else 2, max(2, n // side))
-    return [(2 * turn + 1) * (n - min(n, side)) // (2 * count) for turn in range(count)]
+def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
+    """Windows of ``(S, N_1, ..., N_D, *)``, evenly spread: of a longer axis at least two, which may then overlap."""
+    parts = [x]
+    for axis, n in enumerate(x.shape[1 : 1 + num_axes]):
+        # parts of a sound differ more than parts of a picture
+        count, width = 1 if n <= side else min(32 if num_axes == 1 else 2, max(2, n // side)), min(n, side)
+        starts = [(2 * turn + 1) * (n - width) // (2 * count) for turn in range(count)]
+        parts = [part.narrow(1 + axis, start, width) for part in parts for start in starts]
+    return parts
 
 
 def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -82,29 +80,10 @@ def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: tor
 # -- scattered points ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PointWindows:
-    """Windows of a grid of scattered samples, each a signal of its own."""
-
-    values: Tensor
-    """``(W * S', n_1, ..., n_D, C)``."""
-    axes: list[Tensor]
-    """Coordinates of the windows, spread over the domain, ``(n_a,)`` per axis."""
-    mask: Tensor
-    """Trained samples, ``(W * S', n_1, ..., n_D)``."""
-    ratios: list[float]
-    """Samples of the grid over samples of the window, per axis."""
-
-    @property
-    def location(self) -> dict[str, Any]:
-        """The arguments of the solvers that say where the samples are."""
-        return {"coords": None, "axes": self.axes, "mask": self.mask, "index": None}
-
-
 def point_windows(
     values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
-) -> PointWindows | None:
-    """Windows of a large grid of scattered samples, without those that have hardly any sample.
+) -> tuple[Tensor, dict[str, Any], list[float]] | None:
+    """Windows of a large grid of scattered samples, each a signal, without those that have hardly any sample.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``.
@@ -114,7 +93,9 @@ def point_windows(
         distributed: Whether the processes hold different samples of the same signals.
 
     Returns:
-        ``None`` if the grid is small, or no window has enough samples.
+        Values ``(W, n_1, ..., n_D, C)``; the arguments of the solvers that say where samples are, with coordinates that are
+        spread over the domain; and samples of the grid over samples of the window per axis. ``None`` if the grid is small, or
+        no window has enough samples.
     """
     grid, side = [len(x) for x in axes], POINT_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
     if max(grid) <= side:
@@ -130,11 +111,7 @@ def point_windows(
     else:
         mask = mask.to(values.device).expand(len(values), *grid)[some]
         values = values[some]
-    parts = [(values, mask.reshape(-1, *grid))]
-    for a, n in enumerate(grid):
-        width, starts = min(n, side), _window_starts(n, side, len(grid))
-        parts = [(v.narrow(1 + a, start, width), m.narrow(1 + a, start, width)) for v, m in parts for start in starts]
-    found, where = torch.cat([v for v, _ in parts]), torch.cat([m for _, m in parts])
+    found, where = (torch.cat(_windows(x, len(grid), side)) for x in (values, mask.reshape(-1, *grid)))
     counts = where.flatten(1).sum(1)
     if distributed:
         torch.distributed.all_reduce(counts)
@@ -143,7 +120,7 @@ def point_windows(
         return None
     ratios = [n / min(n, side) for n in grid]
     spread = [(x[:side] - x[0]) * ratio + x[0] for x, ratio in zip(axes, ratios, strict=True)]
-    return PointWindows(found[enough], spread, where[enough], ratios)
+    return found[enough], {"coords": None, "axes": spread, "mask": where[enough], "index": None}, ratios
 
 
 def point_density(

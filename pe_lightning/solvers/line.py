@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
@@ -141,10 +141,9 @@ class _Row:
             change = (gradient - absolute * weight).T.cpu().numpy()
             weight += torch.from_numpy(scipy.linalg.cho_solve_banded((factor, True), change).T).to(weight)
         gradient, errors = self._residual(weight)
-        error, target = (x.reshape(self.mean.shape).sum(1) for x in (errors, self.summed(self.target.square().sum(1))))
-        size = (gradient - absolute * weight).reshape(*self.mean.shape, -1).square().sum((1, 2))
-        penalised = error + absolute * weight.reshape(*self.mean.shape, -1).square().sum((1, 2))
-        reached = optimality(size, float(self.unit * self.count), penalised, target)
+        parts = (errors, self.summed(self.target.square().sum(1)), (gradient - absolute * weight).square().sum(1))
+        error, target, size, norm = (x.reshape(self.mean.shape).sum(1) for x in (*parts, weight.square().sum(1)))
+        reached = optimality(size, float(self.unit * self.count), error + absolute * norm, target)
         none = torch.zeros_like(error)
         return Minimum(weight.reshape(*self.mean.shape, -1), none.long(), none, error, reached)
 
@@ -160,18 +159,10 @@ class _Row:
 
 
 def point_problem(
-    values: Tensor,
-    encoders: Sequence[Encoder],
-    *,
-    coords: Tensor | None,
-    axes: Sequence[Tensor] | None,
-    mask: Tensor | None,
-    index: Tensor | None,
-    center: bool,
-    distributed: bool,
+    values: Tensor, encoders: Sequence[Encoder], *, center: bool, distributed: bool, **location: Any
 ) -> PointProblem | LineProblem:
     """The least-squares problem for the arguments of :func:`~pe_lightning.solvers.solve_points`."""
-    samples, points, population = point_samples(values, encoders, coords, axes, mask, index, distributed)
+    samples, points, population = point_samples(values, encoders, distributed=distributed, **location)
     if is_line(encoders):
         return LineProblem(samples, points, center, distributed)
     return PointProblem(samples, points, population, center, distributed)

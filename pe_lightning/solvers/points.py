@@ -38,10 +38,6 @@ NEGLIGIBLE_ERROR = 1e-6
 """Squared error relative to the squared values that replaces smaller least ones in :func:`excess_error`: 60 dB."""
 ROUNDING_CUTOFFS = (0.0, *(4.0**-n for n in range(24, 7, -1)))
 """Square roots of the ridges of :func:`_least_norm`, relative to the largest singular value: 4e-15 to 1.5e-5."""
-UNSCALED_EXPONENT = 16
-"""Values and features between 2**-16 and 2**16 are not scaled: their squares, and sums of them, are normal in float32."""
-MAX_SCALE_EXPONENT = {torch.float32: 100, torch.float64: 900}
-"""Largest exponent of two that values are divided by."""
 GROUP_NUMBERS = {"cpu": 1 << 22}
 """Largest size of a vector of the iteration by device: signals are solved in groups, whose vectors fit in a CPU's cache."""
 GROUP_NUMBERS_DEFAULT = 1 << 28
@@ -330,14 +326,13 @@ def excess_error(error: Tensor, least: Tensor, norm: Tensor) -> Tensor:
 
 
 def power_of_two(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The power of two nearest to positive numbers, whose squares ``dtype`` could not hold; one for all others.
+    """The power of two nearest to positive numbers, one for others: dividing by it is exact, and squares are then normal.
 
-    Multiplying by it is exact. For float32 it is between 2**-100 and 2**100, so that it and its inverse are normal numbers.
+    It and its inverse are normal numbers of ``dtype``.
     """
-    largest = MAX_SCALE_EXPONENT[dtype]
+    largest = {torch.float32: 100, torch.float64: 900}[dtype]
     exponent = torch.frexp(x).exponent.clamp(-largest, largest)
-    exponent = torch.where((exponent.abs() > UNSCALED_EXPONENT) & (x > 0), exponent, 0)
-    return torch.ldexp(torch.ones_like(x), exponent)
+    return torch.ldexp(torch.ones_like(x), torch.where(x > 0, exponent, 0))
 
 
 class DirectSolution(NamedTuple):
@@ -361,8 +356,7 @@ class PointProblem:
     ``z`` are diagonal, :math:`P \prod_a \lambda_a + \rho`; that diagonal, damped, is the preconditioner. Eigenvectors with
     eigenvalues below 1e-14 of the largest are dropped: their weights are zero.
 
-    Values and features beyond :data:`UNSCALED_EXPONENT` are divided by powers of two, which is exact, so that their squares
-    are normal numbers.
+    Values and features are divided by powers of two, which is exact, so that their squares are normal numbers.
 
     Args:
         samples: Coordinates of the samples, and the mask of training samples.

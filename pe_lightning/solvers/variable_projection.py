@@ -302,9 +302,10 @@ def _scattered(
     axes = where["axes"]
     windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)
     if windows is not None:
-        near = [x / ratio for x, ratio in zip(windows.axes, windows.ratios, strict=True)]
-        small = changed(encoders, held_out.squeezed, windows.ratios)
-        samples, points, _ = point_samples(windows.values, small, **{**windows.location, "axes": near}, distributed=False)
+        values, where, ratios = windows
+        near = [x / ratio for x, ratio in zip(where["axes"], ratios, strict=True)]
+        small = changed(encoders, held_out.squeezed, ratios)
+        samples, points, _ = point_samples(values, small, **{**where, "axes": near}, distributed=False)
     held = (held_out.draw_fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
     trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
     points = torch.where(trained[:, None], points, 0.0).double()
