@@ -35,13 +35,9 @@ def is_local(encoder: Encoder) -> bool:
 
 
 def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> BlockBanded:
-    """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
+    """The features of coordinates ``(N,)`` in [0, 1], in any order, computed in float64, times a scale: ``(N, K)``.
 
-    Args:
-        encoder: One that :func:`is_local` allows.
-        x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
-        dtype: Dtype of the result.
-        scale: Factor of the features.
+    Coordinates are float64 where they are closer than float32 tells apart. The encoder is one that :func:`is_local` allows.
     """
     assert encoder.resolution is not None
     x, resolution = x.double(), encoder.resolution

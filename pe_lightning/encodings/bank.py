@@ -75,7 +75,7 @@ class AnisotropicKernels(Encoding):
             domain: Length of the unit interval in samples, for a width that was given.
         """
         products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
-        return self.profile(products @ self.forms.T.to(delta), spacing, domain)
+        return self.scaled_profile(spacing, domain)(products @ self.forms.T.to(delta))
 
     @property
     def has_given_width(self) -> bool:
@@ -84,12 +84,8 @@ class AnisotropicKernels(Encoding):
         given = encoder.width is not None and encoder.spec()["init_args"][encoder.width.argument]
         return bool(given) and given != "auto"
 
-    def profile(self, squared: Tensor, spacing: float, domain: float) -> Tensor:
-        r"""Similarities from squared lengths :math:`|T \Delta|^2` of any shape, in squared samples of the signal."""
-        return self.scaled_profile(spacing, domain)(squared)
-
     def scaled_profile(self, spacing: float, domain: float) -> Callable[[Tensor], Tensor]:
-        """:meth:`profile` as a function of squared lengths alone, for many calls."""
+        r"""Similarities as a function of squared lengths :math:`|T \Delta|^2` of any shape, in squared samples."""
         encoder = self.encoders[0]
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing

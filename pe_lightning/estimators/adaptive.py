@@ -14,7 +14,7 @@ from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SampledField, SignalField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SampledField, SignalField, TrainedSamples, check_in_memory
 from pe_lightning.linalg.threads import sized_threads, solve_operations
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_lightning.signals import validation
@@ -69,7 +69,7 @@ class LocalFits(NamedTuple):
     periodic: tuple[bool, ...]
     scattered: bool
 
-    def choose(self, samples: SignalSamples) -> tuple[SignalField, Fit]:
+    def choose(self, samples: TrainedSamples) -> tuple[SignalField, Fit]:
         """Fits with the ridge of the least held-out error; the field, and the fit without the prior."""
         choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
         tried = choices if self.noise == "auto" else (without_noise,)
@@ -78,11 +78,11 @@ class LocalFits(NamedTuple):
         best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
         return self._with_prior(best), best
 
-    def field(self, samples: SignalSamples, ridge: float) -> SignalField:
+    def field(self, samples: TrainedSamples, ridge: float) -> SignalField:
         """The field with the ridge that was chosen."""
         return self._with_prior(self._fit(samples, ridge, self._covariance(samples)))
 
-    def spread(self, samples: SignalSamples, field: SignalField, ridge: float) -> AdaptivePoints:
+    def spread(self, samples: TrainedSamples, field: SignalField, ridge: float) -> AdaptivePoints:
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
         if isinstance(field, AdaptivePoints):
             return field
@@ -96,7 +96,7 @@ class LocalFits(NamedTuple):
         def refit(every: Sequence[int], held: Tensor) -> Tensor:
             fitted = values[tuple(slice(None, None, s) for s in every)]
             wide = [distance * s for distance, s in zip(samples.step, every, strict=True)]
-            return self._fit(SignalSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
+            return self._fit(TrainedSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
 
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             return uncertainty_of_grid(values, coords, grid, refit, self.noise == "none")
@@ -133,13 +133,13 @@ class LocalFits(NamedTuple):
             axes.append(((a == axis) * step[a] + wide[a] * index) / size)
         return float((fit.predict(axes) - held).double().square().mean())
 
-    def _covariance(self, samples: SignalSamples) -> Matern | None:
+    def _covariance(self, samples: TrainedSamples) -> Matern | None:
         """The covariance of points, whose axes have different units; samples of a grid have its distances."""
         if samples.coords is None or not self.scattered:
             return None
         return learn_matern(samples.values, samples.coords)
 
-    def _fit(self, samples: SignalSamples, ridge: float, covariance: Matern | None = None) -> Fit:
+    def _fit(self, samples: TrainedSamples, ridge: float, covariance: Matern | None = None) -> Fit:
         values, grid, bank = samples.values, self.grid, self.bank
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             if samples.coords is not None:

@@ -48,9 +48,10 @@ class Field(Protocol):
         """The means over cells of these lengths per axis, around the coordinates, where features have such means."""
 
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` -> ``(*batch, C)``.
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        With a level, half the widths of intervals that hold this share of the values.
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
+        level, half the widths of intervals around the predictions that hold this share of the values.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,7 +66,7 @@ class Fits(Protocol):
 
 
 class FittedField(ABC):
-    """Base of the fields of estimators.
+    """Base of the fields of estimators; methods without a description are those of :class:`Field`.
 
     Args:
         label: Name of the model in tables.
@@ -94,19 +95,16 @@ class FittedField(ABC):
         """Values at points that are on the device of the fit, ``(P, D)`` -> ``(S, P, C)``."""
 
     @abstractmethod
-    def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
+    def grid(self, axes: Sequence[Tensor]) -> Tensor: ...
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """The tensors of the fit by name."""
+    def state_dict(self) -> dict[str, Any]: ...
 
     def of_cells(self, sizes: Sequence[float]) -> Field:
         """This field: it takes means over cells as values at their centres."""
         return self
 
     def at(self, points: Tensor) -> Tensor:
-        """Values at points in [0, 1): ``(P, D)`` -> ``(S, P, C)``."""
         self._check(points)
         with full_precision(self.device):
             parts = torch.split(points.to(self.device), POINTS_AT_ONCE)
@@ -114,16 +112,10 @@ class FittedField(ABC):
 
     @property
     def has_std(self) -> bool:
-        """Whether :meth:`std` is available."""
         return self._make_spread is not None
 
     @torch.no_grad()
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
-
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
-        level, half the widths of intervals around the predictions that hold this share of the values.
-        """
         if self._make_spread is None:
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
         self._check(coords)

@@ -144,13 +144,7 @@ def repeated(values: Tensor, factors: Sequence[int]) -> Tensor:
 
 
 def check_enlarging_memory(name: str, shape: Sequence[int], factors: Sequence[int]) -> None:
-    """Refuses an enlargement that would not fit in the free memory.
-
-    Args:
-        name: Name of the signal.
-        shape: Of its values, ``(n_1, ..., n_D, C)``.
-        factors: Parts of a cell along each axis.
-    """
+    """Refuses an enlargement of values ``(n_1, ..., n_D, C)`` that would not fit in the free memory."""
     sizes = [n * f for n, f in zip(shape, factors, strict=False)]
     needed, free = math.prod(sizes) * shape[-1] * BYTES_PER_VALUE + math.prod(shape) * BYTES_PER_CELL, free_memory()
     if needed > free:

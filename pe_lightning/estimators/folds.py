@@ -71,7 +71,7 @@ class FoldScore:
 
 @dataclass(frozen=True)
 class _Fold(Generic[Data]):
-    """One fold: the data that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
+    """One fold: data that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
 
     data: Data
     batch: GridBatch | PointBatch
@@ -108,11 +108,6 @@ def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> 
     """Predictions at some samples of an evaluation batch: row-major positions ``(P,)`` -> ``(S, P, C)``.
 
     Local models predict these samples alone. A product of features is evaluated faster on the whole grid.
-
-    Args:
-        field: A fit.
-        batch: All samples.
-        index: Positions.
     """
     with torch.no_grad():
         if isinstance(batch, PointBatch):
@@ -124,14 +119,7 @@ def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> 
 
 
 def score_folds(data: Data, fitted: Callable[[Data], Field], sampling: FoldSampling, count: int | None = None) -> FoldScore:
-    """Fits a model to all folds but one, and scores that one; in turn for every fold.
-
-    Args:
-        data: Signals in memory.
-        fitted: Fits a new model.
-        sampling: The folds.
-        count: Number of folds that are scored, the first ones; all by default.
-    """
+    """Fits a new model to all folds but one, and scores that one; in turn for all folds, or the first ``count``."""
     scorer = _Scorer(data)
     for fold in _folds(data, sampling, count):
         scorer.add(predicted_at(fitted(fold.data), fold.batch, fold.index), fold)
@@ -141,11 +129,7 @@ def score_folds(data: Data, fitted: Callable[[Data], Field], sampling: FoldSampl
 def interpolated_folds(
     data: SplitData, sampling: FoldSampling, count: int | None = None
 ) -> tuple[dict[str, FoldScore], dict[str, str]]:
-    """The scores of every baseline that applies, on the same samples as :func:`score_folds`.
-
-    Returns:
-        The scores by name, and why others have none.
-    """
+    """Scores by name of the baselines that apply, on the samples of :func:`score_folds`, and why others have none."""
     scorers, left_out = {name: _Scorer(data) for name in baselines}, dict[str, str]()
     for fold in _folds(data, sampling, count):
         for name in [name for name in scorers if name not in left_out]:

@@ -283,7 +283,7 @@ def linear_uncertainty(
     center: bool,
     periodic: Sequence[bool] = (),
 ) -> AdaptivePoints:
-    """Standard deviations of the exact fit of a linear layer to one signal.
+    """Local fits that have the standard deviations of the exact fit of one signal (:mod:`pe_lightning.solvers.uncertainty`).
 
     Args:
         batch: The training samples.
@@ -292,9 +292,6 @@ def linear_uncertainty(
         ridge: Relative ridge of the fit.
         center: Whether the mean is subtracted.
         periodic: Which axes are periodic, for scattered samples.
-
-    Returns:
-        Local fits that have its standard deviations (:mod:`pe_lightning.solvers.uncertainty`).
     """
     values = batch.values
     if isinstance(batch, PointBatch):

@@ -10,7 +10,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SampledField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import to_device
@@ -63,7 +63,7 @@ def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
         )
 
 
-def interpolator_field(prior: LocalPrior, samples: SignalSamples, grid: tuple[int, ...]) -> LocalGrid | LocalFrames:
+def interpolator_field(prior: LocalPrior, samples: TrainedSamples, grid: tuple[int, ...]) -> LocalGrid | LocalFrames:
     """One signal as a function of coordinates."""
     spaced = spaced_axes(samples.values.shape[:-1], grid)
     assert spaced is not None

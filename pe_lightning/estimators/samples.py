@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -29,40 +28,24 @@ class SignalField(Protocol):
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
 
 
-class SignalSamples(NamedTuple):
-    """Trained samples of one signal: of :class:`TrainedSamples`, without the axis of signals."""
-
-    values: Tensor
-    coords: Tensor | None
-    first: list[float]
-    step: list[float]
-
-
-@dataclass(frozen=True)
-class TrainedSamples:
-    """Trained samples of all signals, on a grid of even distances or scattered.
+class TrainedSamples(NamedTuple):
+    """Trained samples of all signals, on a grid of even distances or scattered; or of one, without the axis of signals.
 
     Args:
         values: ``(S, n_1, ..., n_D, C)``, of scattered samples ``(S, P, C)``.
         coords: Coordinates of scattered samples, ``(S, P, D)``; ``None`` on a grid.
-        first: Position of the first sample of a grid, ``(D,)``, in samples of the signal.
-        step: Distance of the samples of a grid, ``(D,)``.
+        first: Position of the first sample of a grid along each axis, in samples of the signal; none if scattered.
+        step: Distance of the samples of a grid along each axis.
     """
 
     values: Tensor
     coords: Tensor | None = None
-    first: Tensor | None = None
-    step: Tensor | None = None
+    first: Sequence[float] = ()
+    step: Sequence[float] = ()
 
     @classmethod
     def of(cls, batch: GridBatch | PointBatch, info: SignalInfo, model: str) -> TrainedSamples:
-        """The samples of a training batch.
-
-        Args:
-            batch: All trained samples.
-            info: Shape of the signals.
-            model: Name of the model in errors.
-        """
+        """All samples of a training batch, for a model of this name in errors."""
         if isinstance(batch, PointBatch):
             return cls(batch.values, batch.coords.expand(info.num_signals, -1, -1))
         if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
@@ -74,16 +57,12 @@ class TrainedSamples:
                 f"{model} needs trained samples at equal distances along each axis; with sampling: random or "
                 "mask, Adaptive takes any others"
             )
-        first = torch.stack([along[0] for along in positions])
-        return cls(batch.values, None, first, torch.stack([along[1] - along[0] for along in positions]))
+        steps = [float(along[1] - along[0]) for along in positions]
+        return cls(batch.values, None, [float(along[0]) for along in positions], steps)
 
-    def signal(self, place: int) -> SignalSamples:
+    def signal(self, place: int) -> TrainedSamples:
         """The samples of one signal."""
-        if self.coords is not None:
-            return SignalSamples(self.values[place], self.coords[place], [], [])
-        assert self.first is not None
-        assert self.step is not None
-        return SignalSamples(self.values[place], None, self.first.tolist(), self.step.tolist())
+        return self._replace(values=self.values[place], coords=None if self.coords is None else self.coords[place])
 
 
 def check_in_memory(train: Signals, model: str) -> None:
@@ -119,14 +98,15 @@ class SampledField(FittedField):
         self.signals, self.samples = list(signals), samples
 
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at points, ``(P, D)`` -> ``(S, P, C)``; differentiable in the points."""
         return torch.stack([signal.at(points) for signal in self.signals])
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
         axes = [x.to(self.device) for x in axes]
         return torch.stack([signal.predict(axes) for signal in self.signals])
 
     def state_dict(self) -> dict[str, Any]:
         """The samples and where they are."""
-        return {name: value for name, value in vars(self.samples).items() if value is not None}
+        values, coords, first, step = self.samples
+        if coords is not None:
+            return {"values": values, "coords": coords}
+        return {"values": values, "first": torch.tensor(first).double(), "step": torch.tensor(step).double()}

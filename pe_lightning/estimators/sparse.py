@@ -149,16 +149,10 @@ def sparse_weights(
     scale: float,
     counts: Sequence[int] | None = None,
 ) -> list[SparseWeight]:
-    """The largest coefficients of the layer of each signal.
+    """The largest coefficients of the layer of each signal, ``(S, C, K_1, ..., K_D)``: as many as ``options`` say.
 
-    Args:
-        options: How many.
-        weight: ``(S, C, K_1, ..., K_D)``, of features that are multiplied by ``scale``.
-        dataset: The signals.
-        encoders: One per axis.
-        mean: What is added to each channel, ``(S, C)``.
-        scale: Product of the scales of the features of all axes.
-        counts: Numbers to keep of each signal, in place of ``keep``.
+    The features of the axes are multiplied by ``scale`` all together, and the ``mean`` ``(S, C)`` is added to the channels.
+    Numbers to keep of each signal may be given as ``counts``.
     """
     found = []
     with full_precision(weight.device):
@@ -178,7 +172,7 @@ def sparse_weights(
 
 
 def report_of(weights: Sequence[SparseWeight]) -> SparseReport:
-    """The report on the sparse layers of all signals."""
+    """The report on the layers of all signals."""
     first = weights[0]
     return SparseReport([kept.count for kept in weights], math.prod(first.shape), first.transform, first.storage_dtype)
 
@@ -220,16 +214,7 @@ def denoised_fit(
     """The exact fit of the samples without their noise.
 
     Where samples are held out, a signal is denoised if that predicts every second trained sample better from the others.
-
-    Args:
-        options: The transform.
-        found: The exact fit of the samples as they are.
-        dataset: The signals, on a grid in memory.
-        center: Whether means are taken out.
-        device: Where to compute.
-
-    Returns:
-        The fit, how many numbers of each signal are kept, and what was found of each signal.
+    Also returns how many numbers of each signal are kept, and entries of the report.
     """
     batch = to_device(dataset.train_batch, device)
     assert isinstance(batch, GridBatch)
@@ -263,13 +248,7 @@ def _predicts_better(
 ) -> bool:
     """Whether every second sample of each axis, without noise, predicts the others better than as it is.
 
-    Args:
-        options: The transform.
-        signal: ``(n_1, ..., n_D, C)``.
-        noise: Its noise level.
-        axes: Their coordinates, ``(n_a,)``.
-        encoders: Those of the fit.
-        fit: Options of the solver.
+    The signal ``(n_1, ..., n_D, C)`` with its noise level is on the grid of ``axes``; ``fit`` are options of the solver.
     """
     steps = [2 if len(x) >= 16 else 1 for x in axes]
     if max(steps) == 1:

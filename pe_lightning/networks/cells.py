@@ -45,17 +45,10 @@ def cell_contrast(inner: Tensor) -> Tensor:
 
 
 def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]:
-    """Orientation of patches, and whether they are dark, by all but their outermost numbers.
+    """Orientations of patches ``(B, n, n)``, by all but the outermost numbers, and signs, -1 of dark patches: ``(B,)`` each.
 
-    The flags of an orientation are :data:`UP`, :data:`LEFT` and :data:`TRANSPOSED`. A patch is dark if its middle is darker
-    than its mean; its orientation is then that of its negative.
-
-    Args:
-        patches: ``(B, n, n)``.
-        negated: Whether there are dark patches; otherwise all signs are 1.
-
-    Returns:
-        Orientations from 0 to 7, and signs, -1 of dark patches, ``(B,)`` each.
+    An orientation, from 0 to 7, has the flags :data:`UP`, :data:`LEFT` and :data:`TRANSPOSED`. A patch is dark if its middle
+    is darker than its mean; its orientation is then that of its negative. Unless ``negated``, all signs are 1.
     """
     position = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
     inner, middle = ((position.abs() < position[-1] - margin).float() for margin in (0, 1))

@@ -24,11 +24,7 @@ class BatchCache:
     def get(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
         """The result of ``compute()``, which is called again when an input is another object than last time.
 
-        Args:
-            name: Name of the result.
-            inputs: Inputs of the computation, compared by identity. References are held, so that no other object can take
-                their place in memory.
-            compute: Computes it.
+        References to the inputs are held, so that no other object can take their place in memory.
         """
         held = self._held.get(name)
         if held is None or len(held[0]) != len(inputs) or not all(map(operator.is_, held[0], inputs)):
@@ -36,7 +32,6 @@ class BatchCache:
         return held[1]
 
     def clear(self) -> None:
-        """Removes all results."""
         self._held.clear()
 
 
@@ -68,13 +63,9 @@ class VmapEnsemble(nn.Module):
     def of_signals(
         cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None
     ) -> VmapEnsemble:
-        """A stack whose signals share the encoding, unless it is trained and each signal trains its own.
+        """Networks that share their ``encoding``, unless it is trained and each signal trains its own.
 
-        Args:
-            network: The network of one signal, with an ``encoding``.
-            num_signals: Number of signals.
-            shared_encoder: Whether a trained encoding is shared.
-            chunk: As in the constructor.
+        With ``shared_encoder``, a trained encoding is shared too.
         """
         is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())  # type: ignore[union-attr]
         names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]

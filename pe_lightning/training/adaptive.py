@@ -17,7 +17,7 @@ from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits, prior_weigh
 from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolator_field
 from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SignalField, SignalSamples, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SignalField, TrainedSamples, check_in_memory
 from pe_lightning.networks.local import DEFAULT_ENCODER, LocalFrames, LocalGrid, LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.registry import Described
@@ -70,15 +70,13 @@ class NonparametricModule(CoordinateModule):
         if found.coords is not None:
             network.coords.data = found.coords.clone()
             return
-        assert found.first is not None
-        assert found.step is not None
-        network.first.copy_(found.first)
-        network.step.copy_(found.step)
+        network.first.copy_(torch.tensor(found.first))
+        network.step.copy_(torch.tensor(found.step))
 
-    def samples(self, place: int) -> SignalSamples:
+    def samples(self, place: int) -> TrainedSamples:
         network = self.network
         coords = network.coords[place] if network.coords.numel() else None
-        return SignalSamples(
+        return TrainedSamples(
             network.samples[place].detach(), coords, network.first[place].tolist(), network.step[place].tolist()
         )
 
