@@ -15,7 +15,6 @@ from pe_lightning.signals import RandomSampling
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.solvers.solution import encode
 from pe_lightning.training import ComplexLinear, TensorDataModule
-from pe_lightning.training.callbacks.devices import peak_resident_bytes
 
 EXACT = {"ridge": 0.0}
 
@@ -154,6 +153,10 @@ def test_norms_are_those_over_the_samples(name, count):
 @pytest.mark.slow  # a picture of 36 MB
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").is_file(), reason="only Linux resets the peak")
 def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_trainer):
+    def peak_resident_bytes():
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+
     size = 1728, 1728  # arrays of more than 32 MB, which malloc returns to the system at once
     data = everything(smooth(1, size))
     fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.1, **EXACT), everything(smooth(1, (64, 64))))
