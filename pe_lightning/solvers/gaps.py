@@ -16,6 +16,10 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 MAX_WINDOW = 1 << 20
 """Samples of the part of a grid in which a copy of the gaps is placed."""
+COPIES, CANDIDATES_PER_COPY, MAX_SHIFT = 3, 4, 30
+"""Copies of the gaps, shifts that are tried for each, and the largest shift per axis, in samples."""
+MAX_SCORED = 2000
+"""Hidden samples of a copy that are predicted, about; of more, those in random tiles."""
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
 
@@ -55,48 +59,25 @@ class Hidden(NamedTuple):
     scored: Tensor
 
 
-class Imitation(NamedTuple):
-    """How gaps are imitated.
+def imitated_gaps(known: Tensor, seed: int = 0) -> list[Hidden]:
+    """Known samples to hide: copies of the missing ones, moved to where their samples are as far from known ones.
 
-    Args:
-        copies: Imitations of the gaps.
-        candidates: Random shifts, of which those are taken whose samples are as far from known ones as the missing ones.
-        max_shift: Largest shift per axis, in samples.
-        max_scored: Hidden samples of a copy that are predicted, about; of more, those in random tiles.
-        tile: Samples per axis of these tiles.
-        dense: Share of missing samples from which random known samples are hidden instead.
-        dense_hidden: Their share of the known samples.
-    """
-
-    copies: int = 3
-    candidates: int = 12
-    max_shift: int = 30
-    max_scored: int = 2000
-    tile: int = 16
-    dense: float = 0.3
-    dense_hidden: float = 0.1
-
-
-def imitated_gaps(known: Tensor, seed: int = 0, settings: Imitation | None = None) -> list[Hidden]:
-    """Known samples to hide: moved copies of the missing ones, or random ones where much is missing.
+    Where much is missing at random, random known samples are hidden instead.
 
     Args:
         known: ``(N_1, ..., N_D)`` booleans.
         seed: Seed of the shifts.
-        settings: How gaps are imitated.
 
     Returns:
         The hidden samples of each copy; none where too few samples are known.
     """
-    made, have = settings or Imitation(), known.cpu().numpy()
+    have = known.cpu().numpy()
     random = np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
-    windows = [(slice(None),) * have.ndim]
-    if have.size > MAX_WINDOW:
-        windows = [_window(have, random) for _ in range(made.copies)]
-        made = made._replace(copies=1, candidates=made.candidates // made.copies)
+    whole = have.size <= MAX_WINDOW
+    windows = [(slice(None),) * have.ndim] if whole else [_window(have, random) for _ in range(COPIES)]
     result = []
     for window in windows:
-        for masks in _imitated(have[window], made, random):
+        for masks in _imitated(have[window], COPIES // len(windows), random):
             places = [torch.zeros_like(known), torch.zeros_like(known)]
             for place, mask in zip(places, masks, strict=True):
                 place[window] = torch.from_numpy(mask).to(known.device)
@@ -112,16 +93,16 @@ def _window(known: Mask, random: np.random.Generator) -> tuple[slice, ...]:
     return tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
 
 
-def _imitated(have: Mask, settings: Imitation, random: np.random.Generator) -> Iterator[tuple[Mask, Mask]]:
+def _imitated(have: Mask, copies: int, random: np.random.Generator) -> Iterator[tuple[Mask, Mask]]:
     """Samples to hide in each copy, and those of them that are predicted."""
     missing = ~have
     target = mean_distance(missing)
-    if missing.mean() > settings.dense and target < 2:
-        found = [(0.0, have & (random.random(have.shape) < settings.dense_hidden)) for _ in range(settings.copies)]
+    if missing.mean() > 0.3 and target < 2:
+        found = [(0.0, have & (random.random(have.shape) < 0.1)) for _ in range(copies)]
     else:
         found = []
-        for _ in range(settings.candidates):
-            reach = [min(settings.max_shift, n // 2) for n in have.shape]
+        for _ in range(CANDIDATES_PER_COPY * copies):
+            reach = [min(MAX_SHIFT, n // 2) for n in have.shape]
             shift = [int(random.integers(-most, most + 1)) for most in reach]
             some = have & np.roll(missing, shift, range(have.ndim))
             if some.sum() < min(4, have.sum() // 4) or (have & ~some).sum() < have.sum() / 4:
@@ -129,18 +110,18 @@ def _imitated(have: Mask, settings: Imitation, random: np.random.Generator) -> I
             distance = float(distance_transform_edt(missing | some)[some].mean())
             found.append((abs(math.log(distance / target)), some))
         found.sort(key=lambda pair: pair[0])
-    for _, some in found[: settings.copies]:
-        scored, share = some, settings.max_scored / max(int(some.sum()), 1)
+    for _, some in found[:copies]:
+        scored, share = some, MAX_SCORED / max(int(some.sum()), 1)
         if share < 1:
-            tile = _tiles(have.shape, settings.tile, random)
+            tile = _tiles(have.shape, random)
             scored = some & (tile <= np.quantile(tile[some], share))
         if scored.any():
             yield some, scored
 
 
-def _tiles(shape: Sequence[int], tile: int, random: np.random.Generator) -> NDArray[np.float64]:
-    """A random number for each tile of a grid, ``(N_1, ..., N_D)``."""
-    sides = [tile if n >= 2 * tile else 1 for n in shape]
+def _tiles(shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:
+    """A random number for each tile of a grid, of 16 samples along its longer axes: ``(N_1, ..., N_D)``."""
+    sides = [16 if n >= 32 else 1 for n in shape]
     made = random.random([-(-n // s) for n, s in zip(shape, sides, strict=True)])
     for axis, (n, side) in enumerate(zip(shape, sides, strict=True)):
         made = np.repeat(made, side, axis).take(range(n), axis)

@@ -94,7 +94,7 @@ def point_windows(
 
     Returns:
         Values ``(W, n_1, ..., n_D, C)``; the arguments of the solvers that say where samples are, with coordinates that are
-        spread over the domain; and samples of the grid over samples of the window per axis. ``None`` if the grid is small, or
+        spread over the domain; and samples of the grid over samples of the window per axis. ``None`` if the grid is small or
         no window has enough samples.
     """
     grid, side = [len(x) for x in axes], POINT_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)

@@ -85,15 +85,6 @@ def test_items_run_at_the_same_time_with_one_thread_each_in_the_modes_of_the_cal
     assert threads == [4]
 
 
-def test_an_exception_of_an_item_reaches_the_caller_and_threads_are_restored() -> None:
-    def fails(item: int) -> None:
-        raise InputError(f"item {item}")
-
-    with pytest.raises(InputError, match="item 0"):
-        side_by_side(fails, range(8), CPU)
-    assert torch.get_num_threads() == 4
-
-
 def test_local_fits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(point_level, "MAX_NUMBERS", 1 << 15)  # many blocks
     generator = torch.Generator().manual_seed(0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from pe_lightning.solvers import gap_mixture, gaps
 from pe_lightning.solvers.gap_members import MEMBERS, Gaps, default_members
 from pe_lightning.solvers.gap_mixture import fill_gaps, least_variance
-from pe_lightning.solvers.gaps import Imitation, imitated_gaps
+from pe_lightning.solvers.gaps import has_wide_gaps, imitated_gaps, mean_distance
 from pe_lightning.solvers.local_fourier import smooth_continuation
 
 
@@ -72,7 +72,7 @@ def test_known_samples_are_unchanged_and_deviations_cover_the_errors(shape: tupl
     assert bool((found.std[known] == 0).all())
 
 
-def test_imitated_gaps_hide_known_samples_only() -> None:
+def test_imitated_gaps_hide_known_samples_only(monkeypatch: pytest.MonkeyPatch) -> None:
     known = holes((60, 50), 0.2)
     for hidden in imitated_gaps(known):
         assert bool((known | ~hidden.mask).all())
@@ -82,7 +82,8 @@ def test_imitated_gaps_hide_known_samples_only() -> None:
     assert all(int(hidden.mask.sum()) < 0.2 * int(many.sum()) for hidden in imitated_gaps(many))
     first, second = imitated_gaps(known), imitated_gaps(known)
     assert all(a.mask.equal(b.mask) and a.scored.equal(b.scored) for a, b in zip(first, second, strict=True))
-    few = imitated_gaps(known, settings=Imitation(max_scored=50))
+    monkeypatch.setattr(gaps, "MAX_SCORED", 50)
+    few = imitated_gaps(known)
     assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
 
@@ -167,3 +168,20 @@ def test_a_smooth_picture_is_that_of_cubic_kriging_and_an_edge_that_of_patches()
         }
         assert min(error, key=lambda name: error[name]) == best
         assert float((found.values - truth)[~known].square().mean()) < 1.3 * error[best]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.7])
+@pytest.mark.parametrize("grid", [(120,), (24, 48), (320, 300), (12, 12, 18)])
+def test_gaps_are_wide_if_samples_are_missing_in_cubes_and_not_if_they_are_random(
+    grid: tuple[int, ...], share: float
+) -> None:
+    """One of the grids is larger than the one on which random samples are drawn."""
+    coarse = np.random.default_rng(3).permutation(int(np.prod([n // 6 for n in grid]))) < share * np.prod(grid) / 6 ** len(
+        grid
+    )
+    cubes = coarse.reshape([n // 6 for n in grid])
+    for axis in range(len(grid)):
+        cubes = cubes.repeat(6, axis)
+    random = np.random.default_rng(4).permutation(cubes.flatten()).reshape(cubes.shape)
+    for missing, wide in ((cubes, True), (random, False)):
+        assert has_wide_gaps(mean_distance(missing), float(missing.mean()), missing.shape) == wide

@@ -52,45 +52,32 @@ def final(extrapolated: float, octaves: float = 0.0) -> float:
     return WEIGHT_OFFSET + WEIGHT_SLOPE * extrapolated + WEIGHT_PER_OCTAVE * octaves
 
 
-def test_independent_errors_have_the_weights_of_their_variances():
-    found = weight(lambda s: random(1, 0.2), lambda s: random(2, 0.1))
-    assert found == pytest.approx(final(0.8), abs=0.05)
+@pytest.mark.parametrize(
+    ("own", "other", "expected"),
+    [
+        pytest.param(lambda s: 0.2, lambda s: 0.1, final(0.8), id="weights of the variances"),
+        pytest.param(lambda s: 0.1 if s < 4 else 0.2, lambda s: 0.1 if s < 4 else 0.2, final(0.5, -2), id="falls fast"),
+        pytest.param(lambda s: 0.3 if s < 4 else 0.2, lambda s: 0.3 if s < 4 else 0.2, final(0.5, 1.17), id="rises"),
+        pytest.param(lambda s: 0.2, lambda s: 0.2, final(0.5), id="explains all at four times the spacing"),
+        pytest.param(
+            lambda s: 0.8 if s > 4 else 0.2, lambda s: 0.2, final(0.5 - 0.64 * (0.94 - 0.5)), id="explains little there"
+        ),
+        pytest.param(lambda s: 1.2 if s > 4 else 0.2, lambda s: 0.2, 0, id="explains nothing there"),
+        pytest.param(lambda s: 0.2, lambda s: 0.4 if s > 4 else 0.2, final(0.5), id="grows towards smaller spacings"),
+        pytest.param(lambda s: 1.0, lambda s: 0.1, 0, id="explains nothing"),
+        pytest.param(lambda s: 0.2 if s > 4 else 1.0, lambda s: 0.1, 0, id="an oscillation that four times do not show"),
+    ],
+)
+def test_independent_errors_have_the_weight_of_the_formula(own, other, expected):
+    found = weight(lambda s: random(1, own(s)), lambda s: random(2, other(s)))
+    assert found == pytest.approx(expected, abs=0.08 if expected else 0)
 
 
-def test_the_weight_follows_how_much_less_both_differ_at_the_spacing_itself():
-    for factor, octaves in ((0.5, -2), (1.5, 1.17)):
-        found = weight(
-            lambda s, f=factor: random(1, 0.2 * (f if s < 4 else 1)),
-            lambda s, f=factor: random(2, 0.2 * (f if s < 4 else 1)),
-        )
-        assert found == pytest.approx(final(0.5, octaves), abs=0.08)
-
-
-def test_a_weight_that_falls_towards_smaller_spacings_is_reduced_where_larger_ones_explain_little():
-    def falling(scale: float) -> float:  # 0.5 at twice and more at four times the spacing
-        at_four = lambda s: random(1, scale if s > 4 else 0.2)  # noqa: E731
-        return weight(at_four, lambda s: random(2, 0.2))
-
-    assert falling(0.2) == pytest.approx(final(0.5), abs=0.05)
-    assert falling(0.8) == pytest.approx(final(0.5 - 0.64 * (0.94 - 0.5)), abs=0.08)
-    assert falling(1.2) == 0  # the fit explains nothing
-    rising = weight(lambda s: random(1, 0.2), lambda s: random(2, 0.4 if s > 4 else 0.2))
-    assert rising == pytest.approx(final(0.5), abs=0.05)
-
-
-def test_no_weight_where_the_fit_is_better_or_explains_nothing_or_samples_are_few():
+def test_no_weight_where_the_fit_is_better_or_samples_are_constant_or_few():
     assert weight(lambda s: random(1, 0.1), lambda s: random(1, 0.3)) == 0
-    assert weight(lambda s: random(1, 1.0), lambda s: random(2, 0.1)) == 0
-    oscillates = weight(lambda s: random(1, 0.2 if s > 4 else 1.0), lambda s: random(2, 0.1))  # not shown at four times
-    assert oscillates == 0
-    few = torch.rand(15, 40, 1)
+    few, flat = torch.rand(15, 40, 1), torch.full((*GRID, 1), 0.5)
     assert held_out_weight(*many(few), few, (15, 40), (0, 0), (1, 1)) == 0
-
-
-def test_constant_samples_have_a_finite_mixture():
-    flat = torch.full((*GRID, 1), 0.5)
-    found = held_out_weight(*many(flat), flat, GRID, (0, 0), (1, 1))
-    assert found == 0
+    assert held_out_weight(*many(flat), flat, GRID, (0, 0), (1, 1)) == 0
 
 
 def test_a_mixture_is_between_its_fields():
