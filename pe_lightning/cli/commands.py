@@ -65,20 +65,6 @@ def _table(first: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
     return table
 
 
-def _encoder_table() -> Table:
-    from pe_lightning.encoders import registry
-
-    rows = []
-    for name in registry:
-        cls = registry.get(name)
-        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
-        if cls.width is not None:
-            defaults[cls.width.argument] = cls.width.text
-        arguments = [key if value is inspect.Parameter.empty else f"{key}={value}" for key, value in defaults.items()]
-        rows.append((name, cls.formula, "\n".join(arguments), reference_of(cls)))
-    return _table("name", ("feature", "arguments", "reference"), rows)
-
-
 def list_networks() -> int:
     """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference.
 
@@ -142,16 +128,21 @@ def _activation_table() -> Table:
 
 
 def _registry_table(kind: str) -> Table:
-    """The classes of any registry: name, first line of the docstring, arguments, reference."""
+    """The classes of any registry: name, formula or first line of the docstring, arguments, reference."""
     registry, rows = find_registry(kind), []
     for name in registry:
         cls = registry.get(name)
         text = re.sub(r"(?::\w+:)?`+~?([^`]*)`+", r"\1", (inspect.getdoc(cls) or "").partition("\n")[0])
-        rows.append((name, text, "\n".join(registry.parameters(cls)), reference_of(cls)))
+        defaults = {key: parameter.default for key, parameter in registry.parameters(cls).items()}
+        if (width := getattr(cls, "width", None)) is not None:
+            defaults[width.argument] = width.text
+        plain = {key: f"={value}" if isinstance(value, (bool, int, float, str)) else "" for key, value in defaults.items()}
+        arguments = [f"{key}{value}" for key, value in plain.items()]
+        rows.append((name, getattr(cls, "formula", text), "\n".join(arguments), reference_of(cls)))
     return _table(registry.kind, ("description", "arguments", "reference"), rows)
 
 
-TABLES = {"encoders": _encoder_table, "activations": _activation_table, "recipes": _recipe_table}
+TABLES = {"activations": _activation_table, "recipes": _recipe_table}
 """Functions that make the table of a list; other lists are made by :func:`_registry_table`."""
 
 

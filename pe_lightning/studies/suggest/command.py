@@ -29,8 +29,6 @@ def suggest(
     encoders: str | None = None,
     num_features: str | None = None,
     all: bool = False,
-    networks: bool = False,
-    seconds: PositiveFloat = 300.0,
 ) -> int:
     """Tries every encoder on your signals and writes the best as a configuration.
 
@@ -50,8 +48,6 @@ def suggest(
         encoders: A,B: encoders to try (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
         all: Show all rows and columns of the table (default: the best eight).
-        networks: Also train networks, and learn encoders by variable projection, for additional --seconds.
-        seconds: Time limit for all networks together, divided equally.
     """
     began = time.perf_counter()  # the budget includes the imports
     from pe_lightning import encoders as known
@@ -69,7 +65,6 @@ def suggest(
     from rich.status import Status
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
-    from pe_lightning.studies.suggest.networks import NETWORKS, train_networks
     from pe_lightning.studies.suggest.report import configuration, print_result
     from pe_lightning.studies.suggest.search import all_signals, encoder_candidates, make_windows, search
     from pe_lightning.training.datamodule import SignalDataModule
@@ -83,7 +78,7 @@ def suggest(
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_eval_mask == "none":
-        if data.streamed or networks:
+        if data.streamed:
             raise InputError(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
             )
@@ -95,17 +90,13 @@ def suggest(
         return 0
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
-    if networks and signals is None:
-        raise InputError("--networks needs signals in memory: set --data.storage.in_memory true, or leave it out")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=Console(stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)
-        if networks:
-            train_networks(NETWORKS, result, data, config.seed_everything or 0, seconds, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result, all)
-    print(f"{time.perf_counter() - began:.1f} s of {budget + seconds * networks:g} s")
+    print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")

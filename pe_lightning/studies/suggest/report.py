@@ -84,8 +84,7 @@ def verdict(result: SearchResult) -> str:
     if not tried:
         return "No encoder could be tried."
     best, metric = tried[0], _metric(result)
-    kind = "encoder" if best.best.model is None else "model"
-    text = f"Best {kind}: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
+    text = f"Best encoder: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
     rivals = [trial for trial in result.of(interpolation=True) if (trial.whole is None) == (best.whole is None)]
     if not rivals:
         return text
@@ -123,10 +122,8 @@ def _chosen(found: TrialScore) -> str:
 
 def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
     """The text of ``out``, the configuration of the best encoder; ``tree`` is the complete one of the signals."""
-    best = result.of(interpolation=False)[0]
-    model, steps, how = best.best.model, best.best.steps, "As many steps as the time limit allowed."
-    if best.candidate.name in MODELS:
-        model, steps, how = MODELS[best.candidate.name], 0, ""
+    best, how = result.of(interpolation=False)[0], ""
+    model = MODELS.get(best.candidate.name)
     if model is None:
         if best.whole is not None:
             found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
@@ -138,19 +135,19 @@ def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, 
             encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
             how = "The fit chooses sigma and ridge from all samples; the encoder was scored on windows of them."
         arguments = {"encoder": encoder, "ridge": ridge, "solver": "exact"}
-        model, steps = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}, 0
-    return as_text([verdict(result), how], model, steps, data, tree, out)
+        model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
+    return as_text([verdict(result), how], model, data, tree, out)
 
 
 def as_text(
-    notes: Sequence[str], model: Mapping[str, Any], steps: int, data: SignalDataModule, tree: Mapping[str, Any], out: Path
+    notes: Sequence[str], model: Mapping[str, Any], data: SignalDataModule, tree: Mapping[str, Any], out: Path
 ) -> str:
     """A configuration with notes above it; of the DataModule it has the arguments that differ from their defaults."""
     about = tree["data"]
     sections: dict[str, Any] = {
         "model": dict(model),
         "data": {"class_path": about["class_path"], "init_args": _given(data, about["init_args"])},
-        "trainer": {"max_steps": steps},
+        "trainer": {"max_steps": 0},
     }
     if tree["seed_everything"]:
         sections["seed_everything"] = tree["seed_everything"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -267,9 +267,6 @@ class TrialScore:
     """One per axis, with the chosen values."""
     ridge: float | None = None
     notes: tuple[str, ...] = ()
-    model: Mapping[str, Any] | None = None
-    """The section ``model`` of the configuration, for networks."""
-    steps: int = 0
 
     @property
     def mean(self) -> float:
@@ -393,16 +390,11 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
         warnings.simplefilter("always")
         fit = _interpolate if candidate.interpolation else _adapt if candidate.name in MODELS else _solve
         found, prediction = fit(candidate, signals, device)
-    notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
-    return replace(found, per_signal=measure(prediction, signals), notes=tuple(filter(None, notes)))
-
-
-def measure(prediction: Tensor, signals: ScoredSignals) -> tuple[float, ...]:
-    """The held-out score of each signal of a prediction ``(S, *grid, C)``."""
     truth = to_device(signals.dataset.evaluation_batch, prediction.device)
     metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
     metric.update(prediction, truth.values, truth.mask)
-    return tuple(metric.per_signal().tolist())
+    notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
+    return replace(found, per_signal=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
 
 
 def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:

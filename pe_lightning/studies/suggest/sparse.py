@@ -81,7 +81,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     how = "num_coefficients is a share of all numbers; or a count, {psnr: 40}, or auto for noisy signals."
     arguments = {"encoder": best["encoder"], "ridge": 0, "num_coefficients": JUDGED, "transform": best["transform"]}
     model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
-    return as_text([verdict, how], model, 0, data, tree, out)
+    return as_text([verdict, how], model, data, tree, out)
 
 
 @torch.no_grad()

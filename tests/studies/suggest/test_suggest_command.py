@@ -12,7 +12,6 @@ from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
-from pe_lightning.studies.suggest import networks
 from pe_papers.tasks.drawing import draw_words
 
 FEW = ["--encoders", "gau,bspline,rff"]
@@ -143,7 +142,6 @@ def write(name: str, content: str | bytes) -> str:
         (lambda: [], ["suggest needs signals", "pe-lightning suggest my.jpg"]),
         (lambda: ["nowhere.png"], ["nowhere.png"]),
         (lambda: [write("letter.docx", "x")], ["letter.docx", "--data ImageDataModule"]),
-        (lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--networks"], ["nothing is held out"]),
         (
             lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--encoders", "rff"],
             ["rff are no shifted encoders", "keys"],
@@ -191,35 +189,6 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
     }  # fmt: skip
     assert "scored on windows" in text
     assert fitted()["encoder"]["num_features"] == 16
-
-
-@pytest.mark.slow
-def test_networks_share_the_seconds_and_the_best_one_can_be_fitted(capsys, monkeypatch):
-    """The interpolations and a hopeless encoder beside them, so that a network wins."""
-    small = {"name": "gau", "num_features": 16, "trainable": True}
-    some = (
-        networks.Network("learned", "image/varpro", small),
-        networks.Network("broken", "image/planes", {"name": "gau", "num_features": -1}),
-        networks.Network("trained", "image/planes"),
-    )
-    monkeypatch.setattr(networks, "NETWORKS", some)
-    name = picture("a.png", 40, 40)
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--all"]) == 0
-    shown = capsys.readouterr().out
-    assert "learned" in shown
-    assert " steps" in shown
-    assert "Not tried: broken" in shown
-    monkeypatch.setattr(networks, "NETWORKS", some[:1])
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
-    psnr = float(capsys.readouterr().out.partition("Best model: learned, ")[2].split(" dB")[0])
-    assert fitted()["test/psnr"] == pytest.approx(psnr, abs=0.01)
-    monkeypatch.setattr(networks, "NETWORKS", some[2:])
-    assert main(["suggest", name, "--encoders", "noise", "--networks", "--seconds", "1", "--force"]) == 0
-    psnr = float(capsys.readouterr().out.partition("Best model: trained, ")[2].split(" dB")[0])
-    Path("runs").rename("before")
-    found = fitted()
-    assert found["model"] == "SimpleMLP"
-    assert found["test/psnr"] == pytest.approx(psnr, abs=0.1)
 
 
 def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch, tmp_path):
