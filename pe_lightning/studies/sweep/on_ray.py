@@ -6,8 +6,7 @@ import functools
 import logging
 import os
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ from pe_lightning.studies.sweep.record import Outcome, SweepProgress
 from pe_lightning.studies.sweep.running import Fits
 
 
-@contextmanager
-def cluster(cpus: int, gpus: float) -> Iterator[int]:
-    """Connects to the cluster that ``RAY_ADDRESS`` names, or starts one on this machine for the duration of the block.
+def run_on_ray(cells: Sequence[Cell], progress: SweepProgress, cpus: int, gpus: float, retries: int) -> None:
+    """Runs cells, as many in parallel as the cluster has room for, until a signal stops the sweep.
 
-    Args:
-        cpus: CPUs of a cell.
-        gpus: GPUs of a cell, or a fraction of one.
-
-    Yields:
-        The number of cells that the cluster has room for at a time.
+    The cluster is the one that ``RAY_ADDRESS`` names, or is started on this machine. Further arguments are those of
+    :func:`~pe_lightning.studies.sweep.running.run_cells`.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -44,34 +38,28 @@ def cluster(cpus: int, gpus: float) -> Iterator[int]:
             raise InputError(
                 f"no machine of the Ray cluster has {cpus} CPU(s) and {gpus:g} GPU(s) for a cell, but (CPUs, GPUs): {sizes}"
             )
-        yield room
+        task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_run_cell)
+        waiting = list(cells)
+        running: dict[Any, Cell] = {}
+        while running or (waiting and not progress.interrupted):
+            while waiting and len(running) < room and not progress.interrupted:
+                cell = waiting.pop(0)
+                progress.start(cell)
+                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, progress.record.run_dir(cell))] = cell
+            for ended in ray.wait(list(running), timeout=1)[0]:  # a signal is handled between two of these
+                progress.finish(running.pop(ended), _outcome(ended))
     finally:
         ray.shutdown()
 
 
-def run_on_ray(progress: SweepProgress, room: int, cpus: int, gpus: float, retries: int) -> None:
-    """Runs the waiting cells, ``room`` in parallel, until a signal stops the sweep.
-
-    Further arguments are those of :func:`~pe_lightning.studies.sweep.running.run_cells`.
-    """
-    task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_run_cell)
-    waiting = list(progress.waiting)
-    running: dict[Any, Cell] = {}
-    while running or (waiting and not progress.interrupted):
-        while waiting and len(running) < room and not progress.interrupted:
-            cell = waiting.pop(0)
-            progress.start(cell)
-            running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, progress.record.run_dir(cell))] = cell
-        for ended in ray.wait(list(running), timeout=1)[0]:  # a signal is handled between two of these
-            try:
-                outcome = Outcome(**ray.get(ended))
-            except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-                reason = "its process died, killed or out of memory; sweep.json has the report of Ray"
-                outcome = Outcome(0.0, error=reason, trace=traceback.format_exc())
-            except ray.exceptions.RayError as error:
-                last = str(error).strip().splitlines()[-1:]
-                outcome = Outcome(0.0, error="".join(last) or type(error).__name__, trace=traceback.format_exc())
-            progress.finish(running.pop(ended), outcome)
+def _outcome(task: Any) -> Outcome:
+    try:
+        return Outcome(**ray.get(task))
+    except ray.exceptions.RayError as error:
+        reason = next(reversed(str(error).strip().splitlines()), type(error).__name__)
+        if isinstance(error, (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError)):
+            reason = "its process died, killed or out of memory; sweep.json has the report of Ray"
+        return Outcome(0.0, error=reason, trace=traceback.format_exc())
 
 
 def _run_cell(folder: Path, threads: int, gpu: bool, tree: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-import yaml
 from filelock import FileLock, Timeout
 from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
 from pe_lightning.errors import InputError, show_metric
-from pe_lightning.results import runs
+from pe_lightning.results import config_files, runs
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.sweep.cells import Cell, differences
@@ -79,8 +78,6 @@ class SweepRecord:
                 yield
         except Timeout as error:
             raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
-        except PermissionError as error:
-            raise InputError(f"cannot write to {str(self.folder)!r}: {error.strerror}; choose another --out") from error
 
     def run_dir(self, cell: Cell) -> Path:
         return (self.folder / cell.name).absolute()
@@ -101,8 +98,8 @@ class SweepRecord:
         return dict(json.loads((run / runs.METRICS).read_text()))
 
     def status(self, cell: Cell) -> Status | None:
-        status: Status | None = self.entries.get(cell.name, {}).get("status")
-        return status
+        """The recorded status of a cell; ``None`` for one that is not in the record."""
+        return self.entries.get(cell.name, {}).get("status")
 
     def note(self, cell: Cell, status: Status, **more: Any) -> None:
         """Records the status of a cell; :meth:`write` saves it."""
@@ -216,10 +213,9 @@ class SweepProgress:
 def read_config(run: Path) -> dict[str, Any]:
     """The configuration in a run directory; empty if it cannot be read."""
     try:
-        tree = yaml.safe_load((run / runs.CONFIG).read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return config_files.read_config(run / runs.CONFIG)
+    except InputError:
         return {}
-    return tree if isinstance(tree, dict) else {}
 
 
 def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -149,14 +148,11 @@ def run_cells(
     Returns:
         The number of the signal that stopped them, if any.
     """
-    missing = [cell for cell in cells if cell.tree is not None and record.finished(cell) is None]
-    on_ray = [cell for cell in missing if cell.arguments] if launcher == "ray" else []
-    if on_ray:
-        if find_spec("ray") is None:
-            raise InputError('--launcher ray needs Ray: pip install "pe-lightning[ray]"')
-        from pe_lightning.studies.sweep.on_ray import cluster, run_on_ray
-    with cluster(cpus, gpus) if on_ray else nullcontext(1) as room, record.locked():
+    if launcher == "ray" and find_spec("ray") is None:
+        raise InputError('--launcher ray needs Ray: pip install "pe-lightning[ray]"')
+    with record.locked():
         progress = SweepProgress(cells, record, bar)
+        on_ray = [cell for cell in progress.waiting if launcher == "ray" and cell.arguments]
         with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
             for cell in progress.waiting:
                 if not progress.interrupted and cell not in on_ray:
@@ -164,6 +160,7 @@ def run_cells(
                     progress.start(cell)
                     progress.finish(cell, fits.run(cell.tree, record.run_dir(cell)))
             if on_ray:
-                progress.waiting = [cell for cell in progress.waiting if cell in on_ray]
-                run_on_ray(progress, room, cpus, gpus, retries)
+                from pe_lightning.studies.sweep.on_ray import run_on_ray
+
+                run_on_ray(on_ray, progress, cpus, gpus, retries)
     return progress.signum
