@@ -1,7 +1,6 @@
 """One command from a picture to numbers, files and logs."""
 
 import csv
-import functools
 import shutil
 from pathlib import Path
 
@@ -109,18 +108,6 @@ def test_a_resumed_fit_keeps_its_directory():
     assert (before["steps"], after["steps"]) == (20, 40)
     assert after["train/psnr"] > before["train/psnr"]
     assert list(Path("runs").glob("*/*")) == [run]
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-def test_data_and_model_are_built_once(fitted, monkeypatch, resumed):
-    built = []
-    for cls, name in ((ImageDataModule, "__init__"), (ComplexLinear, "__init__"), (ComplexLinear, "make_network")):
-        method = getattr(cls, name)
-        counted = lambda *args, method=method, cls=cls, **options: (built.append(cls), method(*args, **options))[1]  # noqa: E731
-        monkeypatch.setattr(cls, name, functools.wraps(method)(counted))
-    more = ["--trainer.max_steps", "40", "--ckpt_path", str(fitted / "checkpoints/last.ckpt")] if resumed else []
-    assert main(["fit", *DEMO, *NO_WANDB, *more]) == 0
-    assert built == [ComplexLinear, ImageDataModule, ComplexLinear]
 
 
 def test_logger_false_switches_every_logger_off_and_the_precision_of_products_is_a_callback():
