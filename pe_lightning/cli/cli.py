@@ -23,7 +23,7 @@ from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
-from pe_lightning.cli.help import OUTPUT, PURPOSES, asks_short_help, short_help
+from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError
 from pe_lightning.registry import REGISTRIES, find_registry
@@ -71,7 +71,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     """
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     files, options = read(arguments)
-    if asks_short_help(options):
+    if any(option.key in ("h", "help") and option.value != "all" for option in options):
         print(short_help(verb, files, options), end="")
         return 0
     command = CommandLine(verb, rewrite(verb, arguments))

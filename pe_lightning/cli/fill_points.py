@@ -29,16 +29,6 @@ def _numbers(option: str, text: str, counts: Collection[int], form: str, least: 
     return found
 
 
-def grid_of(text: str, names: list[str]) -> list[int]:
-    """Samples per axis from ``400,600`` or ``400x600``.
-
-    >>> grid_of("400,600", ["lon", "lat"])
-    [400, 600]
-    """
-    form = f"one number of samples for each of {', '.join(names)}, such as 400,600"
-    return [int(number) for number in _numbers("grid", text.replace("x", ","), {len(names)}, form, 0)]
-
-
 def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
 
@@ -47,25 +37,13 @@ def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     """
     from pe_lightning.results.maps import east_and_north
 
-    order = east_and_north(names) if len(names) == 2 else names
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
     form = f"{form}, the lower one first, such as -20,40,30,60"
     found = _numbers("region", text, {2 * len(names)}, form)
     pairs = list(zip(found[::2], found[1::2], strict=True))
     if any(low >= high for low, high in pairs):
         raise InputError(f"--region is {form}; got {text!r}")
-    return dict(zip(order, pairs, strict=True))
-
-
-def spacing_of(text: str, names: list[str]) -> dict[str, float]:
-    """Distance of samples per axis, from one number for all or one for each.
-
-    >>> spacing_of("0.5", ["lat", "lon"])
-    {'lat': 0.5, 'lon': 0.5}
-    """
-    form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
-    found = _numbers("spacing", text, {1, len(names)}, form, 0)
-    return dict(zip(names, found * (len(names) // len(found)), strict=True))
+    return dict(zip(east_and_north(names) if len(names) == 2 else names, pairs, strict=True))
 
 
 def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
@@ -94,7 +72,7 @@ def _check_size(option: str, samples: int) -> None:
 
 
 def _axes(
-    fit: PointFit, sizes: list[int] | None, limits: dict[str, tuple[float, float]], steps: dict[str, float]
+    fit: PointFit, sizes: list[int], limits: dict[str, tuple[float, float]], steps: dict[str, float]
 ) -> dict[str, AnyArray]:
     """Coordinates per axis: of a region, or between the lowest and the highest of the points, by number or by distance."""
     import numpy as np
@@ -102,7 +80,7 @@ def _axes(
     if dated := [axis.name for axis in fit.axes if axis.time]:
         raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
     ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
-    if sizes is not None:
+    if sizes:
         return {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
     counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
     _check_size("--spacing", math.prod(counts.values()))
@@ -184,14 +162,19 @@ def fill_points(
             raise InputError(words)
     # before the fit, so that bad input costs no time
     places = None if at is None else read_places(at, names)
-    sizes = None if grid is None else grid_of(grid, names)
+    sizes, steps = [], dict[str, float]()
+    if grid is not None:
+        form = f"one number of samples for each of {', '.join(names)}, such as 400,600"
+        sizes = [int(number) for number in _numbers("grid", grid.replace("x", ","), {len(names)}, form, 0)]
+        _check_size(f"--grid {grid}", math.prod(sizes))
+    if spacing is not None:
+        form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
+        found_steps = _numbers("spacing", spacing, {1, len(names)}, form, 0)
+        steps = dict(zip(names, found_steps * (len(names) // len(found_steps)), strict=True))
     limits = {} if region is None else region_of(region, names)
-    steps = {} if spacing is None else spacing_of(spacing, names)
     raster, crs = (None, None) if like is None else like_raster(like, names)
     if at is None:
         check_map(out)
-    if sizes is not None:
-        _check_size(f"--grid {grid}", math.prod(sizes))
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
@@ -206,7 +189,7 @@ def fill_points(
     if not fit.has_std:
         print("no standard deviations: the points are too few for them")
     if at is None:
-        axes = raster or (sizes if sizes is not None and not limits else _axes(fit, sizes, limits, steps))
+        axes = raster or (sizes if sizes and not limits else _axes(fit, sizes, limits, steps))
         if isinstance(axes, dict):
             _check_overlap(fit, axes)
         found = fit.grid(axes)

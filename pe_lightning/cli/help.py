@@ -78,11 +78,6 @@ OUTPUT: list[tuple[str, str, Any, Any, str]] = [
 """Options of ``predict`` for what is written: name, value, type, default and help."""
 
 
-def asks_short_help(options: Iterable[Option]) -> bool:
-    """Whether ``--help`` is among the options, and not ``--help=all``."""
-    return any(option.key in ("h", "help") and option.value != "all" for option in options)
-
-
 def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> str:
     """The help of a verb of the Trainer.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from pe_lightning.results.runs import flatten, slug
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
 from pe_lightning.studies.compare.scores import (
-    Row,
     ScoreTable,
     as_csv,
     as_markdown,
@@ -93,7 +91,7 @@ def _write_report(
         for against, png in plot(table, curves).items():
             written[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
             figures[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
-        rows = [(row, cells(table, row, by), _forest(table, row)) for row in table.rows]
+        rows = [(row, cells(table, row, by)) for row in table.rows]
         sections.append({"table": table, "rows": rows, "plots": figures, "viewer": viewer})
     written["index.html"] = draw_page(
         f"{len(runs)} run{'s' * (len(runs) != 1)} compared",
@@ -133,16 +131,3 @@ def _settings(run: Run) -> dict[str, Any]:
             key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
         found[key] = value
     return found
-
-
-def _forest(table: ScoreTable, row: Row) -> dict[str, float]:
-    """Pixel positions of a row in the plot of intervals; empty if there is no interval to draw."""
-    differences = {each: table.difference(each) for each in table.rows}
-    ends = [end for found in differences.values() for end in found[:3] if not math.isnan(end)]
-    least, greatest = min([0.0, *ends]), max([0.0, *ends])
-    middle, low, high, signals = differences[row]
-    if not signals or least == greatest:
-        return {}
-    low, high = (low, high) if signals > 1 else (middle, middle)
-    places = {"zero": 0.0, "low": low, "mean": middle, "high": high}
-    return {name: round(4 + 112 * (place - least) / (greatest - least), 1) for name, place in places.items()}

@@ -304,7 +304,7 @@ def draw_page(
 
     Args:
         title: Title of the page.
-        sections: Each a ``table``, its ``rows`` (row, cells, interval), ``plots`` by title as base64, and the ``viewer`` of
+        sections: Each a ``table``, its ``rows`` (row, cells), ``plots`` by title as base64, and the ``viewer`` of
             its reconstructions.
         contents: Pictures and arrays that the viewers name.
         by: Key that the rows are grouped by.
