@@ -441,7 +441,7 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
                     found = sorted(status for status, _ in pool.map(run, [arguments] * len(ends)))
                     row.add(found == ends, f"status {found}")
         for given in (["a.png", "--missing", "m.png"], ["frames"]):
-            suffix = Path(given[0]).suffix
+            suffix = Path(given[0]).suffix or "-clip"
 
             def first(name: str, given: list[str] = given, suffix: str = suffix) -> Work:
                 return partial(command, ["fill", *given, *PLAIN, "--out", f"{name}{suffix}"])

@@ -9,7 +9,7 @@
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of the smallest JPEG and JPEG 2000 of no
   lower PSNR.
 - ``worth``: transforms, and the rotation of channels, with 207,000 numbers; not clamped.
-- ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`plucked_strings`).
+- ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
 - ``noise``: ``num_coefficients: auto`` on noisy pictures beside ``denoise_wavelet`` of scikit-image and total variation;
   four pictures.
 - ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
@@ -26,16 +26,17 @@ import statistics
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import av
 import numpy as np
 import torch
+from first_try import strings
 from harness import PHOTOGRAPHS, files_of, load, make_parser, make_trainer, print_row, print_titles, psnr, run_sections
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from PIL import Image
-from scipy.signal import lfilter
 from torch import Tensor
 
 from pe_lightning.linalg import LIFTINGS
@@ -44,7 +45,6 @@ from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.signals.sources.paths import video_samples
 from pe_lightning.training import ComplexLinear, TensorDataModule, VideoDataModule
 
-SOUND_RATE = 44_100
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 STORED = Path(__file__).with_name("trade_all.json")
 
@@ -74,20 +74,27 @@ def fit(values: Tensor, keep: Any, **options: Any) -> tuple[ComplexLinear, Tenso
     return model, found, spent, size
 
 
-def coded(values: Tensor, kind: str, most: int) -> tuple[float, int]:
-    """PSNR and bytes of the picture as JPEG or WebP of the highest quality that takes ``most`` bytes at most."""
-    pixels = (255 * values.numpy()).round().astype(np.uint8)
-    options: dict[str, Any] = {"subsampling": 0, "optimize": True} if kind == "JPEG" else {"method": 4}
-    best = (float("nan"), 0)
-    low, high = 0, 101
+def coded(values: Tensor, kind: str, fits: Callable[[float, int], bool], highest: bool) -> tuple[float, int]:
+    """PSNR and bytes of the picture as JPEG (4:4:4), JPEG 2000 or WebP of one quality.
+
+    Args:
+        values: The picture.
+        kind: Format of Pillow.
+        fits: Takes PSNR and bytes.
+        highest: Whether the highest quality that fits is taken, or the lowest.
+    """
+    pixels = Image.fromarray((255 * values.numpy()).round().astype(np.uint8))
+    low, high, best = 0, 1001 if kind == "JPEG2000" else 101, (float("nan"), 0)
     while high - low > 1:
         quality = (low + high) // 2
+        options: dict[str, Any] = {"quality": quality, "subsampling": 0, "optimize": True, "method": 4}
+        if kind == "JPEG2000":  # tenths of a dB
+            options = {"quality_mode": "dB", "quality_layers": [quality / 10], "irreversible": True, "mct": 1}
         buffer = io.BytesIO()
-        Image.fromarray(pixels).save(buffer, kind, quality=quality, **options)
-        if buffer.tell() <= most:
-            low, best = quality, (clamped_psnr(np.asarray(Image.open(buffer).convert("RGB")) / 255, values), buffer.tell())
-        else:
-            high = quality
+        pixels.save(buffer, kind, **options)
+        made = clamped_psnr(np.asarray(Image.open(buffer).convert("RGB")) / 255, values), buffer.tell()
+        best = made if fits(*made) else best
+        low, high = (quality, high) if fits(*made) == highest else (low, quality)
     return best
 
 
@@ -100,30 +107,12 @@ def pictures(paths: list[str]) -> None:
         for image in images:
             if count <= image.numel():
                 _, found, spent, size = fit(image, count)
-                rows.append([clamped_psnr(found, image), size, spent, *coded(image, "JPEG", size)])
+                jpeg = coded(image, "JPEG", lambda _, used, size=size: used <= size, highest=True)
+                rows.append([clamped_psnr(found, image), size, spent, *jpeg])
         if rows:
             score, size, _, jpeg, jpeg_size = np.nanmean(rows, 0)
-            print_row(
-                count, len(rows), score, round(size), statistics.median(row[2] for row in rows), jpeg, f"{jpeg_size:,.0f}"
-            )
-
-
-def smallest(values: Tensor, kind: str, wanted: float) -> int:
-    """Bytes of the picture as JPEG (4:4:4) or JPEG 2000 of the lowest quality that has at least this PSNR."""
-    pixels = Image.fromarray((255 * values.numpy()).round().astype(np.uint8))
-    low, high, size = 0, 100 if kind == "JPEG" else 1000, 0  # JPEG 2000: tenths of a dB
-    while high - low > 1:
-        quality = (low + high) // 2
-        options: dict[str, Any] = {"quality": quality, "subsampling": 0, "optimize": True}
-        if kind == "JPEG2000":
-            options = {"quality_mode": "dB", "quality_layers": [quality / 10], "irreversible": True, "mct": 1}
-        buffer = io.BytesIO()
-        pixels.save(buffer, kind, **options)
-        if clamped_psnr(np.asarray(Image.open(buffer).convert("RGB")) / 255, values) >= wanted:
-            high, size = quality, buffer.tell()
-        else:
-            low = quality
-    return size
+            seconds = statistics.median(row[2] for row in rows)
+            print_row(count, len(rows), score, round(size), seconds, jpeg, round(jpeg_size))
 
 
 def codecs(paths: list[str], count: int = 30_000) -> None:
@@ -132,7 +121,8 @@ def codecs(paths: list[str], count: int = 30_000) -> None:
     for image in map(load, paths):
         _, found, _, size = fit(image, count, storage_dtype="float16")
         wanted = clamped_psnr(found, image)
-        rows.append((wanted, size, smallest(image, "JPEG", wanted), smallest(image, "JPEG2000", wanted)))
+        others = [coded(image, kind, lambda score, _: score >= wanted, highest=False)[1] for kind in ("JPEG", "JPEG2000")]  # noqa: B023
+        rows.append((wanted, size, *others))
     score, size, jpeg, jpeg_2000 = np.mean(rows, 0)
     print_titles(f"PSNR of {count:,} numbers, dB", "sparse fit, bytes", "JPEG", "times", "JPEG 2000", "times")
     print_row(score, round(size), round(jpeg), size / max(1, jpeg), round(jpeg_2000), size / max(1, jpeg_2000))
@@ -159,26 +149,6 @@ def sound() -> Tensor:
     return (0.5 + 0.5 * mixed / mixed.abs().max())[:, None]
 
 
-def plucked_strings(seconds: int) -> Tensor:
-    """Synthesised sound: overlapping tones of plucked strings, one every quarter of a second, ``(P, 1)`` in [0, 1].
-
-    A string is a delay line with a two-point mean in its loop, excited by noise: Karplus and Strong, *Digital synthesis of
-    plucked-string and drum timbres*, Computer Music Journal 7, 1983.
-    """
-    generator, length = np.random.default_rng(0), SOUND_RATE * seconds
-    mixed, ring = np.zeros(length + 2 * SOUND_RATE), 2 * SOUND_RATE
-    for number in range(4 * seconds):
-        period = round(SOUND_RATE / (110 * 2 ** (generator.integers(0, 37) / 12)))  # three octaves above 110 Hz
-        excitation = np.zeros(ring)
-        excitation[:period] = generator.uniform(-1, 1, period)
-        loop = np.zeros(period + 2)
-        loop[[0, period, period + 1]] = 1, -0.498, -0.498
-        start = number * SOUND_RATE // 4
-        mixed[start : start + ring] += lfilter([1.0], loop, excitation)
-    heard = torch.from_numpy(mixed[:length]).float()
-    return (0.5 + 0.5 * heard / heard.abs().max())[:, None]
-
-
 def signals() -> None:
     """A clip, a volume and sounds."""
     clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).dataset.values[0]
@@ -186,7 +156,7 @@ def signals() -> None:
         f"clip {tuple(clip.shape)}, resized": clip,
         "volume": VideoDataModule("samples://phantom3d").dataset.values[0],
         "sound of the clip, 48 kHz": sound(),
-        "plucked strings, synthesised, 10 s at 44.1 kHz": plucked_strings(10),
+        "plucked strings, synthesised, 10 s at 44.1 kHz": 0.5 + 0.5 * torch.from_numpy(strings(10, 44_100)).float()[:, None],
     }
     print_titles("signal", "kept", "numbers", "PSNR, dB", "bytes", "float32 bytes", "core s")
     for name, values in made.items():
@@ -261,7 +231,7 @@ def trade(path: str, figure: Path | None) -> None:
     scored = [clamped_psnr(made[1], image) for made in half]
     right.plot([made[3] for made in half], scored, "s-", color=yellow, label="the same, float16")
     for kind, label, color in (("JPEG", "JPEG", black), ("WEBP", "WebP", blue)):
-        points = {coded(image, kind, made[3])[::-1] for made in half}
+        points = {coded(image, kind, lambda _, used, made=made: used <= made[3], highest=True)[::-1] for made in half}  # type: ignore[misc]
         right.plot(*zip(*sorted(points), strict=True), ".-", color=color, label=label)
     right.set(xscale="log", xlabel="bytes of the file", title="the same, against bytes")
     right.legend(fontsize=8, frameon=False)
