@@ -71,9 +71,14 @@ class Encoding(nn.Module):
 
     def check_points(self, coords: Tensor) -> None:
         """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
-        if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
-            wanted = f"coordinates are floating-point numbers of shape (*batch, {self.num_axes})"
-            raise InputError(f"{wanted}; got {tuple(coords.shape)}, {coords.dtype}")
+        check_points(coords, self.num_axes)
+
+
+def check_points(coords: Tensor, num_axes: int) -> None:
+    """Raises :class:`InputError` unless these are points ``(*batch, num_axes)``."""
+    if coords.ndim < 1 or coords.shape[-1] != num_axes or not coords.is_floating_point():
+        wanted = f"coordinates are floating-point numbers of shape (*batch, {num_axes})"
+        raise InputError(f"{wanted}; got {tuple(coords.shape)}, {coords.dtype}")
 
 
 def _summary(values: Tensor) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
 
@@ -130,18 +131,11 @@ def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[En
     if encoder.is_open:
         changes["num_features"] = total
     if count > 1 and "num_features" in encoder.resolved():
-        if not _divides(encoder, total, count):
-            near = (n for distance in range(1, 4 * count) for n in (total - distance, total + distance))
-            usable = next((f"; use {n}" for n in near if n > 0 and _divides(encoder, n, count)), "")
-            raise InputError(f"{encoder.name!r}: num_features={total} does not divide among {count} directions{usable}")
+        step = count * encoder.multiple
+        if total % step:
+            usable = step * max(1, math.ceil(total / step - 0.5))  # the nearest number
+            raise InputError(
+                f"{encoder.name!r}: num_features={total} does not divide among {count} directions; use {usable}"
+            )
         changes["num_features"] = total // count
     return [encoder.copy(**changes) for _ in range(count)]
-
-
-def _divides(encoder: Encoder, total: int, count: int) -> bool:
-    """Whether ``total / count`` is a number of features that the encoder accepts; some accept even numbers only."""
-    try:
-        type(encoder)(**{**encoder.spec()["init_args"], "num_features": total // count})
-    except InputError:
-        return False
-    return total % count == 0

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pe_lightning.encodings.base import check_points
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
@@ -105,7 +106,7 @@ class FittedField(ABC):
         return self
 
     def at(self, points: Tensor) -> Tensor:
-        self._check(points)
+        check_points(points, self.num_axes)
         with full_precision(self.device):
             parts = torch.split(points.to(self.device), POINTS_AT_ONCE)
             return torch.cat([self.evaluate(some) for some in parts], 1)
@@ -118,17 +119,10 @@ class FittedField(ABC):
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         if self._make_spread is None:
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
-        self._check(coords)
+        check_points(coords, self.num_axes)
         self._spread = self._spread or self._make_spread()
         found = self._spread.std(coords.to(self.device).reshape(-1, self.num_axes), level)
         return found.reshape(*coords.shape[:-1], found.shape[-1])
-
-    def _check(self, coords: Tensor) -> None:
-        if coords.ndim < 1 or coords.shape[-1] != self.num_axes or not coords.is_floating_point():
-            raise InputError(
-                f"coordinates are floating-point numbers of shape (*batch, {self.num_axes}); got {tuple(coords.shape)}, "
-                f"{coords.dtype}"
-            )
 
 
 class Estimator(ABC):

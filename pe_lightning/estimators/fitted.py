@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pe_lightning.errors import InputError
+from pe_lightning.encodings.base import check_points
 from pe_lightning.estimators.base import Field, Fits
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
@@ -51,8 +51,7 @@ class Fitted:
     def __call__(self, coords: npt.ArrayLike | Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable in them."""
         points = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords))
-        if points.ndim < 1:
-            raise InputError(f"coordinates have the shape (*batch, {self.info.num_axes}); got a single number")
+        check_points(points, self.info.num_axes)
         values = self.field.at(points.reshape(-1, points.shape[-1]))
         return values.reshape(len(values), *points.shape[:-1], values.shape[-1])
 

@@ -59,15 +59,11 @@ class SparseOptions:
         lifting(self.transform)
         validation.choice("storage_dtype", self.storage_dtype, ValueType)
         if isinstance(given, dict):
-            goal = given.get("psnr")
-            number = isinstance(goal, (int, float)) and not isinstance(goal, bool)
-            if set(given) != {"psnr"} or not number or not 0 < given["psnr"] < math.inf:
-                raise InputError(f"num_coefficients must be {allowed}; got {given!r}")
-        elif given != "auto" and (
-            isinstance(given, (bool, str))
-            or (isinstance(given, int) and given < 1)
-            or (isinstance(given, float) and not 0 < given <= 1)
-        ):
+            goal = given.get("psnr", 0.0) if len(given) == 1 else 0.0
+            fits = type(goal) in (int, float) and 0 < goal < math.inf
+        else:
+            fits = given == "auto" or (type(given) is int and given >= 1) or (type(given) is float and 0 < given <= 1)
+        if not fits:
             raise InputError(f"num_coefficients must be {allowed}; got {given!r}")
 
     def count(self, size: int) -> int | None:
