@@ -184,19 +184,6 @@ def test_square_waves_are_exact_at_their_jumps(
         np.testing.assert_array_equal(features.numpy(), expected)
 
 
-# -- interpolation ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "degree"), [("tri", 1), ("keys", 2), ("bspline", 1)])
-def test_polynomials_are_reproduced(name: str, degree: int) -> None:
-    x = np.random.default_rng(3).uniform(0, 1, 100)
-    features = create(name, num_features=20, padding=3)(torch.from_numpy(x)).numpy()
-    t = np.arange(-3, 23) / 20
-    for power in range(degree + 1):
-        np.testing.assert_allclose(features @ t**power, x**power, atol=1e-13)
-    np.testing.assert_allclose(create(name, num_features=20)(torch.tensor(0.5)).sum(), 1, atol=1e-6)
-
-
 # -- closed forms of distance preservation and stable rank -------------------------------------------------------------
 
 DELTA = torch.linspace(-0.12, 0.12, 25, dtype=torch.float64)
@@ -263,8 +250,7 @@ def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[s
 @pytest.mark.parametrize("name", ["gau", "tri", "rect", "laplace", "rff", "impulse", "sine", "square"])
 def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str) -> None:
     encoder = create(name, num_features=50)
-    assert encoder.stable_rank(1) == 1
-    assert 1 <= encoder.stable_rank(10) <= 10
+    assert 1 == encoder.stable_rank(1) <= encoder.stable_rank(10) <= 10
     assert encoder.stable_rank(10**6) <= 50
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)

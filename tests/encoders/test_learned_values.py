@@ -291,21 +291,12 @@ def test_a_trained_width_is_in_the_formula_and_in_what_is_reported(name: str, pe
     assert all(gradient.isfinite().all() and gradient.abs().sum() > 0 for gradient in gradients)
 
 
-def test_closed_forms_follow_a_common_width_only() -> None:
-    delta = torch.linspace(0, 0.2, 5)
-    for name, (key, start, _) in WIDTHS.items():
-        given = {"num_features": 64, key: start}
-        common, fixed = create(name, **given, trainable=True), create(name, **given)
-        torch.testing.assert_close(common.distance(delta), fixed.distance(delta), rtol=1e-5, atol=1e-6)
-        own = create(name, **given, trainable=True, per_feature=True)
-        if fixed.directional:
-            assert common.stable_rank(100) == pytest.approx(fixed.stable_rank(100), rel=1e-5)
-            assert common.support == pytest.approx(fixed.support, rel=1e-5)
-            for closed_form, argument in ((own.distance, delta), (own.stable_rank, 100)):
-                with pytest.raises(NotImplementedError, match="no closed form with a width per feature"):
-                    closed_form(argument)
-        else:
-            torch.testing.assert_close(own.distance(delta), super(type(fixed), fixed).distance(delta), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("name", ["gau", "tri", "laplace"])
+def test_closed_forms_follow_a_common_width_only(name: str) -> None:
+    own = create(name, num_features=64, trainable=True, per_feature=True)
+    for closed_form, argument in ((own.distance, torch.zeros(1)), (own.stable_rank, 100)):
+        with pytest.raises(NotImplementedError, match="no closed form with a width per feature"):
+            closed_form(argument)
 
 
 def test_a_width_per_feature_needs_to_be_trained() -> None:

@@ -16,7 +16,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator, SparseLinear, SparseOptions
 from pe_lightning.estimators.base import Estimator
 from pe_lightning.signals import GridSampling, RandomSampling
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, PointsDataModule, TensorDataModule
+from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, TensorDataModule
 
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
@@ -72,17 +72,6 @@ def test_what_has_no_deviations_or_other_axes_is_refused() -> None:
         field.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\); got \(3, 1\)"):
         field.at(torch.rand(3, 1))
-
-
-def test_points_of_a_table(tmp_path: Any) -> None:
-    places = torch.rand(80, 2, generator=torch.Generator().manual_seed(0)).double()
-    rows = torch.cat([places, (3 * places[:, :1]).sin()], 1).tolist()
-    (tmp_path / "points.csv").write_text("x,y,v\n" + "".join(f"{x},{y},{v}\n" for x, y, v in rows))
-    data = PointsDataModule(str(tmp_path / "points.csv"), coordinates=["x", "y"], values=["v"], sampling=GridSampling(1))
-    batch = data.train_batch()
-    for estimator, tolerance in ((AdaptiveFit(), 1e-2), (LinearRidge("laplace", 1e-6), 1e-2)):
-        field = estimator.fit(data.signals)
-        torch.testing.assert_close(field.at(batch.coords[0]), batch.values, rtol=0, atol=tolerance)  # type: ignore[union-attr]
 
 
 @pytest.mark.slow  # starts a process
