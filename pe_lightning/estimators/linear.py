@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import samples_per_unit, sized
+from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, FittedField, default_device
@@ -35,10 +36,10 @@ from pe_lightning.solvers import (
     solve_grid,
     solve_points,
 )
-from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
+from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
-from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of_points
+from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
 Ridge = float | Literal["auto"]
 ONE_PROCESS = Process()
@@ -303,7 +304,8 @@ def linear_uncertainty(
             found = solve_points(values[:, others], encoders, ridge=ridge, center=center, **where)
             return found.at(coords[:, held])[0]
 
-        return uncertainty_of_points(values[0], coords[0], grid, refit, False, periodic)
+        bank = AnisotropicKernels("laplace", len(grid), 0, ())
+        return AdaptivePoints(bank, values[0], coords[0], grid, 0.8, RIDGE, False, periodic, refit=refit)
     fixed = [keeps_its_arguments(encoder) for encoder in encoders]
 
     def refit_grid(step: Sequence[int], held: Tensor) -> Tensor:

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import TypeAlias
 
 import torch
@@ -36,10 +35,6 @@ ROUGH, SMOOTH = 1, 9
 """Degrees of the members that are sums of two spectra."""
 CROSSOVERS = (0.06, 0.12, 0.25)
 """Frequencies at which the two spectra are equal, relative to the Nyquist frequency of the samples."""
-MAX_ERROR_RATIO = 4.0
-"""Members with a mean squared error of more than this times the least have no weight."""
-MIN_WEIGHT = 1e-3
-"""Smaller weights are set to zero."""
 MARGIN = 64
 """Samples that continue the signal at both ends; the outer half tends to the mean of the outermost ones."""
 ORDER, MEMORY = 32, 512
@@ -140,20 +135,6 @@ def spline_basis(place: Tensor, degree: int) -> Tensor:
     return basis
 
 
-def spline_symbol(theta: Tensor, degree: int) -> Tensor:
-    r""":math:`b_d(\theta)`, the discrete Fourier transform of the centred B-spline of odd degree at the integers."""
-    half = torch.tensor(_spline_samples(degree), dtype=theta.dtype, device=theta.device)
-    half[1:] *= 2
-    return (theta[:, None] * torch.arange(len(half), device=theta.device)).cos() @ half
-
-
-@cache
-def _spline_samples(degree: int) -> list[float]:
-    """The centred B-spline at 0, 1, ..., up to the end of its support."""
-    samples: list[float] = spline_basis(torch.zeros(1, dtype=torch.float64), degree)[0, degree // 2 : degree].tolist()
-    return samples
-
-
 def member_errors(values: Tensor) -> Tensor:
     """Leave-one-out errors of every member at samples ``(n, C)``: ``(M, n, C)`` float64."""
     padded = continued(values.double(), MARGIN)
@@ -176,7 +157,7 @@ def _choose(errors: Tensor) -> tuple[Tensor, float]:
     difference = squared - squared[best]
     deviation = difference.std(1, correction=0) / math.sqrt(squared.shape[1]) + TINY
     weights = torch.exp(-difference.mean(1) / deviation)
-    weights[(mean > MAX_ERROR_RATIO * mean[best] + TINY) | (weights < MIN_WEIGHT)] = 0
+    weights[(mean > 4 * mean[best] + TINY) | (weights < 1e-3)] = 0
     weights /= weights.sum()
     return weights, float(torch.einsum("m,mnc->nc", weights, errors).square().mean())
 
@@ -229,7 +210,11 @@ def spline_predictable_axes(
 def spectra(count: int, device: torch.device) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
     """Symbols of the B-splines and inverse folded spectra by degree, at the frequencies of so many samples."""
     theta = 2 * math.pi * torch.fft.rfftfreq(count, dtype=torch.float64, device=device)
-    symbols = {degree: spline_symbol(theta, degree) for degree in DEGREES}
+    start, symbols = torch.zeros(1, dtype=torch.float64, device=device), dict[int, Tensor]()
+    for degree in DEGREES:
+        samples = spline_basis(start, degree)[0, degree // 2 : degree]  # of the centred B-spline at 0, 1, ...
+        samples[1:] *= 2
+        symbols[degree] = (theta[:, None] * torch.arange(len(samples), device=device)).cos() @ samples
     return symbols, {degree: (2 * (theta / 2).sin()) ** (degree + 1) / symbols[degree] for degree in DEGREES}
 
 

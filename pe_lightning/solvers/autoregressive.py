@@ -1,8 +1,7 @@
 r"""Gaps of rows filled by autoregression: the missing samples that leave the least prediction error.
 
 With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors,
-:math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`, and
-their variances the diagonal of :math:`\sigma^2 (A_m^T A_m)^{-1}`, with the columns :math:`A_m` of the missing samples.
+:math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`.
 Coefficients and missing samples are computed in turn. The order has the least corrected Akaike information criterion.
 
 Reference: Janssen, Veldhuis and Vries, *Adaptive interpolation of discrete-time signals that can be modeled as
@@ -20,18 +19,15 @@ from torch import Tensor
 ORDERS = (2, 4, 8, 16, 32, 64)
 """Candidate orders; those with fewer than :data:`ROWS_PER_COEFFICIENT` equations per coefficient are left out."""
 ROWS_PER_COEFFICIENT = 4
-ITERATIONS = 3
-"""Estimates of the coefficients and of the missing samples with the chosen order."""
 SEGMENT, CONTEXT = 512, 256
 """Samples that are filled together, and samples on both sides of them that take part."""
 RIDGE = 1e-9
 """Ridge of the coefficients, relative to the sum of squares of the signal."""
-
 GAP_RIDGE = 1e-5
 """Weight of the equations that set missing samples to the mean, which those at the ends of a row need."""
 
 
-def autoregressive(values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def autoregressive(values: Tensor, known: Tensor) -> Tensor:
     """Fills the missing samples of rows.
 
     Args:
@@ -39,24 +35,23 @@ def autoregressive(values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         known: Which samples are known, ``(N,)`` booleans.
 
     Returns:
-        The values with missing samples filled, and the variances of the samples, zero at known ones; ``(N, C)`` each.
-        Stretches with too few samples for any order keep the linear interpolation, with infinite variance.
+        The values with missing samples filled, ``(N, C)``. Stretches with too few samples for any order keep the linear
+        interpolation.
     """
-    filled, variance = _linear(values, known), torch.zeros_like(values)
+    filled = _linear(values, known)
     for start in range(0, len(known), SEGMENT):
         inner = slice(start, start + SEGMENT)
         if bool(known[inner].all()):
             continue
         outer = slice(max(0, start - CONTEXT), start + SEGMENT + CONTEXT)
-        here = slice(start - outer.start, start - outer.start + SEGMENT)
         for channel in range(values.shape[1]):
-            row, spread = interpolate_segment(filled[outer, channel], known[outer])
-            filled[inner, channel], variance[inner, channel] = row[here], spread[here]
-    return torch.where(known[:, None], values, filled), variance.masked_fill(known[:, None], 0)
+            row = interpolate_segment(filled[outer, channel], known[outer])
+            filled[inner, channel] = row[start - outer.start :][:SEGMENT]
+    return torch.where(known[:, None], values, filled)
 
 
-def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = ORDERS) -> tuple[Tensor, Tensor]:
-    """Fills one segment with the order of the least criterion: values and variances, ``(n,)`` each.
+def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = ORDERS) -> Tensor:
+    """Fills one segment, ``(n,)``, with the order of the least criterion.
 
     Args:
         row: ``(n,)``, with first guesses of the missing samples.
@@ -67,22 +62,21 @@ def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = OR
     filled, missing = (row - mean).double(), (~known).nonzero()[:, 0]
     orders = tuple(order for order in orders if len(row) - order - len(missing) >= ROWS_PER_COEFFICIENT * order)
     if not orders:
-        return row, torch.where(known, 0.0, math.inf).to(row)
+        return row
     whole = {order: known.unfold(0, order + 1, 1).all(1) for order in orders}
     # the first estimates are from equations without missing samples, if there are enough
     enough = [order for order in orders if int(whole[order].sum()) >= ROWS_PER_COEFFICIENT * order]
     order = _best_order(filled, enough or orders, whole[enough[-1]] if enough else None)
-    eye = torch.eye(len(missing), dtype=filled.dtype, device=filled.device)
-    for iteration in range(ITERATIONS):
+    ends = GAP_RIDGE * torch.eye(len(missing), dtype=filled.dtype, device=filled.device)
+    for iteration in range(3):  # estimates of the coefficients and of the missing samples
         coefficients = _coefficients(filled, order, whole[order] if enough and iteration == 0 else None)
         matrix = _columns(coefficients, len(row), missing)
-        factor, triangle = torch.linalg.qr(torch.cat([matrix, eye * GAP_RIDGE]))
-        right = factor[: len(matrix)].T @ -_errors(filled.masked_fill(~known, 0), coefficients)
+        factor, triangle = torch.linalg.qr(torch.cat([matrix, ends]))
+        # prediction errors from the order on, of the known samples
+        errors = filled.masked_fill(~known, 0).unfold(0, order + 1, 1) @ coefficients.flip(0)
+        right = factor[: len(matrix)].T @ -errors
         filled[missing] = torch.linalg.solve_triangular(triangle, right[:, None], upper=True)[:, 0]
-    noise = float(_errors(filled, coefficients).square().sum()) / (len(row) - order - len(missing))
-    spread = torch.zeros_like(filled)
-    spread[missing] = noise * torch.linalg.solve_triangular(triangle, eye, upper=True).square().sum(1)
-    return torch.where(known, row, (filled + mean).to(row)), spread.to(row)
+    return torch.where(known, row, (filled + mean).to(row))
 
 
 def _best_order(row: Tensor, orders: Sequence[int], use: Tensor | None) -> int:
@@ -106,11 +100,6 @@ def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
     stacked = torch.cat([lagged[:, 1:], eye])
     right = torch.cat([lagged[:, 0], row.new_zeros(order)])[:, None]
     return torch.cat([row.new_ones(1), -torch.linalg.lstsq(stacked, right, driver="gels").solution[:, 0]])
-
-
-def _errors(row: Tensor, coefficients: Tensor) -> Tensor:
-    """Prediction errors from the order on, ``(n - p,)``."""
-    return row.unfold(0, len(coefficients), 1) @ coefficients.flip(0)
 
 
 def _columns(coefficients: Tensor, length: int, missing: Tensor) -> Tensor:

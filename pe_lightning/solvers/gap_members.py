@@ -166,7 +166,7 @@ def _neighbours(gaps: Gaps) -> Tensor:
 
 MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
-    "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known)[0],
+    "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known),
     "fourier": _fourier,
     "neighbours": _neighbours,
     "patches": _patches,

@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -119,11 +120,8 @@ def local_fourier(
     has_wanted, has_known = (
         pool(mask[None, None].float(), narrow.block, ceil_mode=True)[0, 0] > 0 for mask in (wanted, known)
     )
-    layer = (
-        torch.from_numpy(distance_transform_cdt(~has_known.cpu().numpy(), "chessboard"))
-        .to(values.device)
-        .clamp(1, MAX_LAYERS)
-    )
+    distance = distance_transform_cdt(~has_known.cpu().numpy(), "chessboard")
+    layer = torch.from_numpy(distance).to(values.device).clamp(1, MAX_LAYERS)
     in_wide = pool((layer > 1)[None, None].float(), 5, stride=1, padding=2)[0, 0] > 0
     inner = torch.arange(narrow.block, device=values.device)
     filled, weight = smooth_continuation(values, known), known.to(values)
@@ -144,8 +142,8 @@ def local_fourier(
             found, done = filled.flatten(0, -2).clone(), torch.zeros_like(known).flatten()
             for (_, _, some), (block, share) in in_turns(fit, items, values.device):
                 place = [some[:, a, None] * narrow.block + inner for a in range(axes)]
-                inside = _outer_all([p < n for p, n in zip(place, sizes, strict=True)])
-                index = _outer(place, sizes)[inside]
+                inside = _outer([p < n for p, n in zip(place, sizes, strict=True)], torch.logical_and)
+                index = _positions(place, sizes)[inside]
                 share = share.clamp(0, 1)[:, None].expand_as(inside)[inside][:, None]
                 found[index] = found[index].lerp(block[inside], share)
                 done[index] = True
@@ -219,25 +217,19 @@ def _windows(
         place = start[:, axis, None] + tables.offsets
         inside.append(torch.ones_like(place, dtype=torch.bool) if periodic[axis] else (place >= 0) & (place < size))
         along.append(place % size if periodic[axis] else place.clamp(0, size - 1))
-    index = _outer(along, weight.shape)
-    weights = weight.flatten()[index] * tables.weights * _outer_all(inside)
+    index = _positions(along, weight.shape)
+    weights = weight.flatten()[index] * tables.weights * _outer(inside, torch.logical_and)
     return filled.flatten(0, -2)[index].mT.contiguous(), weights
 
 
-def _outer(along: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    """Row-major positions from positions per axis ``(B, n_a)``: ``(B, n_1 ... n_D)``."""
-    index = along[0]
-    for place, size in zip(along[1:], sizes[1:], strict=True):
-        index = (index[:, :, None] * size + place[:, None]).flatten(1)
-    return index
+def _outer(along: Sequence[Tensor], combine: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Combinations of all axes, row-major: ``(B, n_a)`` per axis -> ``(B, n_1 ... n_D)``."""
+    return reduce(lambda x, y: combine(x[:, :, None], y[:, None]).flatten(1), along)
 
 
-def _outer_all(along: Sequence[Tensor]) -> Tensor:
-    """Whether all axes are true, ``(B, n_a)`` each: ``(B, n_1 ... n_D)``."""
-    result = along[0]
-    for some in along[1:]:
-        result = (result[:, :, None] & some[:, None]).flatten(1)
-    return result
+def _positions(along: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
+    """Row-major positions in a grid from positions per axis."""
+    return _outer([place * math.prod(sizes[a + 1 :]) for a, place in enumerate(along)], torch.add)
 
 
 def _tables(settings: FourierSettings, axes: int, dtype: torch.dtype, device: torch.device) -> _Tables:

@@ -1,10 +1,9 @@
-"""Standard deviations of the predictions of any exact fit, from its errors at samples that are held out.
+"""Standard deviations of the predictions of any exact fit on a grid, from its errors at samples that are held out.
 
 The shape is that of local ordinary kriging, scaled by its local leave-one-out errors
 (:meth:`~pe_lightning.solvers.adaptive_points.AdaptivePoints.std`); the size is that of the errors of the fit itself, made
-again without some samples. Of scattered samples a tenth is held out, or cubes as wide as their gaps. Of a grid every second
-sample of each axis is fitted, so that the others lie as the points between samples do, at twice the distance, and every
-fourth, at four times the distance.
+again to every second sample of each axis, so that the others lie as the points between samples do, at twice the distance,
+and to every fourth, at four times the distance.
 """
 
 from __future__ import annotations
@@ -19,30 +18,6 @@ from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.solvers.calibration import CalibrationSet
 from pe_lightning.solvers.held_out import MIN_AXIS_SAMPLES
 
-WINDOW = 0.8
-"""Standard deviation of the local mean of errors, in spacings."""
-
-
-def uncertainty_of_points(
-    values: Tensor,
-    coords: Tensor,
-    grid: Sequence[int],
-    refit: Callable[[Tensor, Tensor], Tensor],
-    keeps_samples: bool,
-    periodic: Sequence[bool] = (),
-) -> AdaptivePoints:
-    """Local fits whose :meth:`~AdaptivePoints.std` is that of another fit to scattered samples.
-
-    Args:
-        values: The trained samples ``(P, C)``.
-        coords: Their coordinates, ``(P, D)`` in [0, 1).
-        grid: Samples of the whole signal per axis, the unit of lengths.
-        refit: Samples that are fitted ``(F,)`` and held-out samples ``(H,)`` -> predictions of the latter ``(H, C)``.
-        keeps_samples: Whether values at samples are the samples.
-        periodic: Which axes are periodic.
-    """
-    return AdaptivePoints(_bank(grid), values, coords, grid, WINDOW, RIDGE, keeps_samples, periodic, refit=refit)
-
 
 def uncertainty_of_grid(
     values: Tensor,
@@ -56,10 +31,10 @@ def uncertainty_of_grid(
     Args:
         values: The trained samples ``(n_1, ..., n_D, C)``.
         coords: Their coordinates in [0, 1), in row-major order, ``(P, D)``.
-        grid: As for :func:`uncertainty_of_points`.
+        grid: Samples of the whole signal per axis, the unit of lengths.
         refit: Step per axis of the samples that are fitted, and row-major held-out samples ``(H,)`` -> their predictions
             ``(H, C)``.
-        keeps_samples: As for :func:`uncertainty_of_points`.
+        keeps_samples: Whether values at samples are the samples.
     """
     sizes, held_out, pool = values.shape[:-1], [], torch.ones(values.shape[:-1], dtype=torch.bool)
     for factor in (2, 4):
@@ -72,8 +47,5 @@ def uncertainty_of_grid(
         if min(sizes) < 2 * MIN_AXIS_SAMPLES:
             break
     first = held_out[0] if len(held_out) == 1 else held_out[0]._replace(coarser=held_out[1])
-    return AdaptivePoints(_bank(grid), values.flatten(0, -2), coords, grid, WINDOW, RIDGE, keeps_samples, held_out=first)
-
-
-def _bank(grid: Sequence[int]) -> AnisotropicKernels:
-    return AnisotropicKernels("laplace", len(grid), 0, ())
+    bank = AnisotropicKernels("laplace", len(grid), 0, ())
+    return AdaptivePoints(bank, values.flatten(0, -2), coords, grid, 0.8, RIDGE, keeps_samples, held_out=first)

@@ -20,7 +20,7 @@ def process(length: int, coefficients: list[float], seed: int = 0) -> np.ndarray
 def test_the_missing_samples_leave_the_least_prediction_error() -> None:
     row, known = process(300, [1.6, -0.8]), np.ones(300, bool)
     known[140:148] = known[200:203] = False
-    found, variance = interpolate_segment(torch.from_numpy(row), torch.from_numpy(known), orders=(2,))
+    found = interpolate_segment(torch.from_numpy(row), torch.from_numpy(known), orders=(2,))
     centred = found.numpy() - row[known].mean()
     lagged = np.stack([centred[1:-1], centred[:-2]], 1)
     coefficients = np.linalg.lstsq(lagged, centred[2:], rcond=None)[0]
@@ -31,10 +31,6 @@ def test_the_missing_samples_leave_the_least_prediction_error() -> None:
     right = -matrix[:, known] @ centred[known]
     expected, *_ = np.linalg.lstsq(matrix[:, ~known], right, rcond=None)
     np.testing.assert_allclose(centred[~known], expected, atol=0.02)
-    noise = np.square(matrix @ centred).sum() / (298 - 11)
-    dense = noise * np.linalg.inv(matrix[:, ~known].T @ matrix[:, ~known]).diagonal()
-    np.testing.assert_allclose(variance.numpy()[~known], dense, rtol=0.02)
-    assert bool((variance[torch.from_numpy(known)] == 0).all())
 
 
 def test_dropouts_in_tones_and_a_row_that_is_too_short() -> None:
@@ -45,11 +41,9 @@ def test_dropouts_in_tones_and_a_row_that_is_too_short() -> None:
     for start, length in zip(range(150, 5800, 400), random.integers(10, 60, 15), strict=False):
         known[start : start + length] = False
     values = np.stack([tones, np.roll(tones, 700)], 1)
-    found, variance = autoregressive(torch.from_numpy(np.where(known[:, None], values, np.nan)), torch.from_numpy(known))
+    found = autoregressive(torch.from_numpy(np.where(known[:, None], values, np.nan)), torch.from_numpy(known))
     np.testing.assert_array_equal(found.numpy()[known], values[known])
     error = found.numpy()[~known] - values[~known]
     assert 10 * np.log10(np.square(values[~known]).sum() / np.square(error).sum()) > 20
-    assert 0.7 < (np.abs(error) < 1.645 * variance.numpy()[~known] ** 0.5).mean() <= 1
-    short, spread = autoregressive(torch.tensor([[0.0], [math.nan], [2.0]]), torch.tensor([True, False, True]))
+    short = autoregressive(torch.tensor([[0.0], [math.nan], [2.0]]), torch.tensor([True, False, True]))
     assert short.flatten().tolist() == [0, 1, 2]
-    assert bool(spread[1].isinf())

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from pe_lightning.solvers.uncertainty import uncertainty_of_grid, uncertainty_of_points
+from pe_lightning.encodings.bank import AnisotropicKernels
+from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.uncertainty import uncertainty_of_grid
+
+
+def of_points(values, coords, side, refit) -> AdaptivePoints:  # type: ignore[no-untyped-def]
+    bank = AnisotropicKernels("laplace", 2, 0, ())
+    return AdaptivePoints(bank, values, coords, (side, side), 0.8, RIDGE, False, refit=refit)
 
 
 def test_standard_deviations_are_as_large_as_the_errors_of_the_fit() -> None:
@@ -12,10 +19,7 @@ def test_standard_deviations_are_as_large_as_the_errors_of_the_fit() -> None:
     random = torch.Generator().manual_seed(0)
     values, coords = torch.rand(600, 1, generator=random), torch.rand(600, 2, generator=random)
     errors, places = 0.2 * torch.randn(600, 1, generator=random), torch.rand(50, 2, generator=random).double()
-    found = [
-        uncertainty_of_points(values, coords, (20, 20), lambda _, held, size=size: (values + size * errors)[held], False)
-        for size in (1, 3)
-    ]
+    found = [of_points(values, coords, 20, lambda _, held, size=size: (values + size * errors)[held]) for size in (1, 3)]
     one, three = (spread.std(places) for spread in found)
     torch.testing.assert_close(three, 3 * one, rtol=1e-4, atol=0)
     assert 0.16 < float(one.square().mean().sqrt()) < 0.25
@@ -51,7 +55,7 @@ def test_errors_in_wide_gaps_are_those_of_the_fit_without_cubes_as_wide() -> Non
             is_cubes = known[held].unique(dim=0).diff(dim=0).abs().sum(1).lt(1.5 / 60).float().mean() > 0.5
             return (values + (change if is_cubes else 1) * errors)[held]
 
-        return uncertainty_of_points(values, known, (60, 60), refit, False).std(gaps)
+        return of_points(values, known, 60, refit).std(gaps)
 
     torch.testing.assert_close(std(3.0), 3 * std(1.0), rtol=1e-4, atol=0)
     assert 0.12 < float(std(1.0).square().mean().sqrt()) < 0.4
