@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch import LightningModule
 from PIL import Image
 
 import pe_lightning.signals
@@ -213,39 +212,6 @@ def test_batches_move_to_a_device_once(sampling):
     assert data.transfer_batch_to_device(foreign, meta, 0) is not data.transfer_batch_to_device(foreign, meta, 0)
 
 
-class Mean(LightningModule):
-    """Learns the mean of the values: the smallest module that trains."""
-
-    def __init__(self):
-        super().__init__()
-        self.mean = torch.nn.Parameter(torch.zeros(()))
-        self.seen, self.scored = [], []
-
-    def training_step(self, batch, batch_idx):
-        self.seen.append(batch)
-        return (batch.values - self.mean).square().mean()
-
-    def validation_step(self, batch, batch_idx):
-        self.scored.append(batch)
-
-    def test_step(self, batch, batch_idx):
-        self.scored.append(batch)
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=0.25)
-
-
-@pytest.mark.parametrize("sampling", ["grid", "random"])
-def test_a_trainer_takes_it_as_it_is(make_trainer, sampling):
-    data = TensorDataModule(tensor(2, 8, 8, 3), sampling=sampling, batching=Batching(steps_per_epoch=5))
-    module, trainer = Mean(), make_trainer(max_epochs=2, num_sanity_val_steps=0)
-    trainer.fit(module, datamodule=data)
-    trainer.test(module, datamodule=data, verbose=False)
-    assert len(module.seen) == 10, "an iterable, not an iterator: each epoch starts again"
-    assert all(batch is data.train_batch() for batch in module.seen)
-    assert [batch is data.evaluation_batch() for batch in module.scored] == [True] * 3
-
-
 def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
     values = tensor(3, 8, 8, 1)
     data = TensorDataModule(values, sampling="random")
@@ -275,6 +241,3 @@ def test_the_grid_of_a_prediction(monkeypatch):
         OutputGrid([1, 2, 3]).grid(info)
     with pytest.raises(InputError, match="a size >= 1 per axis"):
         OutputGrid([0])
-
-
-# -- the command line's view ------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals import GridSampling, MaskSampling, RandomSampling, samplings
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.splits import KEYS_AT_ONCE, chosen_positions, largest_chosen_key
-from pe_lightning.training import TensorDataModule
 
 grids = st.lists(st.integers(2, 9), min_size=1, max_size=3).map(tuple)
 quick = settings(deadline=None, max_examples=50)
@@ -272,14 +271,3 @@ def test_one_mask_per_signal(tmp_path):
 def test_bad_masks(tmp_path, name, mask, match):
     with pytest.raises(InputError, match=match):
         trained(save(tmp_path / name, mask))
-
-
-def test_masks_hold_samples_out_and_count_in_the_fingerprint(tmp_path):
-    values, fingerprints = torch.rand(2, 5, 7, 1), set()
-    for row in range(3):
-        mask = np.zeros((5, 7), bool)
-        mask[row] = True
-        data = TensorDataModule(values, sampling=MaskSampling(save(tmp_path / "a.npy", mask)))
-        torch.testing.assert_close(data.train_batch().values, values[:, row])
-        fingerprints.add(data.fingerprint)
-    assert len(fingerprints) == 3

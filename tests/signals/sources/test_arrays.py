@@ -67,21 +67,6 @@ def test_layouts(tmp_path, suffix, shape, num_axes, channels, expected):
         np.testing.assert_array_equal(opened[block], array.reshape(expected)[block])
 
 
-@pytest.mark.parametrize(
-    ("shape", "num_axes", "channels", "parts"),
-    [
-        ((4, 5, 6, 7, 8), 2, "auto", ["shape (4, 5, 6, 7, 8)", "(N1, N2) or (signals, N1, N2) or (N1, N2, channels)"]),
-        ((6, 7), 2, "last", ["are (N1, N2, channels) or (signals, N1, N2, channels)"]),
-        ((9, 1), 1, "none", ["at least 2 samples"]),
-        ((), 1, "auto", ["shape ()"]),
-    ],
-)
-@pytest.mark.parametrize("suffix", ["npy", "h5"])
-def test_wrong_shapes(tmp_path, suffix, shape, num_axes, channels, parts):
-    path = save(tmp_path / f"a.{suffix}", np.zeros(shape, np.uint8))
-    refused(*parts, paths=path, num_axes=num_axes, channels=channels)
-
-
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
 def test_several_files_are_stacked_in_order(tmp_path, suffix):
     found = [RNG.integers(0, 256, shape, dtype=np.uint8) for shape in ((6, 7), (2, 6, 7, 1), (6, 7, 1))]
@@ -95,27 +80,13 @@ def test_several_files_are_stacked_in_order(tmp_path, suffix):
             np.testing.assert_array_equal(opened[(part, slice(1, 5))], expected[part, 1:5])
 
 
-@pytest.mark.parametrize(
-    ("second", "parts"),
-    [
-        (np.zeros((6, 8), np.uint8), ["2 different shapes", "6x7x1: ", "a.npy", "6x8x1: ", "b.npy"]),
-        (np.zeros((6, 7), np.uint16), ["2 different dtypes", "uint8: ", "uint16: "]),
-    ],
-)
-def test_files_that_do_not_fit_together(tmp_path, second, parts):
-    save(tmp_path / "a.npy", np.zeros((6, 7), np.uint8)), save(tmp_path / "b.npy", second)
-    refused(*parts, paths=str(tmp_path), num_axes=2)
-
-
 def test_length_brings_signals_together(tmp_path):
     a, b = RNG.integers(0, 256, 9, dtype=np.uint8), RNG.integers(0, 256, (2, 12, 1), dtype=np.uint8)
     paths = [save(tmp_path / "a.npy", a), save(tmp_path / "b.h5", b)]
-    refused("2 different lengths", "9: ", "12: ", "Set length: 9", paths=paths)
     raw = read_arrays(paths, 1, length=8)
     expected = np.stack([a[:8], *b[:, :8, 0]])[..., None]
     np.testing.assert_array_equal(stored(raw), expected)
     np.testing.assert_array_equal(raw.array()[slice(None), slice(-3, None)], expected[:, -3:])
-    refused("set length: 9", paths=paths, length=10)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16"])
@@ -145,9 +116,6 @@ def test_a_given_range(tmp_path, caplog):
         raw = read_arrays(path, 1, value_range=[-2, 3])
     assert not caplog.records
     np.testing.assert_allclose(unit(raw)[0, :, 0], [0.2, 1, 0.6], rtol=1e-6)
-    refused("values from -1.0 to 3.0, outside of value_range [0.0, 2.0]", paths=path, value_range=[0, 2])
-    refused("as int32", "set value_range: [3, 9]", paths=save(tmp_path / "b.npy", np.int32([3, 9])))
-    refused("the single value 5.0; set value_range", paths=save(tmp_path / "c.npy", np.full(4, 5.0)))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "npz", "h5"])
@@ -159,8 +127,6 @@ def test_values_that_are_not_finite_are_left_out_of_the_range(tmp_path, monkeypa
     known = np.isfinite(array)
     assert raw.scaling == ValueRange("float64", (array[known].min(),), (array[known].max(),))
     np.testing.assert_array_equal(np.isfinite(unit(raw)[0, ..., 0]), known)
-    array[:] = np.nan
-    refused("all samples are missing", paths=save(tmp_path / f"b.{suffix}", array), num_axes=3)
 
 
 def test_fill_values_of_a_file_and_given_ones_are_missing(tmp_path):
@@ -222,32 +188,6 @@ def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
         tracemalloc.stop()
     np.testing.assert_array_equal(part[0, ..., 0], array[5:7])
     assert peak < 8 << 20
-
-
-@pytest.mark.parametrize("suffix", ["npz", "h5"])
-def test_keys(tmp_path, suffix):
-    path, ct, mask = tmp_path / f"a.{suffix}", np.arange(9, dtype=np.uint8), np.ones((9, 5), bool)
-    if suffix == "npz":
-        np.savez(path, ct=ct, mask=mask)
-    else:
-        save(path, ct, key="ct"), save(path, mask, key="mask")
-    assert read_arrays(path, 1, key="ct").shape == (1, 9, 1)
-    assert read_arrays(path, 1, key="mask").shape == (9, 5, 1)
-    refused("choose one array by key. It holds: ct, mask", paths=path)
-    refused("no array 'mak'; did you mean 'mask'?", paths=path, key="mak")
-    np.savez(tmp_path / "none.npz")
-    refused("holds 0 arrays", paths=tmp_path / "none.npz")
-    refused("leave key out", paths=save(tmp_path / "b.npy", ct), key="x")
-
-
-def test_groups_and_links_of_hdf5(tmp_path):
-    path = save(tmp_path / "a.h5", np.arange(9, dtype=np.uint8))
-    with h5py.File(path, "a") as file:
-        file["other"] = np.zeros((9, 5), np.uint8)
-        file["link"] = h5py.SoftLink("/volumes/ct")
-    for key in ("volumes/ct", "/volumes/ct", "link"):
-        np.testing.assert_array_equal(stored(read_arrays(path, 1, key=key))[0, :, 0], np.arange(9))
-    refused("no array 'volumes'", "volumes/ct", paths=path, key="volumes")
 
 
 class Trap:

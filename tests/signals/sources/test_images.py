@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
-from source_checks import refused, unit
+from source_checks import unit
 
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
@@ -61,14 +61,6 @@ def test_center_crop(tmp_path, crop, rows, columns):
     np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=crop)[0][0], array[rows, columns])
 
 
-@pytest.mark.parametrize("resize", [8, [4, 24]])
-def test_resize(tmp_path, resize):
-    array = save(tmp_path / "a.png", 16, 20, 3)
-    values, _ = read_images(str(tmp_path), resize=resize)
-    assert values.shape[1:3] == ((8, 10) if resize == 8 else tuple(resize)), "the shorter side is 8"
-    assert values.mean() == pytest.approx(array.mean(), abs=0.03)
-
-
 def test_pictures_arrays_and_videos_have_one_resize_and_one_grey(tmp_path):
     pixels = RNG.integers(0, 256, (2, 21, 30, 3), dtype=np.uint8)
     (tmp_path / "clip").mkdir()
@@ -98,24 +90,6 @@ def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
         assert not caplog.messages
         read_images(str(tmp_path / "clear.png"))
     assert ["clear.png' is transparent and composited over white" in message for message in caplog.messages] == [True]
-
-
-def test_a_crop_that_is_too_large(tmp_path):
-    save(tmp_path / "a.png", 9, 8, 3)
-    parts = ["center_crop 10x10 is larger than", "a.png", "9x8 samples (height x width)"]
-    refused(ImageSource(tmp_path, center_crop=10).read, *parts)
-    refused(ImageSource(tmp_path, max_pixels=71).read, "claims 9x8", "set max_pixels: 72")
-    refused(lambda: ImageSource(tmp_path, alpha="drop"), "alpha must be composite or keep; got 'drop'")
-    refused(lambda: ImageSource(tmp_path, key="x"), "key is for array files")
-    refused(ImageSource(tmp_path, value_range=[0, 1]).read, "value_range is not for images of integers such as")
-
-
-def test_different_sizes_are_named_with_what_to_set(tmp_path):
-    for name, *shape in (("a", 9, 8, 3), ("b", 6, 12, 3), ("c", 9, 8, 1)):
-        save(tmp_path / f"{name}.png", *shape)
-    parts = ("2 different sizes", "9x8: ", "6x12: ", "a.png", "b.png", "c.png", "[6, 8]", "center_crop", "resize")
-    refused(ImageSource(tmp_path).read, *parts)
-    assert read_images(str(tmp_path), center_crop=[6, 8])[0].shape == (3, 6, 8, 3)
 
 
 def test_arrays_are_images_too(tmp_path):
@@ -162,12 +136,3 @@ def test_floating_point_pictures_have_the_range_of_their_values(tmp_path, caplog
     first, second = save_float(tmp_path / "frames/1.tif", 0, 2, 3), save_float(tmp_path / "frames/2.tif", 1, 5, 3)
     frames = VideoSource(tmp_path / "frames").read()
     np.testing.assert_allclose(unit(frames)[0], np.stack([first, second]) / 5, atol=1e-6)
-
-
-def test_floating_point_pictures_that_are_refused(tmp_path):
-    save_float(tmp_path / "flat.tif", 5, 5)
-    refused(ImageSource(tmp_path / "flat.tif").read, "flat.tif", "the single value 5.0; set value_range")
-    tifffile.imwrite(tmp_path / "nan.tif", np.full((2, 2), np.nan, np.float32))
-    refused(ImageSource(tmp_path / "nan.tif").read, "all samples are missing")
-    save_float(tmp_path / "alpha.tif", -1, 4, 4, extrasamples=["unassalpha"])
-    refused(ImageSource(tmp_path / "alpha.tif").read, "is transparent and holds floating-point values outside [0, 1]")

@@ -5,7 +5,6 @@ import logging
 import numpy as np
 import pytest
 import tifffile
-from source_checks import refused
 
 from pe_lightning.signals.axes import plausible_layouts
 from pe_lightning.signals.sources.kinds import kind_of
@@ -59,14 +58,6 @@ def test_the_source_reads_an_array_as_its_shape_was_read(tmp_path, caplog, shape
     assert "--config row/closed_form" in notice
 
 
-def test_an_array_of_several_readings_is_refused_with_what_to_type(tmp_path):
-    np.save(tmp_path / "a.npy", np.zeros((16, 900)))
-    parts = ["(16, 900), which may be one picture of 16x900 samples or 16 rows of 900 samples"]
-    refused(lambda: make_datamodule(tmp_path / "a.npy"), *parts, "use one of ImageDataModule")
-    np.save(tmp_path / "b.npy", np.zeros((3, 32, 24)))
-    refused(lambda: kind_of(str(tmp_path / "b.npy")), "channels seem to come first", "numpy.moveaxis(array, 0, -1)")
-
-
 def test_files_folders_and_samples(tmp_path):
     for name in ("p/a.png", "p/readme.md", "p/notes.txt", "p/mask.npy", "r/a.csv", "m/a.png", "m/a.wav", "a.xyz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -81,7 +72,3 @@ def test_files_folders_and_samples(tmp_path):
         (tmp_path / "arrays", "images"), (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
     ):  # fmt: skip
         assert kind_of(str(path)) == kind, path
-    refused(lambda: kind_of(str(tmp_path / "m")), "images (", ") and rows (", "give files of one kind")
-    refused(lambda: kind_of("a.npy"), "no such file or folder: 'a.npy'")
-    refused(lambda: kind_of(str(tmp_path / "b.xyz")), "no such file or folder")
-    refused(lambda: kind_of(str(tmp_path / "a.xyz")), "no file of a known kind", ".csv", ".npy")

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image, ImageOps
-from source_checks import refused as refused_call
 from source_checks import write_png16
 
 from pe_lightning.signals.raw import to_unit
@@ -123,41 +122,3 @@ def test_the_picture_of_a_phone_jpeg_with_a_second_frame(tmp_path):
     first.save(tmp_path / "a.jpg", format="MPO", save_all=True, append_images=[second])
     first.save(tmp_path / "b.jpg")
     np.testing.assert_array_equal(decode_image(tmp_path / "a.jpg"), decode_image(tmp_path / "b.jpg"))
-
-
-def refused(path, *parts, **arguments):
-    refused_call(lambda: decode_image(path, **arguments), str(path), *parts)
-
-
-def test_files_that_are_no_image(tmp_path):
-    for name, content in (("text", b"hello, world"), ("empty", b""), ("eps", EPS)):
-        (tmp_path / f"{name}.png").write_bytes(content)
-        refused(tmp_path / f"{name}.png", "cannot read")
-
-
-EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n"  # Ghostscript would run it
-
-
-def test_fewer_than_two_samples(tmp_path):
-    Image.fromarray(np.zeros((1, 9), np.uint8)).save(tmp_path / "a.png")
-    refused(tmp_path / "a.png", "is 1x9", "at least 2 samples on each axis")
-
-
-def test_several_pictures_in_one_file(tmp_path):
-    frames = [Image.fromarray(RGB8), Image.fromarray(255 - RGB8)]
-    for name in ("a.gif", "a.png", "a.tif"):
-        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
-        refused(tmp_path / name, "holds 2 pictures, not one")
-    tifffile.imwrite(tmp_path / "b.tif", RNG.random((3, 5, 7, 3)), photometric="rgb")
-    refused(tmp_path / "b.tif", "holds 3 pictures, not one")
-
-
-def test_values_of_unknown_scale(tmp_path):
-    for name, array, kwargs, part in (
-        ("int32.tif", np.arange(35, dtype=np.int32).reshape(5, 7), {}, "int32 values"),
-        ("rgb32.tif", np.ones((5, 7, 3), np.uint32), {"photometric": "rgb"}, "uint32 values"),
-        ("extra.tif", deep(4), {"photometric": "rgb", "extrasamples": ["unspecified"]}, "1 extra channel(s)"),
-        ("cmyk.tif", deep(4), {"photometric": "separated"}, "save it as grey, RGB"),
-    ):
-        tifffile.imwrite(tmp_path / name, array, **kwargs)
-        refused(tmp_path / name, part)

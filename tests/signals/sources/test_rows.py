@@ -4,10 +4,9 @@ import logging
 import pickle
 
 import numpy as np
-import pytest
 from PIL import Image
 from scipy.io import wavfile
-from source_checks import refused, unit
+from source_checks import unit
 
 from pe_lightning.signals.sources import RowSource
 
@@ -64,31 +63,9 @@ def test_images_that_are_not_square(tmp_path, caplog):
     assert all("-row" in name for name in raw.names)
     assert ["only 16 random rows" in message for message in caplog.messages] == [True]
     np.testing.assert_array_equal(unit(read_rows(path, columns=[2, 4])), image[:, [2, 4]].swapaxes(0, 1))
-    parts = ["2 different lengths", "30: ", "(rows)", "20: ", "(columns)"]
-    refused(RowSource(path, rows=[1], columns=[2]).read, *parts)
     assert read_rows(path, rows=[1], columns=[2], length=20).shape == (2, 20, 1)
     np.testing.assert_array_equal(unit(read_rows(path, rows=[3], center_crop=[10, 12])), image[None, 8, 9:21])
     assert read_rows(path, num_rows=2, num_columns=2, resize=[24, 24]).shape == (4, 24, 1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        ({}, ["has 9 rows, fewer than rows or num_rows"]),
-        ({"rows": [9]}, ["has 9 rows"]),
-        ({"rows": [-1]}, ["rows must be a list of distinct integers >= 0; got [-1]"]),
-        ({"num_rows": -1}, ["num_rows must be an integer >= 0; got -1"]),
-        ({"num_rows": 0, "num_columns": 0}, ["no row and no column is requested"]),
-        ({"rows": [1], "num_rows": 2}, ["rows and num_rows exclude each other"]),
-        ({"num_rows": 2, "seed": -1}, ["seed must be an integer >= 0; got -1"]),
-        ({"rows": [1], "length": 10}, ["length 10 is more than the 9 samples", "set length: 9"]),
-        ({"rows": [1], "length": 0}, ["length must be an integer >= 2; got 0"]),
-        ({"channels": "first"}, ["channels must be one of auto, last, none"]),
-    ],
-)
-def test_bad_rows_and_columns(tmp_path, arguments, parts):
-    picture(tmp_path / "a.png", 9, 9)
-    refused(lambda: read_rows(tmp_path / "a.png", **arguments), *parts)
 
 
 def test_the_content_decides_then_the_suffix(tmp_path):
@@ -101,26 +78,3 @@ def test_the_content_decides_then_the_suffix(tmp_path):
     assert read_rows(tmp_path / "image", rows=[0]).shape == (1, 20, 1)
     wavfile.write(tmp_path / "sound", 10, array)
     assert read_rows(tmp_path / "sound").media == "audio"
-    (tmp_path / "a.dat").write_text("what")
-    refused(RowSource(tmp_path / "a.dat").read, "are read from files of one kind", "None: ", "a.dat")
-    refused(RowSource([tmp_path / "array.txt", tmp_path / "image"]).read, "arrays: ", "images: ", "one kind")
-
-
-@pytest.mark.parametrize(
-    ("argument", "value", "meant"),
-    [
-        ("num_columns", 3, "images"),
-        ("select", ["x"], "tables"),
-        ("key", "x", "arrays"),
-        ("value_range", [0, 1], "arrays and tables"),
-        ("seconds", [0, 1], "sound files"),
-    ],
-)
-def test_arguments_for_another_kind_of_files(tmp_path, argument, value, meant):
-    picture(tmp_path / "a.png", 20, 20)
-    np.save(tmp_path / "a.npy", np.zeros(9, np.uint8))
-    wavfile.write(tmp_path / "a.wav", 10, np.zeros(9, np.int16))
-    (tmp_path / "a.csv").write_text("x\n1\n2\n")
-    for name, kind in (("a.png", "images"), ("a.npy", "arrays"), ("a.wav", "sound files"), ("a.csv", "tables")):
-        if kind not in meant:
-            refused(RowSource(tmp_path / name, **{argument: value}).read, f"{argument} is not for {kind}")

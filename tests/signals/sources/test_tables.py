@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from source_checks import refused, stored, unit
+from source_checks import stored, unit
 
 from pe_lightning.signals.sources import RowSource
 from pe_lightning.signals.sources.paths import SourceFile
@@ -79,34 +79,6 @@ def test_columns_by_name_or_position(tmp_path, chosen, names):
     assert RowSource(write(tmp_path / "a.csv", "a,b,c\n1,2,3\n4,5,6\n"), select=chosen).read().names == names
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "parts"),
-    [
-        ("a,b\n1,2\n\n3,4\n", {}, ["line 3: 0 cell(s), but line 1 has 2", "','"]),
-        ("a,b\n1,2\n3,x4\n", {}, ["column 'b'", "line 3: 'x4' is not a number", "leave the cell empty"]),
-        ("a,b\n1,2\n3,1_000\n", {}, ["'1_000' is not a number"]),
-        ("a;b\n1.5;2,5\n2;3\n", {}, ["line 2: '2,5' is not a number (the decimal mark is taken to be a point"]),
-        ("a;b\n1.234,5;2,5\n2,5;3,5\n", {}, ["line 2: '1.234,5' is not a number", "taken to be a comma"]),
-        ("a;b\nx;y\n", {}, ["no column of numbers"]),
-        ("a,b\n", {"select": ["a"]}, ["must be distinct and hold numbers"]),
-        ("", {}, ["is empty"]),
-        ("a,b\n1,2\n", {}, ["has 1 sample(s); a signal needs at least 2"]),
-        ("a,b\n1,2\n1,3\n", {}, ["column 'a'", "the single value 1.0"]),
-        ('a,b\n1,"2\n3",4\n', {}, ["quotes must be closed"]),
-        ("temp,hum\n1,2\n3,4\n", {"select": ["tmp"]}, ["no column of", "'tmp'; did you mean 'temp'?", "Columns: temp, hum"]),
-        ("temp,hum\n1,2\n3,4\n", {"select": [0, "temp"]}, ["must be distinct"]),
-        ("a,a\n1,2\n3,4\n", {"select": ["a"]}, ["2 columns of", "give a name or an index"]),
-        (b"a\xff,b\n1,2\n", {}, ["UnicodeDecodeError", "position 1"]),
-        (b"a\x00,b\n1,2\n", {}, ["zero bytes"]),
-    ],
-)
-def test_bad_tables(tmp_path, text, arguments, parts):
-    refused(RowSource(write(tmp_path / "a.csv", text), **arguments).read, *parts)
-
-
 def test_tables_of_different_lengths(tmp_path):
     write(tmp_path / "a.csv", "1\n2\n"), write(tmp_path / "b.csv", "1\n2\n3\n")
-    refused(RowSource(tmp_path).read, "2 different lengths", "Set length: 2")
     assert RowSource(tmp_path, length=2).read().shape == (2, 2, 1)
-    refused(lambda: RowSource(tmp_path, select=[]), "select must be a list of names or indices")
-    refused(lambda: RowSource(tmp_path, select=[-1]), "got [-1]")

@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 import torch
-from source_checks import refused, unit
+from source_checks import unit
 
 from pe_lightning.signals.sources import TensorSource
 
@@ -37,29 +37,6 @@ def test_it_is_copied():
     frozen = before.numpy()
     frozen.setflags(write=False)
     np.testing.assert_array_equal(unit(TensorSource(frozen).read()), frozen)
-
-
-@pytest.mark.parametrize(
-    ("values", "parts"),
-    [
-        ([[0.5]], ["got list"]),
-        (np.zeros((16, 900)), ["which may be one picture", "16 rows", "values[None, ..., None]", "values[..., None]"]),
-        (np.zeros(()), ["at least 2 samples"]),
-        (np.zeros((1, 1, 1)), ["at least 2 samples"]),
-        (np.zeros((1, 4, 1), int), ["dtype int64"]),
-        (np.zeros((1, 4, 1), complex), ["dtype complex128"]),
-        (np.array([1.5, np.nan, 1.5])[None, :, None], ["from 1.5 to 1.5", "PSNR takes 1 as the peak"]),
-    ],
-)
-def test_what_is_refused(values, parts):
-    refused(lambda: TensorSource(values), *parts)
-
-
-@pytest.mark.parametrize("names", [["a"], "ab", ["a", ""], ["a", "b/c"], ["a", "A"]])
-def test_names(names):
-    values = np.zeros((2, 4, 1))
-    assert TensorSource(values, ["x", "y"]).read().names == ("x", "y")
-    refused(lambda: TensorSource(values, names), "name")
 
 
 @pytest.mark.parametrize(
