@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import uuid4
 
-from pe_lightning.errors import InputError, did_you_mean, show_bytes
+from pe_lightning.errors import InputError, did_you_mean, refuse, show_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -104,13 +104,14 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
     """
     read, written = {path.expanduser().resolve() for path in inputs}, set()
     for path in outputs:
-        real = path.expanduser().resolve()
-        if real in read or any(path.exists() and one.exists() and path.samefile(one) for one in read):
-            raise InputError(f"{str(path)!r} would be written, and is read: choose another name, --out OTHER")
-        if real in written:
-            raise InputError(f"{str(path)!r} would be written twice: write the results one by one, under names of their own")
-        if path.is_dir() or (os.path.lexists(path) and not force):
-            raise InputError(f"{str(path)!r} exists: choose another name, --out OTHER, or replace files with --force")
+        real, name = path.expanduser().resolve(), str(path)
+        is_read = real in read or any(path.exists() and one.exists() and path.samefile(one) for one in read)
+        taken = path.is_dir() or (os.path.lexists(path) and not force)
+        refuse(
+            (is_read, f"{name!r} would be written, and is read: choose another name, --out OTHER"),
+            (real in written, f"{name!r} would be written twice: write the results one by one, under names of their own"),
+            (taken, f"{name!r} exists: choose another name, --out OTHER, or replace files with --force"),
+        )
         written.add(real)
 
 

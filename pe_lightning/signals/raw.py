@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 
@@ -188,17 +188,20 @@ def value_scaling(
     if not extents:
         raise InputError(f"{label} holds no value that is finite: all samples are missing. Leave it out")
     low, high = min(least for least, _ in extents), max(most for _, most in extents)
+    least, most = limits or ((0.0, 1.0) if unit and low >= 0 and high <= 1 else (float(low), float(high)))
     held = f"{label} holds values from {low} to {high}"
-    if limits is not None and (low < limits[0] or high > limits[1]):
-        raise InputError(f"{held}, outside of value_range {list(limits)}; set a wider value_range")
-    if limits is None and full_range and dtype.kind in "iu":
-        raise InputError(f"{held} as {dtype}, whose range is far wider; set value_range: [{low}, {high}]")
-    if limits is None and unit and low >= 0 and high <= 1:
-        limits = (0.0, 1.0)
-    if limits is None and low == high:
-        raise InputError(f"{label} holds the single value {low}; set value_range: [low, high]")
-    low, high = limits or (float(low), float(high))
-    return ValueRange(dtype.name, (low,), (high,))
+    refuse(
+        (
+            limits and (low < least or high > most),
+            f"{held}, outside of value_range [{least}, {most}]; set a wider value_range",
+        ),
+        (
+            not limits and full_range and dtype.kind in "iu",
+            f"{held} as {dtype}, whose range is far wider; set value_range: [{low}, {high}]",
+        ),
+        (least == most, f"{label} holds the single value {low}; set value_range: [low, high]"),
+    )
+    return ValueRange(dtype.name, (least,), (most,))
 
 
 def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> ValueRange:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.sources.missing import read_masks, spread_mask
@@ -237,10 +237,10 @@ class FoldSampling(Sampling):
         self.fold = integer("folds.fold", fold)
         self.size = None if size is None else integers("folds.size", size, 1)
         self.seed = integer("folds.seed", seed)
-        if self.fold >= self.number:
-            raise InputError(f"fold {fold} of {number} folds: folds count from 0 to {number - 1}")
-        if kind == "random" and size is not None:
-            raise InputError("folds.size is the size of blocks; set kind: blocks, or leave it out")
+        refuse(
+            (self.fold >= self.number, f"fold {fold} of {number} folds: folds count from 0 to {number - 1}"),
+            (kind == "random" and size, "folds.size is the size of blocks; set kind: blocks, or leave it out"),
+        )
 
     def sizes(self, grid: Sequence[int]) -> list[int]:
         if self.size is None:

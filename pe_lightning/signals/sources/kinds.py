@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps
 from torch import Tensor
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of
@@ -155,10 +155,10 @@ def read_original(
         key: Name of the array of an HDF5 file that has several.
     """
     form = "frames" if file.path.is_dir() else str(format_of(file.path))
-    if form not in EDITORS:
-        raise InputError(f"fill cannot write files as {file.given!r}; it fills {', '.join(EDITORS)}")
-    if key is not None and form != "hdf5":
-        raise InputError(f"key chooses an array of an HDF5 file, and {file.given!r} is none: leave it out")
+    refuse(
+        (form not in EDITORS, f"fill cannot write files as {file.given!r}; it fills {', '.join(EDITORS)}"),
+        (key and form != "hdf5", f"key chooses an array of an HDF5 file, and {file.given!r} is none: leave it out"),
+    )
     module, _, name = EDITORS[form].partition(".")
     edit: Callable[..., EditableFile] = getattr(importlib.import_module(f"pe_lightning.signals.sources.{module}"), name)
     found = replace(edit(file, missing, axes, **({} if key is None else {"key": key})), path=file.path)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.errors import InputError, check_known, require
+from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
@@ -131,10 +131,11 @@ def names_of(what: str, given: str | Sequence[str | int], most: int | None = Non
     """Names from a list, or from text with commas."""
     entries = given.split(",") if isinstance(given, str) else list(given)
     names = [str(entry).strip() for entry in entries]
-    if not names or not all(names) or len({*names}) < len(names):
-        raise InputError(f"{what} must be distinct names of columns, such as lon,lat; got {given!r}")
-    if most is not None and len(names) > most:
-        raise InputError(f"{what} names {len(names)} columns; points have 1 to {most} axes")
+    distinct = names and all(names) and len({*names}) == len(names)
+    refuse(
+        (not distinct, f"{what} must be distinct names of columns, such as lon,lat; got {given!r}"),
+        (most is not None and len(names) > most, f"{what} names {len(names)} columns; points have 1 to {most} axes"),
+    )
     return names
 
 
@@ -163,15 +164,13 @@ def points_as_signals(
     rows = np.stack(list(values.values()))
     finite = np.isfinite(np.concatenate([places, rows]))
     known: npt.NDArray[np.bool_] = finite.all(0)
-    if not len(known):
-        raise InputError(f"{label} has no rows of numbers below its header: nothing can be fitted")
-    if not known.any():
-        of = {**dict(zip(names, places, strict=True)), **dict(zip(values, rows, strict=True))}
-        empty = [name for name, column in of.items() if not np.isfinite(column).any()]
-        raise InputError(
-            f"{label}: none of {len(known)} rows has a number in all of {', '.join(of)}"
-            + (f"; {', '.join(empty)} has none at all" if empty else "")
-        )
+    every = [*names, *values]
+    empty = [name for name, column in zip(every, finite, strict=True) if not column.any()]
+    nowhere = f"; {', '.join(empty)} has none at all" if empty else ""
+    refuse(
+        (not len(known), f"{label} has no rows of numbers below its header: nothing can be fitted"),
+        (not known.any(), f"{label}: none of {len(known)} rows has a number in all of {', '.join(every)}{nowhere}"),
+    )
     if not known.all():
         rank_zero_info(
             f"{label}: {(~known).sum()} of {len(known)} rows have a missing number in {', '.join((*names, *values))} and "

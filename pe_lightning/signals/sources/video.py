@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
@@ -83,13 +83,14 @@ class VideoSource(FileSource):
         """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
         found = self._found
         given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
-        if len(given) > 1:
-            raise InputError(f"files of several kinds cannot be fitted together ({given}); give files of one kind")
-        if self.key is not None and "array" not in given:
-            raise InputError(f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files")
-        if self.value_range is not None and any(kind == "video" for _, kind in found):
-            raise InputError("value_range is for volumes and floating-point frames, not for videos; leave it out")
         missing, kinds = self._missing, {kind for _, kind in found}
+        no_key = f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files"
+        no_range = "value_range is for volumes and floating-point frames, not for videos; leave it out"
+        refuse(
+            (len(given) > 1, f"files of several kinds cannot be fitted together ({given}); give files of one kind"),
+            (self.key is not None and "array" not in given, no_key),
+            (self.value_range is not None and "video" in kinds, no_range),
+        )
         missing.check(
             "volumes", *(["alpha", "colour"] if kinds <= {"frames"} else ["colour"] * (kinds <= {"video", "frames"}))
         )
