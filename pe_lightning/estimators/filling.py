@@ -154,8 +154,8 @@ class Filled:
         assert self.original is not None
         if self.original.holds_std and self.std is not None:
             self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
-        elif self.points and self.original.write_points is not None:
-            self.original.write_points(path, self.stack)
+        elif self.original.located:
+            self.original.write(path, self.stack, points=self.points)
         else:
             self.original.write(path, self.stack)
 
@@ -679,8 +679,8 @@ def write_std(path: Path, filled: Filled) -> None:
     import tifffile
 
     assert filled.std is not None
-    if path.suffix != ".npy" and filled.original is not None and filled.original.write_std is not None:
-        filled.original.write_std(path, filled.std.reshape(filled.stack.shape))
+    if path.suffix != ".npy" and filled.original is not None and filled.original.located:
+        filled.original.write(path, filled.std.reshape(filled.stack.shape), deviations=True)
         return
     content = io.BytesIO()  # NumPy does not report a full disk
     if path.suffix == ".npy":

@@ -316,14 +316,14 @@ class EditableFile:
         missing: Where a value is missing, of the same shape.
         suffixes: Suffixes of the files that :attr:`write` writes, the first by default.
         write: ``write(path, values)`` writes a copy of the file with other values of the same shape, or of more samples
-            per axis where ``resizes``, and standard deviations as third argument where ``holds_std``. The suffix of the path
-            chooses among the formats.
+            per axis where ``resizes``; with ``std=`` where ``holds_std``. Where ``located``, ``points=True``: the values are
+            more samples at points, of which the first keeps its place; ``deviations=True``: the values are float32 standard
+            deviations. The suffix of the path chooses among the formats.
         media: Medium for pictures beside the result.
         resizes: Whether ``write`` takes values of another number of samples.
         axes: The axes in the user's units, if the file has coordinates.
         holds_std: Whether the file has a place for standard deviations of the filled values.
-        write_std: ``write_std(path, std)`` writes float32 values with the coordinates of the file, if it has some.
-        write_points: ``write`` for more samples than in the file that are values at points: the first keeps its place.
+        located: Whether the file has coordinates of its pixels.
         points: Whether the file declares that its samples are values at points.
         jpeg: Whether it is a JPEG, or frames of which one is.
         orientation: EXIF orientation of a picture, which is applied to ``values``.
@@ -340,8 +340,7 @@ class EditableFile:
     resizes: bool = False
     axes: tuple[Axis, ...] = ()
     holds_std: bool = False
-    write_std: Callable[[Path, AnyArray], None] | None = None
-    write_points: Callable[[Path, AnyArray], None] | None = None
+    located: bool = False
     points: bool = False
     jpeg: bool = False
     orientation: int = 1

@@ -85,11 +85,14 @@ CASES = [
 ]
 
 
+FULL = [(sampling, "memory", "full") for sampling in SAMPLINGS]
+
+
 @pytest.mark.parametrize("size", [7, 10_000])
-@pytest.mark.parametrize(("sampling", "kind", "batch"), CASES)
+@pytest.mark.parametrize(("sampling", "kind", "batch"), [*CASES, *FULL])
 def test_a_pass_has_every_training_sample_once(sampling, kind, batch, size):
     data = dataset(sampling, kind)
-    made = loader(data, batch, size)
+    made = loader(data, batch, None if batch == "full" else size, steps=1 if batch == "full" else None)
     batches = list(made)
     assert len(batches) == len(made)
     assert joined(batches) == expected(data)
@@ -98,7 +101,7 @@ def test_a_pass_has_every_training_sample_once(sampling, kind, batch, size):
 
 
 @pytest.mark.parametrize("world_size", [3, 40])
-@pytest.mark.parametrize(("sampling", "kind", "batch"), [*CASES, ("grid", "memory", "full"), ("own", "memory", "full")])
+@pytest.mark.parametrize(("sampling", "kind", "batch"), [*CASES, *FULL])
 def test_processes_share_the_batches_of_one(sampling, kind, batch, world_size):
     data = dataset(sampling, kind)
     size = None if batch == "full" else 6

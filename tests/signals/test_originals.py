@@ -178,8 +178,7 @@ def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) ->
     original = read(tmp_path / "a.tif")
     assert original.missing.sum() == bands
     changed(original, tmp_path / "b.tif")
-    assert original.write_std is not None
-    original.write_std(tmp_path / "b_std.tif", original.missing.astype("f4"))
+    original.write(tmp_path / "b_std.tif", original.missing.astype("f4"), deviations=True)
     with rasterio.open(tmp_path / "b.tif") as found, rasterio.open(tmp_path / "b_std.tif") as std:
         np.testing.assert_array_equal(found.read(), np.where(values == -99, 5, values))
         assert (found.crs, found.transform, found.nodata, found.block_shapes[0]) == ("EPSG:32632", place, -99, (16, 32))

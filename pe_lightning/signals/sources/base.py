@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pe_lightning.registry import Registry
-from pe_lightning.signals.raw import AnyArray, RawSignals
+from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.clips import Color
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, as_list
 from pe_lightning.signals.validation import MAX_PIXELS, Size, as_size, choice, integer, number_range
-
-if TYPE_CHECKING:
-    from pe_lightning.signals.batches import SignalInfo
 
 
 class Source(ABC):
@@ -44,20 +41,6 @@ class Source(ABC):
         """The arguments as plain values, for ``metrics.json`` and the key of the cache."""
         arguments = list(inspect.signature(type(self).__init__).parameters)[1:]
         return {name: _plain(getattr(self, name)) for name in arguments if name not in self.limits}
-
-    def write(self, path: Path, values: AnyArray, info: "SignalInfo", index: int) -> Path | None:
-        """Writes one reconstruction in a format specific to the source.
-
-        Args:
-            path: Path without a suffix.
-            values: ``(N_1, ..., N_D, C)``, nominally in [0, 1].
-            info: Shape and origin of the signals.
-            index: Index of the signal.
-
-        Returns:
-            The file; ``None`` if the source has no such format, so that the signal's ``media`` decides.
-        """
-        return None
 
 
 @dataclass(eq=False)

@@ -255,21 +255,21 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     together = len(bands) <= MAX_CHANNELS
     signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
 
-    def write(path: Path, values: AnyArray, std: bool = False, points: bool = False) -> None:
+    def write(path: Path, values: AnyArray, deviations: bool = False, points: bool = False) -> None:
         written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
         height, width = written.shape[1:]
         scales = profile["width"] / width, profile["height"] / height
         shift = [(1 - scale) / 2 if points else 0.0 for scale in scales]  # the centre of the first pixel stays
         transform = profile["transform"] @ rasterio.Affine.translation(*shift) @ rasterio.Affine.scale(*scales)
         changed = {**profile, "height": height, "width": width, "transform": transform}
-        if std:
+        if deviations:
             changed |= {"dtype": "float32", "nodata": None, "photometric": None}
         with _unlocated(), rasterio.MemoryFile() as memory:  # GDAL does not report a full disk
             with memory.open(**{name: value for name, value in changed.items() if value is not None}) as result:
                 result.write(written)
-                for name, value in kept.items() if not std else ():
+                for name, value in kept.items() if not deviations else ():
                     setattr(result, name, value)
-                for space, number, entries in tags if not std else ():
+                for space, number, entries in tags if not deviations else ():
                     result.update_tags(number, space, **entries)
             path.write_bytes(memory.read())
 
@@ -281,8 +281,7 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
         write,
         "image" if together else "array",
         resizes=True,
-        write_std=partial(write, std=True),
-        write_points=partial(write, points=True),
+        located=True,
         points=point,
     )
 

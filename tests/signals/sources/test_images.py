@@ -35,12 +35,19 @@ def test_values_and_names_of_a_folder(tmp_path):
     np.testing.assert_array_equal(values, np.stack([a, b]))
 
 
-def test_transparency_is_laid_over_white(tmp_path):
+def test_transparency_is_laid_over_white_with_a_notice(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     rgba = save(tmp_path / "a.png", 6, 8, 4)
     values, _ = read_images(str(tmp_path))
     colours, opacity = rgba[..., :3].astype(np.float64), rgba[..., 3:].astype(np.float64)
     np.testing.assert_allclose(values[0], colours * opacity + (1 - opacity), atol=0.5001 / 255)
     assert ImageSource(str(tmp_path)).read().stored == "uint8"
+    assert ["a.png' is transparent and composited over white" in message for message in caplog.messages] == [True, True]
+    caplog.clear()
+    Image.fromarray(np.full((4, 4, 4), 255, np.uint8)).save(tmp_path / "opaque.png")
+    read_images(str(tmp_path / "opaque.png"))
+    read_images(str(tmp_path / "a.png"), alpha="keep")
+    assert not caplog.messages
 
 
 def test_transparency_is_kept_for_the_whole_set(tmp_path):
@@ -79,17 +86,6 @@ def test_pictures_arrays_and_videos_have_one_resize_and_one_grey(tmp_path):
         np.testing.assert_array_equal(arrays, frames)
     expected = np.asarray(Image.fromarray(pixels[0]).resize((14, 9), Image.Resampling.BICUBIC))
     np.testing.assert_allclose(found[0][0], expected / 255, atol=1.01 / 255)
-
-
-def test_transparent_pictures_are_said_to_be_laid_over_white(tmp_path, caplog):
-    Image.fromarray(np.full((4, 4, 4), 255, np.uint8)).save(tmp_path / "opaque.png")
-    Image.fromarray(np.full((4, 4, 4), 128, np.uint8)).save(tmp_path / "clear.png")
-    with caplog.at_level(logging.INFO):
-        read_images(str(tmp_path / "opaque.png"))
-        read_images(str(tmp_path / "clear.png"), alpha="keep")
-        assert not caplog.messages
-        read_images(str(tmp_path / "clear.png"))
-    assert ["clear.png' is transparent and composited over white" in message for message in caplog.messages] == [True]
 
 
 def test_arrays_are_images_too(tmp_path):

@@ -1,5 +1,6 @@
 """Which source reads what: suffixes, folders, shapes of arrays."""
 
+import json
 import logging
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import tifffile
 
 from pe_lightning.signals.axes import plausible_layouts
+from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
 from pe_lightning.signals.sources.kinds import kind_of
 from pe_lightning.training import ImageDataModule, RowDataModule, VideoDataModule, make_datamodule
 
@@ -56,6 +58,14 @@ def test_the_source_reads_an_array_as_its_shape_was_read(tmp_path, caplog, shape
     (notice,) = caplog.messages
     assert f"'{tmp_path / 'a.npy'}' of shape {shape} is read as" in notice
     assert "--config row/closed_form" in notice
+
+
+@pytest.mark.parametrize("cls", [ImageSource, RowSource, VideoSource])
+def test_arguments_are_described_as_plain_values(tmp_path, cls):
+    described = cls(tmp_path, center_crop=(4, 6), max_pixels=9).describe()
+    assert json.loads(json.dumps(described)) == described
+    assert (described["paths"], described["center_crop"], described["color"]) == ([str(tmp_path)], [4, 6], "auto")
+    assert "max_pixels" not in described  # it changes nothing that is read
 
 
 def test_files_folders_and_samples(tmp_path):
