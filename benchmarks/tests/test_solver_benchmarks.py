@@ -17,6 +17,6 @@ def test_threads_prints_both_sides_and_restores_the_limit(capsys):
     import solvers
 
     before = threads.OPERATIONS_PER_THREAD
-    solvers.loaded(sizes=(24,), repeats=1)
-    assert [line.split()[1:3] for line in capsys.readouterr().out.splitlines()[-2:]] == [["grid", "24"], ["points", "24"]]
+    solvers.loaded(sizes=(32,), repeats=1)
+    assert [line.split()[1:3] for line in capsys.readouterr().out.splitlines()[-2:]] == [["grid", "32"], ["points", "32"]]
     assert before == threads.OPERATIONS_PER_THREAD

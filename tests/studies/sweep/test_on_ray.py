@@ -55,7 +55,7 @@ def sweep(tmp_path, monkeypatch):
 def act(cell: str, step: int, deed: str) -> list[str]:
     options = {"cell": cell, "step": step, "deed": deed}
     given = [part for key, value in options.items() for part in (f"--trainer.callbacks.{key}", str(value))]
-    return ["--trainer.callbacks+", "sweep_callbacks.Act", *given]
+    return ["--trainer.callbacks+", "stopping.Act", *given]
 
 
 def record() -> dict:

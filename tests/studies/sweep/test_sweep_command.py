@@ -173,7 +173,7 @@ def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, 
 @pytest.mark.slow
 def test_sigterm_stops_the_fit_of_a_sweep_with_early_stopping_and_the_same_command_resumes_it(capsys):
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
-    command += ["--trainer.callbacks+", "sweep_callbacks.Act", "--trainer.callbacks.cell", "gau"]
+    command += ["--trainer.callbacks+", "stopping.Act", "--trainer.callbacks.cell", "gau"]
     command += ["--trainer.callbacks.step", "12", "--trainer.callbacks.deed", "terminate"]
     command += ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
     command += ["--trainer.callbacks.mode", "max", "--out"]
@@ -194,7 +194,7 @@ def test_sigterm_stops_the_fit_of_a_sweep_with_early_stopping_and_the_same_comma
 def test_a_killed_sweep_is_resumed_and_gives_the_runs_of_one_that_was_not(capsys, tmp_path):
     """The second cell is killed at step 17 of 20 and resumed from step 10."""
     command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
-    command += ["--trainer.callbacks+", "sweep_callbacks.Act", "--trainer.callbacks.cell", "rff"]
+    command += ["--trainer.callbacks+", "stopping.Act", "--trainer.callbacks.cell", "rff"]
     command += ["--trainer.callbacks.step", "17", "--trainer.callbacks.deed", "die", "--out"]
     paths = os.pathsep.join(map(str, [ROOT, ROOT / "tests"]))
     killed = run_command(Path(), *command, "s", environment={"PYTHONPATH": paths})

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fits import MODULES
 from lightning.pytorch import Callback, Trainer, seed_everything
-from small_fits import MODULES
 from torch import Tensor
 
 from pe_lightning.signals.loaders import Batching

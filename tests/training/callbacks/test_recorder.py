@@ -13,10 +13,10 @@ import pytest
 import torch
 from commands import DEMO, NO_WANDB, metrics
 from commands import fit as fit_by_command
+from fits import signals
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from rich.console import Console
-from small_fits import signals
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -151,11 +151,11 @@ def test_a_module_declares_the_values_it_logs(cls, refused, make_trainer, tmp_pa
     recorder = RunRecorder(root=tmp_path / "runs", wandb=WandbSettings(enabled=False), log=False, table=False)
     trainer = make_trainer(callbacks=[stop, recorder], max_steps=1, limit_val_batches=0)
     with pytest.raises(InputError, match="cannot monitor train/sharpness") if refused else nullcontext():
-        trainer.fit(cls("gau"), TensorDataModule(signals(1, 8, 6)))
+        trainer.fit(cls("gau"), TensorDataModule(signals(1, 8, 6, channels=3)))
 
 
 def test_baselines_have_the_metric_of_the_module():
-    data = TensorDataModule(signals(2, 16, 12))
+    data = TensorDataModule(signals(2, 16, 12, channels=3))
     in_db, ratio = score_baselines(data)[0], score_baselines(data, "snr")[0]
     assert list(in_db) == list(ratio) == ["bicubic", "linear", "nearest", "spline"]
     held_out = data.evaluation_batch()
@@ -205,14 +205,14 @@ def rows(run: Path, version: int = 0) -> list[dict[str, str]]:
 
 
 def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
-    run = fit("simple", signals(2, 16, 12), [Pass(now)], steps=12)  # validated every 6 steps
+    run = fit("simple", signals(2, 16, 12, channels=3), [Pass(now)], steps=12)  # validated every 6 steps
     found = rows(run.folder)
     assert any(row["train/loss"] for row in found)
     assert [float(row["seconds"]) for row in found if row["val/psnr"]] == [6, 12]
     assert {row["seconds"] for row in found} <= {str(float(row["step"])) for row in found} | {"12.0"}
     checkpoint = run.folder / "checkpoints/last.ckpt"
     run.trainer.save_checkpoint(checkpoint)
-    fit("simple", signals(2, 16, 12), [Pass(now)], steps=24, ckpt_path=checkpoint)
+    fit("simple", signals(2, 16, 12, channels=3), [Pass(now)], steps=24, ckpt_path=checkpoint)
     assert [float(row["seconds"]) for row in rows(run.folder, 1) if row["val/psnr"]][-2:] == [18, 24]
 
 
@@ -288,7 +288,7 @@ class Decay(Encoder):
 def test_a_run_is_named_by_its_network_and_records_what_it_used(
     module, steps, name, optimizer, make_trainer, tmp_path, capsys
 ):
-    data = TensorDataModule(signals(1, 8, 8), names=["8x8"])
+    data = TensorDataModule(signals(1, 8, 8, channels=3), names=["8x8"])
     recorder = RunRecorder(tmp_path, log=False)
     trainer = make_trainer(max_steps=steps, callbacks=[recorder])
     trainer.fit(fitted := module(), data)
@@ -311,7 +311,7 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
 )
 def test_a_direct_solution_is_called_exact_only_if_it_is(sigma, said, make_trainer, tmp_path, capsys):
     """In float32, weights of features that depend on each other cannot be exact."""
-    data = TensorDataModule(signals(1, 24, 24), sampling=RandomSampling(fraction=0.5))
+    data = TensorDataModule(signals(1, 24, 24, channels=3), sampling=RandomSampling(fraction=0.5))
     trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
     encoder = {"name": "gau", "num_features": 10, "sigma": sigma}
     trainer.fit(fitted := ComplexLinear(encoder, solver="exact", ridge=0.0), data)

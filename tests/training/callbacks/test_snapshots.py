@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fits import MODULES, signals
 from lightning.pytorch import Callback
 from PIL import Image
-from small_fits import MODULES, signals
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import grid_axes
@@ -33,7 +33,7 @@ def picture(path: Path) -> np.ndarray:
 
 def test_pictures_are_the_prediction_of_that_step(fit):
     keep = Keep()
-    run = fit("complex", signals(3, 16, 12), [keep, Snapshots(every_n_steps=5, signals=2)], steps=12)
+    run = fit("complex", signals(3, 16, 12, channels=3), [keep, Snapshots(every_n_steps=5, signals=2)], steps=12)
     written = sorted(str(path.relative_to(run.folder / "snapshots")) for path in run.folder.glob("snapshots/*/*"))
     assert written == [f"signal{s}/{n}.png" for s in (0, 1) for n in (10, 5)]
     for signal, step in ((0, 5), (1, 10)):
@@ -70,19 +70,21 @@ def test_the_clock_is_stopped_and_the_weights_are_those_of_a_fit_without_snapsho
         return predict(self, axes)
 
     monkeypatch.setattr(ComplexLinear, "predict_grid", slow)
-    watched = fit("complex", signals(2, 16, 12), [Snapshots(every_n_steps=2)], limit_val_batches=0)
+    watched = fit("complex", signals(2, 16, 12, channels=3), [Snapshots(every_n_steps=2)], limit_val_batches=0)
     assert now[0] == 6
     assert TrainingClock.of(watched.trainer).seconds == 0
-    alone = fit("complex", signals(2, 16, 12), [], limit_val_batches=0)
+    alone = fit("complex", signals(2, 16, 12, channels=3), [], limit_val_batches=0)
     for found, expected in zip(watched.module.parameters(), alone.module.parameters(), strict=True):
         assert torch.equal(found, expected)
 
 
 def test_signals_that_cannot_be_shown_are_refused_before_a_directory_is_made(fit, make_trainer, tmp_path):
     with pytest.raises(InputError, match="signals of 1 to 3 axes"):
-        fit("complex", signals(1, 4, 4, 4, 4), [Snapshots()])
+        fit("complex", signals(1, 4, 4, 4, 4, channels=3), [Snapshots()])
     with pytest.raises(InputError, match=r"RunRecorder\(\)"):
-        make_trainer(max_steps=1, callbacks=[Snapshots()]).fit(MODULES["complex"](), TensorDataModule(signals(1, 8, 8)))
+        make_trainer(max_steps=1, callbacks=[Snapshots()]).fit(
+            MODULES["complex"](), TensorDataModule(signals(1, 8, 8, channels=3))
+        )
     assert not (tmp_path / "runs").exists()
-    fit("complex", signals(1, 16, 12), [Snapshots(every_n_steps=1)], fast_dev_run=3)
+    fit("complex", signals(1, 16, 12, channels=3), [Snapshots(every_n_steps=1)], fast_dev_run=3)
     assert not list(tmp_path.rglob("*.png"))
