@@ -69,18 +69,14 @@ class LocalFits(NamedTuple):
     periodic: tuple[bool, ...]
     scattered: bool
 
-    def choose(self, samples: TrainedSamples) -> tuple[SignalField, Fit]:
-        """Fits with the ridge of the least held-out error; the field, and the fit without the prior."""
+    def fit(self, samples: TrainedSamples, ridge: float | None = None) -> tuple[SignalField, Fit]:
+        """Fits with a ridge, or with that of the least held-out error; the field, and the fit without the prior."""
         choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
-        tried = choices if self.noise == "auto" else (without_noise,)
+        tried = (ridge,) if ridge is not None else choices if self.noise == "auto" else (without_noise,)
         covariance = self._covariance(samples)
         fits = (self._fit(samples, ridge, covariance) for ridge in tried)
         best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
         return self._with_prior(best), best
-
-    def field(self, samples: TrainedSamples, ridge: float) -> SignalField:
-        """The field with the ridge that was chosen."""
-        return self._with_prior(self._fit(samples, ridge, self._covariance(samples)))
 
     def spread(self, samples: TrainedSamples, field: SignalField, ridge: float) -> AdaptivePoints:
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
@@ -205,7 +201,6 @@ class AdaptiveFit(Estimator):
         check_in_memory(train, "Adaptive")
         return self.fit_batch(train.train_batch(), train.info, self.read_prior(train.split), default_device(device))
 
-    @torch.no_grad()
     def fit_batch(
         self, batch: GridBatch | PointBatch, info: SignalInfo, prior: LocalPrior | None, device: torch.device
     ) -> SampledField:
@@ -217,14 +212,37 @@ class AdaptiveFit(Estimator):
             prior: The prior to mix in, if there is one.
             device: Where to compute.
         """
-        began, samples = time.perf_counter(), TrainedSamples.of(to_device(batch, device), info, "Adaptive")
-        periodic = tuple(axis.periodic for axis in info.axes)
-        scattered = info.num_points is not None
-        bank, prior = self.bank(info.num_axes, scattered).to(device), None if prior is None else prior.to(device)
-        fits = LocalFits(bank, info.grid, self.window, self.noise, prior, periodic, scattered)
-        fields, found = zip(*(fits.choose(samples.signal(place)) for place in range(info.num_signals)), strict=True)
-        ridges = {fit.ridge for fit in found}
-        ridge = ridges.pop() if len(ridges) == 1 else None
+        bank = self.bank(info.num_axes, info.num_points is not None).to(device)
+        samples = TrainedSamples.of(to_device(batch, device), info, "Adaptive")
+        return self.fit_samples(samples, info, bank, None if prior is None else prior.to(device))
+
+    @torch.no_grad()
+    def fit_samples(
+        self,
+        samples: TrainedSamples,
+        info: SignalInfo,
+        bank: AnisotropicKernels,
+        prior: LocalPrior | None,
+        ridges: Sequence[float] | None = None,
+    ) -> SampledField:
+        """Fits samples on their device.
+
+        Args:
+            samples: The trained samples of all signals, or of some.
+            info: Shape of the signals.
+            bank: The bank of encoders.
+            prior: The prior to mix in, if there is one.
+            ridges: The ridge of each signal, of an earlier fit of these samples; by default they are chosen.
+        """
+        began, periodic = time.perf_counter(), tuple(axis.periodic for axis in info.axes)
+        fits = LocalFits(bank, info.grid, self.window, self.noise, prior, periodic, info.num_points is not None)
+        given: Sequence[float | None] = ridges or [None] * len(samples.values)
+        fitted = [fits.fit(samples.signal(place), ridge) for place, ridge in enumerate(given)]
+        fields, found = zip(*fitted, strict=True)
+        if samples.values.is_cuda:
+            torch.cuda.synchronize()
+        found_ridges = {fit.ridge for fit in found}
+        ridge = found_ridges.pop() if len(found_ridges) == 1 else None
         report = FitReport("adaptive", ridge, time.perf_counter() - began, members=found[-1].num_members)
         single, weights = info.num_signals == 1, [field.weight for field in fields if isinstance(field, MixedGrid)]
         mixed = (
@@ -236,5 +254,6 @@ class AdaptiveFit(Estimator):
             label=f"Adaptive{mixed if weights else ''}",
             solution=report,
             num_axes=info.num_axes,
+            ridges=[fit.ridge for fit in found],
             spread=(lambda: fits.spread(samples.signal(0), fields[0], found[0].ridge)) if single else None,
         )

@@ -11,7 +11,7 @@ from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
-from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
+from pe_lightning.networks.local import LocalPrior, local_field, spaced_axes
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.split_signals import Signals
@@ -46,13 +46,10 @@ class PretrainedInterpolator(Estimator):
     @torch.no_grad()
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
         """Applies the network to the trained samples; see :class:`Estimator`."""
-        device, began, info = default_device(device), time.perf_counter(), train.info
+        device, info = default_device(device), train.info
         prior, batch = self.read_prior(train).for_axes(info.num_axes).to(device), to_device(train.train_batch(), device)
         check_even(batch, info)
-        samples = TrainedSamples.of(batch, info, "Local")
-        fields = [interpolator_field(prior, samples.signal(place), info.grid) for place in range(info.num_signals)]
-        report = FitReport("local", None, time.perf_counter() - began)
-        return SampledField(fields, samples, label="Local", solution=report, num_axes=info.num_axes)
+        return interpolated(prior, TrainedSamples.of(batch, info, "Local"), info.grid)
 
 
 def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
@@ -63,8 +60,12 @@ def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
         )
 
 
-def interpolator_field(prior: LocalPrior, samples: TrainedSamples, grid: tuple[int, ...]) -> LocalGrid | LocalFrames:
-    """One signal as a function of coordinates."""
-    spaced = spaced_axes(samples.values.shape[:-1], grid)
+@torch.no_grad()
+def interpolated(prior: LocalPrior, samples: TrainedSamples, grid: tuple[int, ...]) -> SampledField:
+    """Signals as functions of coordinates, by a trained network for so many axes."""
+    began, spaced = time.perf_counter(), spaced_axes(samples.values.shape[1:-1], grid)
     assert spaced is not None
-    return local_field(prior, samples.values, grid, samples.first, samples.step, spaced)
+    every = [samples.signal(place) for place in range(len(samples.values))]
+    fields = [local_field(prior, one.values, grid, one.first, one.step, spaced) for one in every]
+    report = FitReport("local", None, time.perf_counter() - began)
+    return SampledField(fields, samples, label="Local", solution=report, num_axes=len(grid))

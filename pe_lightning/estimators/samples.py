@@ -81,6 +81,7 @@ class SampledField(FittedField):
     Args:
         signals: The signals one by one.
         samples: Their samples.
+        ridges: The ridge of each, of local fits.
         **fit: The other arguments of :class:`~pe_lightning.estimators.base.FittedField`.
     """
 
@@ -91,11 +92,12 @@ class SampledField(FittedField):
         signals: Sequence[SignalField],
         samples: TrainedSamples,
         *,
+        ridges: Sequence[float] = (),
         spread: Callable[[], AdaptivePoints] | None = None,
         **fit: Any,
     ) -> None:
         super().__init__(device=samples.values.device, spread=spread, **fit)
-        self.signals, self.samples = list(signals), samples
+        self.signals, self.samples, self.ridges = list(signals), samples, ridges
 
     def evaluate(self, points: Tensor) -> Tensor:
         return torch.stack([signal.at(points) for signal in self.signals])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,16 +12,14 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.adaptive import AdaptiveFit, LocalFits, prior_weights
-from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolator_field
+from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights
+from pe_lightning.estimators.local import PretrainedInterpolator, check_even, interpolated
 from pe_lightning.estimators.priors import NO_PRIOR, PRIOR_KEY, SHIPPED, prior_from, read_prior
-from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SignalField, TrainedSamples, check_in_memory
-from pe_lightning.networks.local import DEFAULT_ENCODER, LocalFrames, LocalGrid, LocalPrior
+from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
+from pe_lightning.networks.local import DEFAULT_ENCODER, LocalPrior
 from pe_lightning.networks.samples import SampleNetwork
 from pe_lightning.registry import Described
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.solvers.adaptive_points import AdaptivePoints
 from pe_lightning.training.base import models, trainer_of
 from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.datamodule import SignalDataModule
@@ -31,15 +28,19 @@ from pe_lightning.training.datamodule import SignalDataModule
 class NonparametricModule(CoordinateModule):
     """Signals as functions of their trained samples, which are the parameters: fitted with ``max_steps: 0``.
 
-    A subclass defines :meth:`make_network`, which returns a :class:`~pe_lightning.networks.samples.SampleNetwork`,
-    :meth:`solve` and :meth:`make_field`.
+    A subclass defines :meth:`make_network`, which returns a :class:`~pe_lightning.networks.samples.SampleNetwork`, and
+    :meth:`make_field`, which asks an estimator.
     """
 
     solves = True
 
     def __init__(self, encoder: EncoderLike) -> None:
         super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
-        self._fields: list[SignalField] = []
+        self._field: SampledField | None = None
+
+    @abstractmethod
+    def make_field(self, samples: TrainedSamples, ridges: list[float] | None) -> SampledField:
+        """The fit of samples, with the ridges of an earlier fit if they are given."""
 
     @property
     def network(self) -> SampleNetwork:
@@ -51,6 +52,25 @@ class NonparametricModule(CoordinateModule):
     def num_params(self) -> int:
         """Parameters of one signal: its samples, and their coordinates if they are scattered."""
         return super().num_params + (self.network.coords[0].numel() if self.info is not None else 0)
+
+    @property
+    def samples(self) -> TrainedSamples:
+        """The stored samples."""
+        values, coords = self.network.samples.detach(), self.network.coords
+        if coords.numel():
+            return TrainedSamples(values, coords)
+        first, step = self.network.first[0], self.network.step[0]  # all signals have one grid
+        return TrainedSamples(values, None, first.tolist(), step.tolist())
+
+    @property
+    def field(self) -> SampledField:
+        """The fit of the stored samples, on their device."""
+        self.require_info()
+        found = self._field
+        if found is None or len(found.signals) != self.networks.num_signals or found.device != self.device:
+            with torch.inference_mode(False):
+                found = self._field = self.make_field(self.samples, self.network.ridge.tolist())
+        return found
 
     # -- the fit --------------------------------------------------------------------------------------------------------
 
@@ -69,50 +89,24 @@ class NonparametricModule(CoordinateModule):
         network.samples.data = found.values.clone()
         if found.coords is not None:
             network.coords.data = found.coords.clone()
-            return
-        network.first.copy_(torch.tensor(found.first))
-        network.step.copy_(torch.tensor(found.step))
+        else:
+            network.first.copy_(torch.tensor(found.first))
+            network.step.copy_(torch.tensor(found.step))
 
-    def samples(self, place: int) -> TrainedSamples:
-        network = self.network
-        coords = network.coords[place] if network.coords.numel() else None
-        return TrainedSamples(
-            network.samples[place].detach(), coords, network.first[place].tolist(), network.step[place].tolist()
-        )
+    def on_fit_start(self) -> None:
+        self._field = field = self.make_field(self.samples, None)
+        self.solution = field.solution
+        for place, ridge in enumerate(field.ridges):
+            self.network.ridge[place] = ridge
 
     def describe(self) -> dict[str, Any]:
         described = super().describe()
         described["encoder"].pop("num_features", None)  # one entry: all axes have one encoder
         return described
 
-    def on_fit_start(self) -> None:
-        self.solve()
-
-    @abstractmethod
-    def solve(self) -> None:
-        """Fits the stored samples and sets :attr:`solution`."""
-
-    @abstractmethod
-    def make_field(self, place: int) -> SignalField:
-        """A signal as a function of coordinates, from its stored samples."""
-
-    def on_fit_end(self) -> None:
-        shared = self.shard is not None
-        super().on_fit_end()
-        if shared:
-            self._fields = []
-
-    @property
-    def fields(self) -> list[SignalField]:
-        self.require_info()
-        if len(self._fields) != self.networks.num_signals or self._fields[0].values.device != self.device:
-            with torch.inference_mode(False), torch.no_grad():
-                self._fields = [self.make_field(place) for place in range(self.networks.num_signals)]
-        return self._fields
-
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_load_checkpoint(checkpoint)
-        self._fields = []
+        self._field = None
         for name in ("samples", "coords"):
             getattr(self.network, name).data = torch.empty_like(
                 checkpoint["state_dict"][f"networks.network.{name}"], device=self.device
@@ -121,18 +115,14 @@ class NonparametricModule(CoordinateModule):
     # -- use ------------------------------------------------------------------------------------------------------------
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        if isinstance(batch, GridBatch):
-            return (self.predict_grid(batch.axes) - batch.values).flatten(1)
-        each = batch.coords.expand(len(self.fields), -1, -1)
-        prediction = torch.stack([field.at(points) for field, points in zip(self.fields, each, strict=True)])
-        return (prediction - batch.values).flatten(1)
+        raise NotImplementedError("nothing is trained")
 
     def evaluate(self, points: Tensor) -> Tensor:
-        return torch.stack([field.at(points) for field in self.fields])
+        return self.field.evaluate(points)
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         self.encoding.check_axes(axes)
-        return torch.stack([field.predict(axes) for field in self.fields])
+        return self.field.grid(axes)
 
 
 @models.register("Adaptive")
@@ -193,53 +183,26 @@ class Adaptive(NonparametricModule):
         self.pretrained = pretrained
         self.local_prior: LocalPrior | None = None
         """The prior, read when the model is built; ``None`` without one, or where it has no effect."""
-        self._spread: AdaptivePoints | None = None
         self.save_arguments(angles=angles, aspects=self.aspects, window=self.window, noise=noise, pretrained=pretrained)
 
     def make_network(self, info: SignalInfo) -> SampleNetwork:
         return SampleNetwork(self.estimator.bank(info.num_axes, info.num_points is not None))
 
-    @property
-    def bank(self) -> AnisotropicKernels:
-        bank = self.network.encoding
-        assert isinstance(bank, AnisotropicKernels)
-        return bank
-
-    # -- the fit --------------------------------------------------------------------------------------------------------
-
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         super().choose(data, device)
         self.local_prior = self.estimator.read_prior(data.split)
 
+    def make_field(self, samples: TrainedSamples, ridges: list[float] | None) -> SampledField:
+        bank = self.network.encoding
+        assert isinstance(bank, AnisotropicKernels)
+        return self.estimator.fit_samples(samples, self.require_info(), bank, self.local_prior, ridges)
+
     def describe(self) -> dict[str, Any]:
         described = super().describe()
         if self.pretrained != NO_PRIOR:
-            described["prior"] = {"name": self.pretrained, "weight": prior_weights(self._fields) or None}
+            weights = [] if self._field is None else prior_weights(self._field.signals)
+            described["prior"] = {"name": self.pretrained, "weight": weights or None}
         return described
-
-    @torch.no_grad()
-    def solve(self) -> None:
-        began = time.perf_counter()
-        self._fields, self._spread, fits = [], None, self._fits
-        for place in range(self.networks.num_signals):
-            field, best = fits.choose(self.samples(place))
-            self._fields.append(field)
-            self.network.ridge[place] = best.ridge
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - began
-        ridges = set(self.network.ridge.tolist())
-        ridge = ridges.pop() if len(ridges) == 1 else None
-        self.solution = FitReport("adaptive", ridge, seconds, members=best.num_members)
-
-    @property
-    def _fits(self) -> LocalFits:
-        info, periodic = self.require_info(), tuple(axis.periodic for axis in self.require_info().axes)
-        noise, prior, scattered = self.estimator.noise, self.local_prior, info.num_points is not None
-        return LocalFits(self.bank, info.grid, self.window, noise, prior, periodic, scattered)
-
-    def make_field(self, place: int) -> SignalField:
-        return self._fits.field(self.samples(place), float(self.network.ridge[place]))
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         super().on_save_checkpoint(checkpoint)
@@ -250,29 +213,18 @@ class Adaptive(NonparametricModule):
         super().on_load_checkpoint(checkpoint)
         spec = checkpoint.get(PRIOR_KEY)
         self.local_prior = None if spec is None else prior_from(spec).to(self.device)
-        self._spread = None
-
-    # -- use ------------------------------------------------------------------------------------------------------------
 
     @property
     def has_std(self) -> bool:
         return self.info is not None and self.info.num_signals == 1
 
-    @torch.no_grad()
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
         They are those of the fit without a prior. The unit is that of the values. Of values that were not seen, about 90 %
         are within 1.645 standard deviations. With a ``level``, half the widths of intervals that hold this share of them.
         """
-        info = self.require_info()
-        if not self.has_std:
-            raise InputError(f"std is of one signal, and this model has {info.num_signals}: fit them one by one")
-        self.encoding.check_points(coords)
-        if self._spread is None or self._spread.values.device != self.device:
-            self._spread = self._fits.spread(self.samples(0), self.fields[0], float(self.network.ridge[0]))
-        points = coords.to(next(self.parameters()).dtype).reshape(-1, info.num_axes)
-        return self._spread.std(points, level).reshape(*coords.shape[:-1], info.channels)
+        return self.field.std(coords.to(next(self.parameters()).dtype), level)
 
 
 @models.register("Local")
@@ -316,13 +268,10 @@ class Local(NonparametricModule):
         check_even(batch, self.require_info())
         super().calibrate(batch)
 
-    def solve(self) -> None:
-        self.solution = FitReport("local", None, 0.0)
-
-    def make_field(self, place: int) -> LocalGrid | LocalFrames:
+    def make_field(self, samples: TrainedSamples, ridges: list[float] | None) -> SampledField:
         prior = self.network.encoding
         assert isinstance(prior, LocalPrior)
-        return interpolator_field(prior, self.samples(place), self.require_info().grid)
+        return interpolated(prior, samples, self.require_info().grid)
 
     def describe(self) -> dict[str, Any]:
         described = super().describe()

@@ -75,7 +75,7 @@ def test_values_are_differentiable_in_the_coordinates_after_a_test_of_lightning(
     """Lightning tests in inference mode; what is made there must not stop later gradients."""
     data, module = TensorDataModule(textured(1, 16, 16)), Adaptive(angles=2)
     trainer = fit(module, data, make_trainer, 0)
-    module._fields = []
+    module._field = None
     trainer.test(module, data, verbose=False)
     assert module.scores["test/psnr"].isfinite().all()
     coords = torch.tensor([[0.31, 0.52]], requires_grad=True)
