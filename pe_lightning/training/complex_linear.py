@@ -14,9 +14,9 @@ from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
+from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.linear import LinearRidge, learned_report, linear_uncertainty
+from pe_lightning.estimators.linear import LinearRidge, learned_report
 from pe_lightning.estimators.report import ChoiceReport, FitReport
 from pe_lightning.estimators.sparse import (
     MAX_SPARSE_WEIGHTS,
@@ -32,11 +32,9 @@ from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import Process
-from pe_lightning.solvers import Choice, Solution
-from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, AdaptivePoints
+from pe_lightning.solvers import Choice
 from pe_lightning.solvers.choice import check_ridge
-from pe_lightning.training.base import datamodule_of, models, signals_of, trainer_of
+from pe_lightning.training.base import models, signals_of, trainer_of
 from pe_lightning.training.coordinate import ConfiguredEncoders, CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
@@ -226,7 +224,6 @@ class ComplexLinear(KroneckerModule):
         self.solves = solver == "exact" or self.sparse is not None
         self.ridge = ridge
         self._choice: Choice | None = None
-        self._spread: AdaptivePoints | None = None
         self.save_arguments(
             shared_encoder=shared_encoder,
             encoder_lr=encoder_lr,
@@ -291,12 +288,16 @@ class ComplexLinear(KroneckerModule):
         """Solves for the linear layer with a ``solver``, unless a checkpoint restored the solution."""
         if not self.solves or (self.solution is not None and self.solution.is_solved):
             return
-        self._spread = None
         data = signals_of(self)
         dataset, process = data.shard()
         began, counts, noise = time.perf_counter(), None, dict[str, Any]()
         if self.networks.features_are_trained:
-            solutions, report = self._learn(dataset, process)
+            count = 1 if self.networks.features_are_shared else self.networks.num_signals
+            own = [per_axis(self.encoder, data.info.num_axes) for _ in range(count)]
+            solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
+            for signal, learned in enumerate(every):
+                self.stack.set_encoders(signal, learned.encoders)
+            report = learned_report(solutions, every, None if self.solution is None else self.solution.choice)
             self.calibrate(to_device(dataset.calibration_batch(), self.device))
         else:
             encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
@@ -319,42 +320,6 @@ class ComplexLinear(KroneckerModule):
             self._sparsify(dataset, counts)
             report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
         self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
-
-    @property
-    def has_std(self) -> bool:
-        """Whether :meth:`std` is available: an exact fit of one signal whose samples are in memory, and not too few."""
-        solved = self.solution is not None and self.solution.ridge is not None and not self.depth
-        data = self._samples
-        if self.info is None or self.info.num_signals != 1 or not solved or data is None:
-            return False
-        return data.split.num_train >= MIN_SAMPLES[self.info.num_axes - 1]
-
-    @property
-    def _samples(self) -> SignalDataModule | None:
-        data = datamodule_of(trainer_of(self), SignalDataModule)
-        return None if data is None or data.streamed else data
-
-    @torch.no_grad()
-    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
-
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations.
-        With a ``level``, half the widths of intervals that hold this share of the values. The samples are taken from the
-        DataModule that the model was fitted to; a fit without some of them is made once.
-        """
-        info, data, solution = self.require_info(), self._samples, self.solution
-        if info.num_signals != 1 or self.depth or solution is None or solution.ridge is None or data is None:
-            raise InputError(
-                "std is of an exact fit of one signal (solver: exact, depth: 0, max_steps: 0), of the model that was fitted "
-                "to samples in memory; Adaptive has it from a checkpoint too"
-            )
-        self.encoding.check_points(coords)
-        if self._spread is None:
-            batch = to_device(data.train_batch(), self.device)
-            encoders = averaged([encoder.to(self.device) for encoder in per_axis(self.encoder, info.num_axes)], info.cells)
-            periodic = [axis.periodic for axis in info.axes]
-            self._spread = linear_uncertainty(batch, info.grid, encoders, solution.ridge, self.center, periodic)
-        return self._spread.std(coords.reshape(-1, info.num_axes), level).reshape(*coords.shape[:-1], info.channels)
 
     # -- a sparse layer ---------------------------------------------------------------------------------------------------
 
@@ -400,12 +365,3 @@ class ComplexLinear(KroneckerModule):
         if self.sparse_weights:
             checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
         super().on_load_checkpoint(checkpoint)
-
-    def _learn(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """Learns the encoders of each signal, or of all that share them, and solves with them."""
-        count = 1 if self.networks.features_are_shared else self.networks.num_signals
-        encoders = [list(self.networks.network_of(signal).encoding.encoders) for signal in range(count)]  # type: ignore[union-attr, arg-type]
-        solutions, learned = self.estimator.learn(dataset, encoders, self.device, process, self.weight.dtype)
-        for signal, found in enumerate(learned):
-            self.stack.set_encoders(signal, found.encoders)
-        return solutions, learned_report(solutions, learned, None if self.solution is None else self.solution.choice)

@@ -131,7 +131,7 @@ class FunctionModule(TrainedModule):
 
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations about the predictions of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``."""
-        raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or an exact ComplexLinear")
+        raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or pe_lightning.fit")
 
     @property
     def encoding(self) -> Any:

@@ -19,7 +19,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
 from pe_lightning.solvers.adaptive_points import RIDGE
-from pe_lightning.training import Adaptive, ComplexLinear, TensorDataModule
+from pe_lightning.training import Adaptive, TensorDataModule
 
 SAMPLINGS = {"grid": GridSampling(2), "strides": GridSampling([3, 2], [1, 0]), "random": RandomSampling(0.3, shared=True)}
 
@@ -152,7 +152,7 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
         assert 0.77 < float(inside[:, part][unseen[:, part]].float().mean()) < 0.99
 
 
-def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(make_trainer, tmp_path):
+def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(tmp_path):
     values = textured(2, 20, 16, channels=1)
     one = pe_lightning.fit(values[:1], model=Adaptive(angles=2), sampling="random")
     mask = one.trainer.datamodule.split.train_mask()[0].flatten()
@@ -164,15 +164,10 @@ def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_
     assert bool((found[~mask] > 0).all())
     half = pe_lightning.fit(0.5 * values[:1], model=Adaptive(angles=2), sampling="random")
     torch.testing.assert_close(half.std(coords), 0.5 * found, rtol=0.05, atol=0)
-    for model in (Adaptive(angles=2), ComplexLinear("gau", solver="exact")):
-        both = pe_lightning.fit(values, model=model)
-        assert not both.has_std
-        with pytest.raises(InputError, match="one signal"):
-            both.std(coords)
-    trained = ComplexLinear("gau")
-    fit(trained, TensorDataModule(values[:1]), make_trainer, 2)
-    with pytest.raises(InputError, match="exact fit"):
-        trained.std(coords)
+    both = pe_lightning.fit(values, model=Adaptive(angles=2))
+    assert not both.has_std
+    with pytest.raises(InputError, match="one signal"):
+        both.std(coords)
 
 
 def test_a_tone_near_the_band_limit_is_predicted_far_better_than_by_a_cubic_spline(tmp_path, monkeypatch):
