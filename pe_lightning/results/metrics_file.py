@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.signals.files import write_atomically
 
 SCHEMA = 1
 """The value of ``schema``. Increment when the meaning of a field changes."""
-MAX_DEPTH = 32
-"""Most levels of nested lists and mappings."""
 
 
-class Kind(NamedTuple):
-    """The type of a field, as messages call it and as a test; ``null`` is a value that is not known, or not finite."""
-
-    words: str
-    fits: Callable[[Any], bool]
-    null: bool = True
-
-    def check(self, name: str, value: Any) -> None:
-        """Raises ValueError unless a value is of this type."""
-        if not (self.null and value is None) and not self.fits(value):
-            expected = f"{self.words}{' or null' * self.null}"
-            raise ValueError(f"{paragraph(name, 100)} is {paragraph(json.dumps(value), 60)}; it must be {expected}")
+def _is(kind: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind)
 
 
 def _is_number(value: Any) -> bool:
@@ -39,117 +27,98 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == int(value)
 
 
-def _is_list(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(fits, value))
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-NUMBER = Kind("a number", _is_number)
-COUNT = Kind("an integer >= 0", _is_count)
-TEXT = Kind("text", _is_text)
-MAPPING = Kind("a mapping", _is_mapping)
-NUMBERS = Kind("a list of numbers or nulls", _is_list(lambda value: value is None or _is_number(value)))
-
-FIELDS: Mapping[str, Kind] = {
-    "metric": Kind("the name of a metric", _is_text, null=False),
-    "signals": Kind("a list of names", _is_list(_is_text), null=False),
-    "num_signals": COUNT,
-    "grid": Kind("a list of integers", _is_list(_is_count)),
-    "channels": COUNT,
-    "paths": Kind("a list of paths", _is_list(_is_text)),
-    "data_name": TEXT,
-    "num_missing": Kind("a list of integers", _is_list(_is_count)),
-    "num_validation": COUNT,
-    "data_fingerprint": TEXT,
-    "protocol": TEXT,
-    "sampling": MAPPING,
-    "model": TEXT,
-    "num_params": NUMBER,
-    "checkpoint_bytes": COUNT,
-    "network": MAPPING,
-    "encoding": TEXT,
-    "encoder": Kind("a mapping, or one per axis", lambda value: _is_mapping(value) or _is_list(_is_mapping)(value)),
-    "learned": MAPPING,
-    "optimizer": MAPPING,
-    "solution": MAPPING,
-    "fit_seconds": NUMBER,
-    "solve_seconds": NUMBER,
-    "steps": COUNT,
-    "baselines": Kind(
-        "a mapping of scores by method", lambda value: _is_mapping(value) and all(map(_is_mapping, value.values()))
-    ),
-    "versions": MAPPING,
+KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "text": _is(str),
+    "a number": _is_number,
+    "an integer >= 0": _is_count,
+    "a mapping": _is(dict),
+    "a mapping, or one per axis": lambda value: isinstance(value, dict) or _list_of(_is(dict))(value),
+    "a mapping of scores by method": lambda value: isinstance(value, dict) and all(map(_is(dict), value.values())),
+    "a list of names": _list_of(_is(str)),
+    "a list of integers": _list_of(_is_count),
+    "a list of numbers or nulls": _list_of(lambda value: value is None or _is_number(value)),
 }
-"""Types of the fields that this package writes. Callbacks and modules may add others, of any plain values."""
-
+"""Types of values."""
+FIELDS: Mapping[str, str] = {
+    "text": "metric data_name data_fingerprint protocol model encoding",
+    "a number": "num_params fit_seconds solve_seconds",
+    "an integer >= 0": "num_signals channels num_validation checkpoint_bytes steps",
+    "a mapping": "sampling network learned optimizer solution versions",
+    "a mapping, or one per axis": "encoder",
+    "a mapping of scores by method": "baselines",
+    "a list of names": "signals paths",
+    "a list of integers": "grid num_missing",
+}
+"""The fields that this package writes, by their type. Callbacks and modules may add others, of any plain values."""
+ALWAYS_KNOWN = ("metric", "signals")
+"""Fields that are never ``null``; another one is, where its value is not known or not finite."""
 SCORE_PREFIXES = ("test/", "train/", "val/")
-SCORE_KINDS = {"_per_signal": NUMBERS, "_reason": TEXT, "": NUMBER}
+KIND_OF_SCORE = {"_per_signal": "a list of numbers or nulls", "_reason": "text", "": "a number"}
 """Types of scores by the end of their names: ``test/psnr``, ``test/psnr_std``, ``test/psnr_per_signal``, ..."""
 
 
 def check_metrics(content: Any) -> dict[str, Any]:
     """Checks the content of ``metrics.json`` against the schema, and returns it; ValueError names what does not fit."""
     if not isinstance(content, dict):
-        raise ValueError(f"it holds {paragraph(json.dumps(content), 60)}, not a mapping")
+        raise ValueError(f"it holds {_shown(content)}, not a mapping")
     if content.get("schema") != SCHEMA or isinstance(content["schema"], bool):
-        raise ValueError(f"its schema is {paragraph(json.dumps(content.get('schema')), 60)}; this version reads {SCHEMA}")
-    for path, value in _numbers(content):
-        try:
-            finite = math.isfinite(value)
-        except OverflowError:  # an integer beyond the range of floats
-            finite = False
-        if not finite:
-            raise ValueError(f"{paragraph(path, 100)} is not a finite number; what is not finite is written as null")
-    for name, kind in FIELDS.items():
-        if name in content:
-            kind.check(name, content[name])
-    _check_scores(content, "", content.get("signals"))
-    for method, scores in (content.get("baselines") or {}).items():
-        _check_scores(scores, f"baselines.{method}.", content.get("signals"))
+        raise ValueError(f"its schema is {_shown(content.get('schema'))}; this version reads {SCHEMA}")
+    for kind, names in FIELDS.items():
+        for name in content.keys() & set(names.split()):
+            _check(name, content[name], kind, null=name not in ALWAYS_KNOWN)
+    for prefix, scores in (("", content), *(content.get("baselines") or {}).items()):
+        for name, value in scores.items():
+            if name.startswith(SCORE_PREFIXES):
+                end = next(end for end in KIND_OF_SCORE if name.endswith(end))
+                label = f"baselines.{prefix}.{name}" if prefix else name
+                _check(label, value, KIND_OF_SCORE[end], length=len(content.get("signals", ())) or None)
     return content
 
 
-def _check_scores(content: Mapping[str, Any], prefix: str, signals: list[str] | None) -> None:
-    for name, value in content.items():
-        if not name.startswith(SCORE_PREFIXES):
-            continue
-        end = next(end for end in SCORE_KINDS if name.endswith(end))
-        SCORE_KINDS[end].check(f"{prefix}{name}", value)
-        if end == "_per_signal" and value is not None and signals is not None and len(value) != len(signals):
-            label = paragraph(prefix + name, 100)
-            raise ValueError(f"{label} has {len(value)} values for {len(signals)} signals; it must have one per signal")
+def _check(name: str, value: Any, kind: str, null: bool = True, length: int | None = None) -> None:
+    if value is None and null:
+        return
+    label = paragraph(name, 100)
+    if not KINDS[kind](value):
+        raise ValueError(f"{label} is {_shown(value)}; it must be {kind}{' or null' * null}")
+    if length is not None and isinstance(value, list) and len(value) != length:
+        raise ValueError(f"{label} has {len(value)} values for {length} signals; it must have one per signal")
 
 
-def _numbers(tree: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, int | float]]:
-    if depth > MAX_DEPTH:
-        raise ValueError(f"it has more than {MAX_DEPTH} levels")
-    if isinstance(tree, (dict, list)):
-        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from _numbers(value, f"{path}.{key}" if path else str(key), depth + 1)
-    elif _is_number(tree):
-        yield path, tree
+def _shown(value: Any) -> str:
+    return paragraph(json.dumps(value), 60)
+
+
+def _finite(number: str) -> int | float:
+    """A number of JSON, of which Python reads some as infinite."""
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{paragraph(number, 60)} is not a finite number; what is not finite is written as null")
+    return int(number) if number.lstrip("-").isdecimal() else value
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
     """The content of a ``metrics.json``, checked; ValueError if it is not JSON, or does not fit the schema."""
     try:
-        return check_metrics(json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        return check_metrics(json.loads(text, parse_float=_finite, parse_int=_finite, parse_constant=_finite))
     except RecursionError as error:
-        raise ValueError(f"it has more than {MAX_DEPTH} levels") from error
+        raise ValueError("it has too many levels of lists and mappings") from error
 
 
 def write_metrics(path: Path, content: Mapping[str, Any]) -> None:
     """Writes a ``metrics.json`` atomically."""
+    for name, value in content.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"cannot write {path.name}: {name}: {error}") from error
+    text = json.dumps(content, indent=2)
     try:
-        text = json.dumps(content, indent=2)
         check_metrics(json.loads(text))
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise InputError(f"cannot write {path.name}: {error}") from error
     write_atomically(path, text + "\n")

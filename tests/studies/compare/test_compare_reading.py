@@ -33,8 +33,8 @@ BROKEN = {
     "validate": (b'{"schema": 1, "val/psnr": 3.0}', "scores of a fit or a test"),
     "unknown metric": (b'{"schema": 1, "metric": "psn"}', "psnr"),
     "too few scores": (b'{"schema": 1, "signals": ["a", "b"], "test/psnr_per_signal": [1.0]}', "one per signal"),
-    "digits": (b'{"schema": 1, "steps": ' + b"9" * 5000 + b"}", "Exceeds the limit"),
-    "deep": (b'{"schema": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "more than 32 levels"),
+    "digits": (b'{"schema": 1, "steps": ' + b"9" * 5000 + b"}", "is not a finite number"),
+    "deep": (b'{"schema": 1, "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too many levels"),
     "list": (b"[1]", "it holds [1], not a mapping"),
 }
 
