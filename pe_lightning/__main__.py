@@ -41,7 +41,7 @@ VERBS = {
     "suggest": ("try all encoders on your signals and write the best as a configuration", "studies.suggest.command.suggest"),
     "sweep": ("fit every combination of some settings", "studies.sweep.command.sweep"),
     "compare": ("tables, plots and pictures of runs side by side", "studies.compare.command.compare_runs"),
-    "export": ("write the model of a run as safetensors, ONNX or a program of torch.export", "training.export.export"),
+    "export": ("write the model of a run as safetensors, or without the state of the optimiser", "training.export.export"),
     "cache": ("list or clear the cache of decoded signals", "cli.commands.cache"),
 }
 """A line of help for each verb, and the typed function that it is; the others are methods of the Trainer."""

@@ -72,7 +72,7 @@ OUTPUT: list[tuple[str, str, Any, Any, str]] = [
         "auto",
         str,
         "auto",
-        "png, mp4, gif, wav, npy, h5; of scattered points nc, tif, csv, npy.",
+        "png, mp4, wav, npy, h5; of scattered points nc, tif, csv, npy.",
     ),
 ]
 """Options of ``predict`` for what is written: name, value, type, default and help."""

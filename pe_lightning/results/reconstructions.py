@@ -47,8 +47,8 @@ class Output:
 
     Args:
         output_shape: Number of samples per axis; ``None``: that of the fit times ``scale``.
-        output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``gif``,
-            ``wav``, ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
+        output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``wav``,
+            ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
         scale: Number of samples per axis relative to the fit, rounded.
         at: For models of scattered points: a file with columns of coordinates, at whose rows values are predicted.
         output_std: Whether standard deviations are written beside signals of a grid, ``<name>_std.npy``, float32 in the unit
@@ -58,7 +58,7 @@ class Output:
     def __init__(
         self,
         output_shape: list[int] | None = None,
-        output_format: Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5", "nc", "tif", "csv"] = "auto",
+        output_format: Literal["auto", "png", "mp4", "wav", "npy", "h5", "nc", "tif", "csv"] = "auto",
         scale: float = 1.0,
         at: str | None = None,
         output_std: bool = False,

@@ -3,7 +3,7 @@
 | Medium | Written as |
 | --- | --- |
 | image | PNG of 8 bits, or 16 if the source has 16; 1 to 4 channels: grey, grey + alpha, RGB, RGB + alpha |
-| video | MP4 (H.264), or GIF on request; 1 channel (grey) or 3 (RGB) |
+| video | MP4 (H.264); 1 channel (grey) or 3 (RGB) |
 | audio | WAV in the source's dtype |
 | array, and signals that the format of their medium cannot hold | NPY in the source's dtype and range, or HDF5 on request |
 
@@ -14,7 +14,6 @@ its source: its rate is multiplied by the ratio of the sizes.
 from __future__ import annotations
 
 import io
-import itertools
 import json
 import os
 from collections.abc import Sequence
@@ -26,7 +25,6 @@ import av
 import h5py
 import numpy as np
 import numpy.typing as npt
-import png
 from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
@@ -35,16 +33,15 @@ from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import ValueRange
+from pe_lightning.signals.sources.pictures import write_picture
 from pe_lightning.signals.sources.sound import write_sound
 from pe_lightning.signals.validation import choice
 
-Formats: TypeAlias = Literal["auto", "png", "mp4", "gif", "wav", "npy", "h5"]
+Formats: TypeAlias = Literal["auto", "png", "mp4", "wav", "npy", "h5"]
 """File formats; ``auto``: that of the medium, else NPY."""
 
 Array = npt.NDArray[np.float32]
 
-GIF_MAX_RATE = 50
-"""Largest frames per second of a GIF: players slow down frames of less than two hundredths of a second."""
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
 AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
@@ -72,7 +69,7 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
         )
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
-            f"MP4 needs the H.264 encoder libx264, which the installed PyAV {av.__version__} lacks: use npy or gif, or "
+            f"MP4 needs the H.264 encoder libx264, which the installed PyAV {av.__version__} lacks: use npy, or "
             "pip install --force-reinstall --only-binary av av"
         )
     return chosen
@@ -96,11 +93,13 @@ def write_signal(
     rate = _rate(values.shape, info)
     with replacing(target) as file:
         if chosen == "png":
-            _write_png(file, values, deep=scaling.dtype == "uint16")
+            if scaling.dtype == "uint16":
+                write_picture(file, to_levels(values, np.uint16), {})
+            else:
+                to_image(values).save(file, "PNG", compress_level=PNG_COMPRESSION)
         elif chosen == "mp4":
-            _write_mp4(file, values, _frame_rate(values.shape, info))
-        elif chosen == "gif":
-            _write_gif(file, values, _frame_rate(values.shape, info))
+            usual = Fraction(25) if info is None else 25 * Fraction(values.shape[0], info.grid[0])
+            _write_mp4(file, values, rate or usual)
         elif chosen == "wav":
             write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
         elif chosen == "npy":
@@ -116,20 +115,13 @@ def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
     return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
 
 
-def _frame_rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction:
-    ratio = Fraction(shape[0], info.grid[0]) if info is not None else Fraction(1)
-    return _rate(shape, info) or 25 * ratio
-
-
 def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
     """The reason why a format cannot hold a signal; ``None`` if it can."""
     axes, channels = len(shape) - 1, shape[-1]
     if form == "png" and not (axes == 2 and 1 <= channels <= 4):
         return "PNG needs 2 axes and 1 to 4 channels"
-    if form in ("mp4", "gif") and not (axes == 3 and channels in (1, 3)):
-        return f"{form.upper()} needs 3 axes (time, height, width) and 1 or 3 channels"
-    if form == "gif" and (rate := _frame_rate(shape, info)) > GIF_MAX_RATE:
-        return f"GIF shows at most {GIF_MAX_RATE} frames per second, not {float(rate):g}"
+    if form == "mp4" and not (axes == 3 and channels in (1, 3)):
+        return "MP4 needs 3 axes (time, height, width) and 1 or 3 channels"
     if form == "wav":
         dtype, samples_per_second = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
         size = shape[0] * channels * np.dtype(dtype).itemsize
@@ -147,16 +139,6 @@ def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -
     for rows in row_blocks(values.shape):
         with np.errstate(over="ignore"):  # values beyond the dtype become infinite
             target[rows] = scaling.restore(values[rows], index)
-
-
-def _write_png(path: Path, values: Array, deep: bool) -> None:
-    if not deep:
-        to_image(values).save(path, "PNG", compress_level=PNG_COMPRESSION)
-        return
-    height, width, channels = values.shape  # Pillow does not write 16-bit colour
-    writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
-    with path.open("wb") as file:
-        writer.write_packed(file, (to_levels(row, np.uint16).astype(">u2").tobytes() for row in values))
 
 
 def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
@@ -181,17 +163,6 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
             frame.pts, frame.time_base = number, 1 / rate
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-
-
-def _write_gif(path: Path, values: Array, rate: Fraction) -> None:
-    """A looping GIF with up to 256 colours per frame; grey is exact.
-
-    Frames start at the nearest hundredth of a second, so that rounding errors do not accumulate.
-    """
-    starts = [round(100 * frame / rate) for frame in range(len(values) + 1)]
-    durations = [10 * (after - before) for before, after in itertools.pairwise(starts)]
-    others = (to_image(frame) for frame in values[1:])
-    to_image(values[0]).save(path, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:

@@ -1,11 +1,9 @@
-"""Fitted models in other formats: safetensors, ONNX, ``torch.export``; and models read back from files."""
+"""Fitted models as safetensors or without the state of the optimiser; and models read back from files."""
 
 from __future__ import annotations
 
 import io
 import json
-import logging
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -13,23 +11,17 @@ from typing import Any, Literal
 import lightning
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor, nn
+from torch import Tensor
 
-from pe_lightning.errors import InputError, paragraph, require
+from pe_lightning.errors import InputError, require
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.results.old_names import current_settings
 from pe_lightning.signals.files import check_outputs, write_atomically
-from pe_lightning.training import CoordinateModule
 from pe_lightning.training.checkpoints import METRICS_KEY, model_class
 
-Format = Literal["safetensors", "onnx", "torch_export", "checkpoint"]
-FILES: Mapping[Format, str] = {
-    "safetensors": "model.safetensors",
-    "onnx": "model.onnx",
-    "torch_export": "model.pt2",
-    "checkpoint": "model.ckpt",
-}
+Format = Literal["safetensors", "checkpoint"]
+FILES: Mapping[Format, str] = {"safetensors": "model.safetensors", "checkpoint": "model.ckpt"}
 METADATA_KEY = "pe_lightning"
 """Where a safetensors file holds the settings of the model, as JSON."""
 TENSOR = "pe_lightning/tensor"
@@ -40,33 +32,21 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     """Writes the model of a run in another format.
 
     safetensors holds the weights and what the model is; pe_lightning.load reads it back, and so does export with the
-    format checkpoint. onnx and torch_export hold a program: coordinates (points, axes), float32 in [0, 1), to values
-    (signals, points, channels).
+    format checkpoint.
 
-      pe-lightning export runs/astronaut-ComplexLinear-gau/1 --format onnx
+      pe-lightning export runs/astronaut-ComplexLinear-gau/1 --out gau.safetensors
 
     Args:
         run: A run directory, a checkpoint, or a safetensors file.
-        format: safetensors, onnx, torch_export, or checkpoint (for predict and test, without the state of the optimiser).
-        out: The file (default: exported/model.safetensors, .onnx, .pt2 or .ckpt in the run directory).
+        format: safetensors, or checkpoint (for predict and test, without the state of the optimiser).
+        out: The file (default: exported/model.safetensors or .ckpt in the run directory).
         force: Replace the file if it exists; the file of the model is never replaced.
     """
     source = _file_of(run)
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
     check_outputs([path], [source], force)
     checkpoint = _read(source)
-    content: bytes
-    if format == "checkpoint":
-        buffer = io.BytesIO()
-        torch.save(checkpoint, buffer)
-        content = buffer.getvalue()
-    elif format == "safetensors":
-        content = _safetensors(checkpoint)
-    else:
-        module = _module_of(checkpoint, source)
-        if not isinstance(module, CoordinateModule):
-            raise InputError(f"{type(module).__name__} is not a function of coordinates: type --format safetensors")
-        content = _program(module, format)
+    content = _safetensors(checkpoint) if format == "safetensors" else _saved(checkpoint).getvalue()
     write_atomically(path, content, force)
     print(path)
     return 0
@@ -106,10 +86,15 @@ def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
     if not isinstance(name, str):
         raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
     cls = model_class(name)
+    return cls.load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
+
+
+def _saved(checkpoint: Mapping[str, Any]) -> io.BytesIO:
+    """A checkpoint as PyTorch saves it, from its beginning."""
     content = io.BytesIO()
     torch.save(dict(checkpoint), content)
     content.seek(0)
-    return cls.load_from_checkpoint(content, map_location="cpu", weights_only=True).eval()
+    return content
 
 
 # -- safetensors --------------------------------------------------------------------------------------------------------
@@ -155,55 +140,3 @@ def _read_safetensors(path: Path) -> dict[str, Any]:
         raise InputError(f"{str(path)!r} does not say what its model is: pe-lightning export did not write it") from error
     except (library.SafetensorError, ValueError, TypeError, OSError) as error:
         raise InputError(f"cannot read {str(path)!r}: {error}") from error
-
-
-# -- programs -----------------------------------------------------------------------------------------------------------
-
-
-class PointwiseModel(nn.Module):
-    """The networks of all signals of a fitted model as a plain module: ``(P, D)`` in [0, 1) -> ``(S, P, C)``."""
-
-    def __init__(self, module: CoordinateModule) -> None:
-        super().__init__()
-        stack = module.networks
-        self.networks = nn.ModuleList(stack.network_of(signal) for signal in range(stack.num_signals))
-        if type(self.networks[0]).forward is nn.Module.forward:
-            raise InputError(
-                f"{type(module).__name__} predicts from its trained samples, without a network: type --format safetensors"
-            )
-
-    def forward(self, coords: Tensor) -> Tensor:
-        return torch.stack([network(coords) for network in self.networks])
-
-
-def _program(module: CoordinateModule, form: Format) -> bytes:
-    """The model as a program of ``torch.export`` for any number of points, or as ONNX, whose values are compared."""
-    coords = torch.linspace(0, 0.9, 7)[:, None].repeat(1, module.require_info().num_axes)
-    model, logger, content = PointwiseModel(module.float()).eval(), logging.getLogger("torch.onnx"), io.BytesIO()
-    if form == "onnx":
-        reference, _ = require("onnx.reference", "this format"), require("onnxscript", "this format")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's, of its own deprecations
-            with torch.no_grad():
-                program = torch.export.export(model, (coords,), dynamic_shapes=({0: torch.export.Dim("points")},))
-            if form == "torch_export":
-                torch.export.save(program, content)
-                return content.getvalue()
-            names: dict[str, Any] = {"input_names": ["coords"], "output_names": ["values"]}
-            found = torch.onnx.export(program, (), dynamo=True, verbose=False, **names)
-            assert found is not None
-            written: bytes = found.model_proto.SerializeToString()
-            (values,) = reference.ReferenceEvaluator(written).run(["values"], {"coords": coords.numpy()})
-            torch.testing.assert_close(torch.from_numpy(values), module(coords).detach(), atol=1e-3, rtol=1e-3)
-            return written
-    except Exception as error:  # torch.export, torch.onnx and onnx raise anything
-        encoders = ", ".join(dict.fromkeys(encoder.name for encoder in module.encoding.encoders))
-        raise InputError(
-            f"{type(module).__name__} with encoder {encoders} cannot be exported as {form} ({type(error).__name__}: "
-            f"{paragraph(str(error), 200)}); safetensors takes every model"
-        ) from error
-    finally:
-        logger.setLevel(before)

@@ -12,7 +12,7 @@ import numpy as np
 import png
 import pytest
 import soundfile
-from PIL import Image, ImageSequence
+from PIL import Image
 
 from pe_lightning.errors import InputError
 from pe_lightning.results.signal_files import choose_format, write_signal
@@ -141,22 +141,6 @@ def test_a_video_lasts_as_long_as_its_source(frames: int, rate: float | None, ex
     assert about["seconds"] == pytest.approx(float(frames / expected), rel=1e-4)
 
 
-@pytest.mark.parametrize(("rate", "frames", "channels"), [(30.0, 10, 3), (7.0, 10, 1), (10.0, 1, 3)])
-def test_gif(rate: float, frames: int, channels: int, tmp_path: Path) -> None:
-    values = np.round(film(frames, 24, 33, channels) * 255).astype(np.float32) / 255
-    info = info_of("video", (frames, 24, 33), channels, "uint8", rate)
-    with Image.open(write_signal(tmp_path / "a", values, info, formats="gif")) as image:
-        assert (image.format, image.size, image.n_frames, image.info.get("loop")) == ("GIF", (33, 24), frames, 0)
-        read, delays = [], []
-        for frame in ImageSequence.Iterator(image):
-            delays.append(frame.info["duration"])
-            read.append(np.asarray(frame.convert("RGB")) / 255)
-    assert sum(delays) == pytest.approx(1000 * frames / rate, abs=5)  # GIF counts in steps of 10 ms
-    assert max(abs(delay - 1000 / rate) for delay in delays) < 10
-    difference = np.abs(np.stack(read) - values)
-    assert difference.max() < 1e-6 if channels == 1 else difference.mean() < 0.03
-
-
 # -- sound and arrays ---------------------------------------------------------------------------------------------------
 
 
@@ -222,8 +206,7 @@ def test_auto_follows_the_medium(media: str | None, shape: tuple[int, ...], dtyp
     [
         ("png", (4, 5, 5), "int16", 10.0, "4x5x5.*1 to 4 channels.*Possible: auto, npy, h5"),
         ("mp4", (4, 5, 3), "int16", 10.0, "MP4 needs 3 axes.*Possible: auto, png, npy, h5"),
-        ("gif", (4, 5, 6, 3), "int16", 75.0, "at most 50 frames per second, not 75.*mp4"),
-        ("wav", (4, 5, 6, 3), "int16", 10.0, "WAV needs 1 axis.*Possible: auto, mp4, gif, npy, h5"),
+        ("wav", (4, 5, 6, 3), "int16", 10.0, "WAV needs 1 axis.*Possible: auto, mp4, npy, h5"),
         ("wav", (9, 1), "int16", None, "of the source: none"),
         ("wav", (9, 1), "uint16", 8000.0, "not uint16"),
         ("wav", (2**31, 1), "int16", 8000.0, "4 GiB"),
