@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,33 +16,9 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import point_coordinates
-from pe_lightning.signals.sampling import FoldSampling, Sampling
-from pe_lightning.signals.splits import Split
+from pe_lightning.signals.sampling import FoldSampling
+from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.gap_mixture import HeldOut
-
-
-class SplitData(Protocol):
-    """Signals that are split into trained and held-out samples, with or without a DataModule around them."""
-
-    @property
-    def info(self) -> SignalInfo:
-        """Shape and origin."""
-
-    @property
-    def split(self) -> Split:
-        """Trained and held-out samples."""
-
-    def resampled(self, sampling: Sampling) -> SplitData:
-        """The same signals, split by another sampling."""
-
-    def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples."""
-
-    def evaluation_batch(self) -> GridBatch | PointBatch:
-        """The whole grid, or all points, with a mask of the held-out samples."""
-
-
-Data = TypeVar("Data", bound=SplitData)
 
 MAX_PLACES, CLUSTERS = 400, 8
 """Hidden samples of a copy of the gaps at which interpolation is scored, and the places around which they are chosen."""
@@ -70,20 +45,20 @@ class FoldScore:
 
 
 @dataclass(frozen=True)
-class _Fold(Generic[Data]):
-    """One fold: data that trains on the others, and the known samples of the fold, ``(S, P, C)``."""
+class _Fold:
+    """One fold: the signals that train on the others, and the known samples of the fold, ``(S, P, C)``."""
 
-    data: Data
+    signals: Signals
     batch: GridBatch | PointBatch
     index: Tensor
     truth: Tensor
     mask: Tensor
 
 
-def _folds(data: Data, sampling: FoldSampling, count: int | None) -> Iterator[_Fold[Data]]:
+def _folds(signals: Signals, sampling: FoldSampling, count: int | None) -> Iterator[_Fold]:
     for fold in range(sampling.number if count is None else count):
-        part: Data = data.resampled(sampling.of(fold))  # type: ignore[assignment]
-        batch: GridBatch | PointBatch = part.evaluation_batch()
+        part = signals.resampled(sampling.of(fold))
+        batch = part.evaluation_batch()
         assert batch.mask is not None
         index = batch.mask.flatten(1).any(0).nonzero().flatten()
         if part.split.num_train < 2 or not len(index):
@@ -92,10 +67,10 @@ def _folds(data: Data, sampling: FoldSampling, count: int | None) -> Iterator[_F
 
 
 class _Scorer:
-    def __init__(self, data: SplitData) -> None:
-        self.metrics = [metrics.create(name, data.info.num_signals, False) for name in (data.info.metric, "psnr")]
+    def __init__(self, info: SignalInfo) -> None:
+        self.metrics = [metrics.create(name, info.num_signals, False) for name in (info.metric, "psnr")]
 
-    def add(self, prediction: Tensor, fold: _Fold[Any]) -> None:
+    def add(self, prediction: Tensor, fold: _Fold) -> None:
         for metric in self.metrics:
             metric.update(prediction.to(fold.truth), fold.truth, fold.mask)
 
@@ -118,29 +93,31 @@ def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> 
         return values.index_select(1, index.to(values.device)).cpu()
 
 
-def score_folds(data: Data, fitted: Callable[[Data], Field], sampling: FoldSampling, count: int | None = None) -> FoldScore:
+def score_folds(
+    signals: Signals, fitted: Callable[[Signals], Field], sampling: FoldSampling, count: int | None = None
+) -> FoldScore:
     """Fits a new model to all folds but one, and scores that one; in turn for all folds, or the first ``count``."""
-    scorer = _Scorer(data)
-    for fold in _folds(data, sampling, count):
-        scorer.add(predicted_at(fitted(fold.data), fold.batch, fold.index), fold)
+    scorer = _Scorer(signals.info)
+    for fold in _folds(signals, sampling, count):
+        scorer.add(predicted_at(fitted(fold.signals), fold.batch, fold.index), fold)
     return scorer.score()
 
 
 def interpolated_folds(
-    data: SplitData, sampling: FoldSampling, count: int | None = None
+    signals: Signals, sampling: FoldSampling, count: int | None = None
 ) -> tuple[dict[str, FoldScore], dict[str, str]]:
     """Scores by name of the baselines that apply, on the samples of :func:`score_folds`, and why others have none."""
-    scorers, left_out = {name: _Scorer(data) for name in baselines}, dict[str, str]()
-    for fold in _folds(data, sampling, count):
+    scorers, left_out = {name: _Scorer(signals.info) for name in baselines}, dict[str, str]()
+    for fold in _folds(signals, sampling, count):
         for name in [name for name in scorers if name not in left_out]:
             try:
-                if not baselines.create(name).applies_to(fold.data.info, fold.data.split):
+                if not baselines.create(name).applies_to(fold.signals.info, fold.signals.split):
                     del scorers[name]
                     continue
                 if isinstance(fold.batch, PointBatch):
-                    found = interpolate(name, fold.data.train_batch(), fold.batch.coords[0][fold.index])
+                    found = interpolate(name, fold.signals.train_batch(), fold.batch.coords[0][fold.index])
                 else:
-                    found = interpolate(name, fold.data.train_batch(), fold.batch.axes).flatten(1, -2)[:, fold.index]
+                    found = interpolate(name, fold.signals.train_batch(), fold.batch.axes).flatten(1, -2)[:, fold.index]
                 scorers[name].add(found, fold)
             except Exception as error:  # a baseline must not end a fit
                 left_out[name] = f"left out: {str(error) if isinstance(error, InputError) else last_resort(error)[0]}"

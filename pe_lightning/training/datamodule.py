@@ -108,15 +108,8 @@ class SignalDataModule(LightningDataModule):
         assert self._signals is not None
         return self._signals
 
-    def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> SignalDataModule:
-        other = self._of(self.signals.resampled(sampling, eval_mask))
-        other.sampling, other.eval_mask, other.folds = sampling, eval_mask, None
-        return other
-
-    def one(self, signal: int) -> SignalDataModule:
-        return self._of(self.signals.one(signal))
-
-    def _of(self, signals: Signals) -> SignalDataModule:
+    def with_signals(self, signals: Signals) -> SignalDataModule:
+        """These options, with other signals that are read already."""
         other = copy.copy(self)
         other._signals, other._shard, other._device_copies, other.trainer = signals, None, {}, None
         return other

@@ -18,7 +18,7 @@ from pe_lightning.estimators.fitted import Fitted
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.signals.sources.paths import Paths
-from pe_lightning.signals.split_signals import read_signals
+from pe_lightning.signals.split_signals import Signals, read_signals
 
 if TYPE_CHECKING:
     from pe_lightning.training import CoordinateModule, SignalDataModule
@@ -97,12 +97,11 @@ def fold_scores(
     """
     if data.folds is None:
         return {}
-    data.prepare()
 
-    def fitted(part: SignalDataModule) -> CoordinateModule:
+    def fitted(part: Signals) -> CoordinateModule:
         made = copy.deepcopy(module)
-        fit(made, part)
+        fit(made, data.with_signals(part))
         return made
 
     with torch.random.fork_rng():  # the fit that follows is that of no folds
-        return {f"test/{data.info.metric}": score_folds(data, fitted, data.folds).values}
+        return {f"test/{data.info.metric}": score_folds(data.signals, fitted, data.folds).values}

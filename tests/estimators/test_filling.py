@@ -68,7 +68,7 @@ def test_the_score_is_that_of_all_folds() -> None:
     values = torch.rand(1, 9, 10, 2, generator=torch.Generator().manual_seed(0))
     values[0, 2:4, 3] = torch.nan
     data, folds = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, eval_mask="none"), FoldSampling(number=3)
-    found = score_folds(data, lambda part: fit_quietly(exact(), part), folds)
+    found = score_folds(data.signals, lambda part: fit_quietly(exact(), data.with_signals(part)), folds)
     features, flat = np.kron(hats(9), hats(10)), values[0].flatten(0, 1).double().numpy()
     known, squared, count = np.isfinite(flat).all(1), 0.0, 0
     for fold in range(3):
@@ -79,7 +79,7 @@ def test_the_score_is_that_of_all_folds() -> None:
     assert count == 2 * known.sum()
     np.testing.assert_allclose(found.values, -10 * np.log10(squared / count), rtol=1e-4)
     np.testing.assert_allclose(found.errors, np.sqrt(squared / count), rtol=1e-4)
-    scores, _ = interpolated_folds(data, folds)
+    scores, _ = interpolated_folds(data.signals, folds)
     assert {"nearest", "delaunay"} <= scores.keys()
     module = pe_lightning.fit(TensorDataModule(values, folds={"number": 3}), model=exact())
     np.testing.assert_allclose(module.psnr, float(found.values))

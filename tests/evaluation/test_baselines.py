@@ -174,7 +174,7 @@ def test_a_biharmonic_system_that_cannot_be_solved_is_named_beside_the_other_bas
     values = torch.rand(1, 6, 7, 1, generator=torch.Generator().manual_seed(0))
     values[0, 2:4, 3] = torch.nan
     data = TensorDataModule(values, sampling={"name": "grid", "stride": 1}, eval_mask="none")
-    scores, left_out = interpolated_folds(data, FoldSampling(number=2))
+    scores, left_out = interpolated_folds(data.signals, FoldSampling(number=2))
     assert "nearest" in scores
     assert "biharmonic cannot interpolate these samples" in left_out["biharmonic"]
 

@@ -176,7 +176,7 @@ def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Base
 
 def _in_folds(data: SignalDataModule) -> dict[str, dict[str, Any]]:
     assert data.folds is not None
-    scores, left_out = interpolated_folds(data, data.folds)
+    scores, left_out = interpolated_folds(data.signals, data.folds)
     key = f"test/{data.info.metric}"
     found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
     return found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}
