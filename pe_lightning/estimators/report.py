@@ -40,17 +40,6 @@ class LearnedReport:
 
 
 @dataclass(frozen=True)
-class SpectrumReport:
-    """How a width or a frequency was chosen by the spectrum of the untrained network."""
-
-    parameter: str
-    value: float
-    distances: list[list[float]]
-    """Value and distance of the two spectra."""
-    seconds: float
-
-
-@dataclass(frozen=True)
 class SparseReport:
     """Which part of an exact fit is kept (``num_coefficients``)."""
 
@@ -92,7 +81,6 @@ class FitReport:
     members: int | None = None
     """Encoders in the bank of the adaptive fit."""
     choice: ChoiceReport | None = None
-    spectrum: SpectrumReport | None = None
     learned: list[LearnedReport] | None = None
     """One per signal, or one for all that share their encoders."""
     sparse: SparseReport | None = None
@@ -110,8 +98,8 @@ class FitReport:
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> FitReport:
         """The report that :meth:`to_dict` described; also takes the ``report()`` of a solver's solution."""
-        kinds = {"choice": ChoiceReport, "spectrum": SpectrumReport, "learned": LearnedReport, "sparse": SparseReport}
-        parts = dict(plain)
+        kinds = {"choice": ChoiceReport, "learned": LearnedReport, "sparse": SparseReport}
+        parts = {name: value for name, value in plain.items() if name != "spectrum"}  # a choice of version 0.2
         for name, kind in kinds.items():
             if (part := plain.get(name)) is not None:
                 parts[name] = [kind(**entry) for entry in part] if isinstance(part, list) else kind(**part)

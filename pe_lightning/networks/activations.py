@@ -313,20 +313,19 @@ def find_activation(name: str, plain: bool = False) -> type[Activation]:
     return kind
 
 
-def check_options(name: str, omega: float | str | None, scale: float | None) -> None:
+def check_options(name: str, omega: float | None, scale: float | None) -> None:
     """Checks the options of an activation."""
     kind = find_activation(name)
     given = (("omega", omega, "default_omega"), ("activation_scale", scale, "default_scale"))
     for option, value, default in given:
-        if value is None or (option == "omega" and value == "auto" and kind.default_omega is not None):
+        if value is None:
             continue
         if getattr(kind, default) is None:
             having = ", ".join(other for other in activations if getattr(activations.get(other), default) is not None)
             raise InputError(f"activation {name!r} has no {option}, got {value!r}; leave it out. These have: {having}")
-        auto = " or 'auto'" if option == "omega" else ""
-        validation.number(option, value, "[1e-6, 1e6]", hint=f"{auto}, such as {getattr(kind, default):g}")
+        validation.number(option, value, "[1e-6, 1e6]", hint=f", such as {getattr(kind, default):g}")
     frequency = kind.default_omega if omega is None else omega
-    if isinstance(frequency, (int, float)) and frequency > (largest := kind.largest_omega(scale)):
+    if frequency is not None and frequency > (largest := kind.largest_omega(scale)):
         raise InputError(
             f"{name} overflows where omega is above {largest:g}, for activation_scale={scale or kind.default_scale:g}; got "
             f"omega={frequency:g}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -12,19 +11,15 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, Samples
+from pe_lightning.encoders import Samples
 from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import samples_of
-from pe_lightning.estimators.report import FitReport, SpectrumReport
 from pe_lightning.networks import MLP, SimpleNetwork, find_activation
 from pe_lightning.networks.activations import check_options
-from pe_lightning.networks.spectrum import choose_by_spectrum, ladder
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.dataset import to_device
-from pe_lightning.signals.splits import GridSplit
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
@@ -45,8 +40,7 @@ class SimpleMLP(CoordinateModule):
         activation: Activation of the hidden layers. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
             (``encoder: identity``) ``sine`` is SIREN, ``gabor`` WIRE, ``finer``, ``gauss``, ``staf``.
         omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: that of their papers, 30
-            (``gabor``: 20). ``auto``: the value with which the spectrum of the untrained network is nearest to that of the
-            trained samples, on a grid.
+            (``gabor``: 20).
         activation_scale: The scale ``s`` of ``gabor`` and ``gauss``; of ``finer`` the largest bias of the first layer.
             ``None``: their defaults.
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
@@ -63,8 +57,6 @@ class SimpleMLP(CoordinateModule):
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation; with ``relu`` the papers', 5e-3.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
-    A width of the encoder that is given as ``auto`` is chosen by spectra in the same way, instead of ``omega``.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
@@ -77,7 +69,7 @@ class SimpleMLP(CoordinateModule):
         depth: int = 4,
         hidden_size: int = 256,
         activation: str = "relu",
-        omega: float | Literal["auto"] | None = None,
+        omega: float | None = None,
         activation_scale: float | None = None,
         sigmoid: bool = False,
         layout: Literal["auto", "axes", "directions", "joint"] = "auto",
@@ -100,7 +92,6 @@ class SimpleMLP(CoordinateModule):
         check_options(activation, omega, activation_scale)
         self.activation = activation
         self.omega = omega
-        self._omega = None if omega == "auto" else omega
         self.activation_scale = activation_scale
         self.sigmoid = sigmoid
         self.layout: Literal["auto", "axes", "directions", "joint"] = layout
@@ -120,25 +111,20 @@ class SimpleMLP(CoordinateModule):
             normalize=normalize,
             points_per_chunk=points_per_chunk,
         )
-        automatic = [encoder.automatic() is not None for encoder in self.configured.entries]
-        if any(automatic) and (omega == "auto" or not all(automatic)):
+        if any(encoder.automatic() is not None for encoder in self.configured.entries):
             raise InputError(
-                "SimpleMLP: one width is chosen for all encoders, or omega; give 'auto' to every encoder, or to omega alone"
+                "SimpleMLP takes the width of an encoder as a number, or that of its rule if none is given, not 'auto'"
             )
 
     def make_network(self, info: SignalInfo) -> SimpleNetwork:
-        return self._network(info, self.encoder, self._omega)
-
-    def _network(self, info: SignalInfo, encoder: Encoder | list[Encoder], omega: float | None) -> SimpleNetwork:
-        encoding = Simple(encoder, info.num_axes, self.layout, self.normalize)
-        scale, channels = self.activation_scale, info.channels
-        shape = encoding.num_features, channels, self.depth, self.hidden_size
-        return SimpleNetwork(encoding, MLP(*shape, self.activation, self.sigmoid, omega, scale))
+        encoding = Simple(self.encoder, info.num_axes, self.layout, self.normalize)
+        shape = encoding.num_features, info.channels, self.depth, self.hidden_size
+        return SimpleNetwork(encoding, MLP(*shape, self.activation, self.sigmoid, self.omega, self.activation_scale))
 
     def describe(self) -> dict[str, Any]:
         kind = find_activation(self.activation)
         options = {
-            "omega": self._omega or kind.default_omega,
+            "omega": self.omega or kind.default_omega,
             "activation_scale": self.activation_scale or kind.default_scale,
         }
         given = {key: value for key, value in options.items() if value is not None}
@@ -146,61 +132,13 @@ class SimpleMLP(CoordinateModule):
         return {**super().describe(), "network": layers if self.depth else None}
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        automatic = self.omega == "auto" or self.configured.entries[0].automatic() is not None
         if self.info is not None:
-            if automatic:
-                raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
             return
         _, samples = samples_of(data.dataset)
         entries = self.configured.entries
         joint = len(entries) == 1 and entries[0].joint and self.layout in ("auto", "joint")
         per_axis = Samples(tuple(samples) if joint else (mean(samples),), use="perceptron")
         self.configured.entries = [encoder.for_data(per_axis) for encoder in entries]
-        if automatic:
-            self._choose_by_spectrum(data, mean(samples), device)
-
-    def _choose_by_spectrum(self, data: SignalDataModule, samples: float, device: torch.device) -> None:
-        began, encoders = time.perf_counter(), self.configured.entries
-        if not isinstance(data.dataset.split, GridSplit):
-            raise InputError(
-                "auto compares the spectra of grids, and the trained samples are scattered; give a number, such as "
-                "--model.omega 30 or --model.encoder.sigma 10, or set --data.sampling grid"
-            )
-
-        def encoders_of(features: float) -> list[Encoder]:  # with the default widths for as many per unit length
-            return [e.copy(**{e.width.argument: e.width.rule(features)}) for e in encoders if e.width is not None]
-
-        def make(value: float) -> SimpleNetwork:
-            if self.omega == "auto":
-                return self._network(data.info, self.encoder, value)
-            found = encoders_of(value)
-            return self._network(data.info, found[0] if self.configured.one_for_all else found, None)
-
-        batch = to_device(data.dataset.choice_batch(), device)
-        candidates = ladder(samples)
-        if self.omega == "auto":
-            check_options(self.activation, candidates[0], self.activation_scale)  # the least of them may be too large
-            most = find_activation(self.activation).largest_omega(self.activation_scale)
-            candidates = [omega for omega in candidates if omega <= most]
-        chosen, tried = choose_by_spectrum(candidates, make, batch.values, batch.axes)
-        parameter, values = "omega", [value for value, _ in tried]
-        if self.omega == "auto":
-            self._omega = chosen
-        else:
-            width = encoders[0].width
-            assert width is not None
-            parameter, values = width.argument, [width.rule(value) for value in values]
-            self.configured.entries = encoders_of(chosen)
-        self.choice_seconds = time.perf_counter() - began
-        curve = [[value, distance] for value, (_, distance) in zip(values, tried, strict=True)]
-        best = min(curve, key=lambda row: row[1])[0]
-        self.solution = FitReport(spectrum=SpectrumReport(parameter, best, curve, self.choice_seconds))
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        super().on_load_checkpoint(checkpoint)
-        chosen = checkpoint["state_dict"].get("networks.network.mlp.activations.0.omega")
-        if self.omega == "auto" and chosen is not None:
-            self._omega = float(chosen.flatten()[0])
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         coords = _coordinates(batch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from lightning.pytorch.plugins.precision import DoublePrecision
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.networks.spectrum import distance, spectra
 from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
 SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "hidden_size": 12}
@@ -68,71 +66,6 @@ def test_every_activation_trains_in_other_precisions(activation: str, precision:
     assert module.scores["test/psnr"].isfinite().all()
 
 
-def test_a_chosen_omega_is_reported_and_saved(make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """A signal of higher frequency gets a higher omega; the same every time; nobody else's random numbers change."""
-    found = []
-    for frequency in (1.5, 1.5, 6.0):
-        module, before = SimpleMLP(activation="sine", omega="auto", **SMALL), torch.get_rng_state()
-        module.choose(TensorDataModule(waves(frequency)), torch.device("cpu"))
-        assert torch.equal(torch.get_rng_state(), before)
-        assert module.solution is not None
-        found.append(module.solution.spectrum.value)
-        assert module.solution.spectrum.parameter == "omega"
-        rows = module.solution.spectrum.distances
-        assert found[-1] == min(rows, key=lambda row: row[1])[0]
-    assert found[0] == found[1] < found[2]
-    trainer = fit(module, TensorDataModule(waves(6.0)), make_trainer, 2, limit_val_batches=0)
-    trainer.save_checkpoint(tmp_path / "model.ckpt")
-    loaded = SimpleMLP.load_from_checkpoint(tmp_path / "model.ckpt", weights_only=True)
-    coords = torch.rand(7, 2)
-    assert torch.equal(loaded(coords), module(coords))
-    assert loaded.networks.network.mlp.activations[0].omega.item() == pytest.approx(found[2])
-    assert loaded.solution == module.solution
-    assert loaded.describe()["network"] == pytest.approx(module.describe()["network"])
-
-
-@pytest.mark.parametrize("name", ["rff", "gau", "linf"])
-def test_a_width_is_chosen_by_spectra(name: str, make_trainer: MakeTrainer) -> None:
-    """Rougher for a rougher signal, in the argument of the encoder."""
-    found = []
-    for frequency in (1.0, 7.0):
-        module = SimpleMLP({"name": name, "num_features": 32, "sigma": "auto"}, depth=1, hidden_size=16)
-        fit(module, TensorDataModule(waves(frequency)), make_trainer, 1, limit_val_batches=0)
-        assert module.solution is not None
-        assert module.solution.spectrum.parameter == "sigma"
-        found.append(module.encoding.encoders[0].resolved()["sigma"])
-        assert found[-1] == pytest.approx(module.solution.spectrum.value)
-    assert found[0] > found[1] if name == "gau" else found[0] < found[1]
-
-
-def test_invalid_automatic_choices_are_refused(make_trainer: MakeTrainer) -> None:
-    scattered = TensorDataModule(signals(1, 16, 16), sampling="random")
-    with pytest.raises(InputError, match=r"samples are scattered; give a number, such as --model.omega 30"):
-        fit(SimpleMLP("identity", activation="sine", omega="auto"), scattered, make_trainer, 1)
-    with pytest.raises(InputError, match="8 samples along an axis"):
-        fit(SimpleMLP({"name": "rff", "sigma": "auto"}), TensorDataModule(signals(1, 8, 8)), make_trainer, 1)
-    with pytest.raises(InputError, match="one width is chosen for all encoders, or omega"):
-        SimpleMLP({"name": "rff", "sigma": "auto"}, activation="sine", omega="auto")
-    gabor = SimpleMLP("identity", activation="gabor", omega="auto", activation_scale=0.1)
-    with pytest.raises(InputError, match="gabor overflows"):
-        fit(gabor, TensorDataModule(signals(1, 32, 32)), make_trainer, 1)
-    built = SimpleMLP("identity", activation="sine", omega="auto")
-    built.build(TensorDataModule(waves(1)).info)
-    with pytest.raises(InputError, match="built before its width was chosen"):
-        fit(built, TensorDataModule(waves(1)), make_trainer, 1)
-
-
-def test_spectra_and_their_distance() -> None:
-    """A wave is one frequency; the distance is how far the mass has to move."""
-    x = torch.arange(64) / 64
-    one, other = (spectra(torch.sin(2 * math.pi * f * x)[None, None, :, None] + 3)[0] for f in (4, 12))
-    assert one.argmax() == 3
-    assert other.argmax() == 11
-    assert one.sum().item() == pytest.approx(1)
-    assert distance(one, other).item() == pytest.approx(math.log2(12 / 4), rel=0.05)
-    assert spectra(torch.full((1, 1, 64, 1), 0.3))[0, 0].item() == pytest.approx(1, abs=1e-3)
-
-
 DERIVED: dict[str, CoordinateModule] = {
     "siren": SimpleMLP(activation="sine", signals_per_chunk=1, **SMALL),
     "complex": ComplexLinear({"name": "gau", "num_features": 8, "sigma": 0.15}),
@@ -162,10 +95,6 @@ def test_derivatives_of_every_module(kind: str) -> None:
         module(coords[..., :1])
 
 
-def test_the_omega_of_gabor_is_one_that_may_be_given(make_trainer: MakeTrainer) -> None:
-    """Noise asks for more than six times the scale, where the values of gabor overflow."""
-    noise = torch.rand(1, 128, 128, 1, generator=torch.Generator().manual_seed(0))
-    module = SimpleMLP("identity", depth=2, hidden_size=8, activation="gabor", omega="auto", activation_scale=2.0)
-    fit(module, TensorDataModule(noise), make_trainer, 1)
-    assert module.solution is not None
-    assert module.solution.spectrum.value <= 12
+def test_a_width_is_not_chosen() -> None:
+    with pytest.raises(InputError, match="a number, or that of its rule"):
+        SimpleMLP({"name": "rff", "sigma": "auto"})
