@@ -8,7 +8,7 @@ from fits import fitted, smooth
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, RandomSampling
-from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, TensorDataModule
 
 GAU = {"name": "gau", "num_features": 12}
 
@@ -130,8 +130,6 @@ def test_every_encoder_s_exact_fit_is_finite(make_trainer, name):
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="gelu, relu, silu"):
         ComplexLinear(GAU, depth=1, activation="tanh", solver="exact")
-    with pytest.raises(InputError, match="one width is chosen for all encoders"):
-        SimpleMLP([{"name": "gau", "num_features": 16, "sigma": "auto"}, "gau"])
     with pytest.raises(InputError, match="hidden_size >= 6"):
         fitted(make_trainer, ComplexLinear(GAU, depth=1, hidden_size=4, solver="exact"), TensorDataModule(smooth()))
     mixed = [{"name": "gau", "num_features": 8, "sigma": "auto"}, "gau"]
