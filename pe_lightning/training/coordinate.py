@@ -359,7 +359,8 @@ class CoordinateModule(FunctionModule):
         if self.is_calibrated:
             self.build(data.info)
             return
-        self.choose(data, device or torch.device("cpu"))
+        with torch.device("cpu"):  # Lightning may be inside a context that creates tensors on the GPU
+            self.choose(data, device or torch.device("cpu"))
         self.build(data.info)
         self.calibrate(data.calibration_batch())
         self.is_calibrated = True

@@ -85,6 +85,8 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     mixed = far and any(x.dim() for x in given if not isinstance(x, Emulated))
     if mixed and (name not in ALSO_CPU or (name.startswith("index") and not isinstance(args[0], Emulated))):
         raise RuntimeError(f"{name} of tensors on {DEVICE} and cpu")
+    if far and name == "linalg_lstsq" and kwargs.get("driver") not in (None, "gels"):
+        raise RuntimeError(f"{name} with the driver {kwargs['driver']}, which a GPU does not have")
     if name == "copy_":
         to_far = isinstance(args[0], Emulated)
     elif kwargs.get("device") is not None:
