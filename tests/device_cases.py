@@ -68,7 +68,11 @@ CASES: dict[str, Case] = {
     "exact, learned": Case(
         lambda: ComplexLinear({"name": "lff", "num_features": 4}, solver="exact"), lambda: signals(1, 16, 16, channels=1)
     ),
-    "exact, hidden layer": Case(lambda: ComplexLinear(GAU, depth=1, hidden_size=6, solver="exact"), steps=2),
+    # not with Adam, which divides the gradients at a solution, which are rounding, by their size
+    "exact, hidden layer": Case(
+        lambda: ComplexLinear(GAU, depth=1, hidden_size=6, solver="exact", optimizer=lambda p: torch.optim.SGD(p, lr=1e-3)),
+        steps=2,
+    ),
     "sparse": Case(lambda: ComplexLinear("keys", num_coefficients=60), data={"sampling": GridSampling(1)}),
     "adaptive": Case(Adaptive, lambda: signals(1, 24, 20)),
     "adaptive, noise": Case(lambda: Adaptive(noise="auto"), lambda: signals(1, 24, 20)),
@@ -98,5 +102,6 @@ def scores(case: Case, trainer: Trainer) -> dict[str, Tensor]:
 
 
 def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], decibels: float) -> None:
-    """Scores are equal to a tolerance; those without samples are NaN."""
+    """Scores are equal to a tolerance; those without samples are NaN. Errors below 60 dB are as much rounding as fit."""
+    found, expected = ({name: score.clamp(max=60) for name, score in scores.items()} for scores in (found, expected))
     torch.testing.assert_close(found, expected, rtol=0, atol=decibels, equal_nan=True)

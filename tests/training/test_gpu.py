@@ -29,6 +29,7 @@ def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any)
 
 @on_gpu
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # small data
 def test_a_fit(name: str, make_trainer: MakeTrainer) -> None:
     compare(CASES[name], make_trainer, decibels=0.05)
 
