@@ -139,21 +139,21 @@ def busy_cores(number: int = os.cpu_count() or 1) -> Iterator[None]:
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
-def make_trainer(steps: int, *callbacks: Callback) -> Trainer:
-    """A Trainer on the CPU without loggers, checkpoints, bars and validation."""
+def make_trainer(steps: int, *callbacks: Callback, **options: Any) -> Trainer:
+    """A Trainer, by default on the CPU, without loggers, checkpoints, bars and validation."""
     for name in ("lightning.pytorch", "pe_lightning"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*LeafSpec", category=FutureWarning)  # Lightning 2.6 with torch >= 2.13
     warnings.filterwarnings("ignore", message=".*does not have many workers")  # the data is one batch in memory
     return Trainer(
         max_steps=steps,
-        accelerator="cpu",
         callbacks=list(callbacks),
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
+        **{"accelerator": "cpu", **options},
     )
 
 

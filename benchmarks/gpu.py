@@ -1,0 +1,159 @@
+"""Seconds of fits on a GPU and on the processors of the same machine, with the PSNR of both.
+
+    python benchmarks/gpu.py                                    # all fits within five minutes
+    python benchmarks/gpu.py --only photograph --budget 60
+    python benchmarks/gpu.py --precision bf16-mixed             # of the GPU
+
+Gaussian encoder unless the name says another; settings are those of the papers' tables:
+
+- photograph: every second pixel of both axes of 512 x 512 RGB is known; ``folder`` has 16 of its crops, fitted together.
+- random: a quarter of the pixels, at random.
+- clip: every second sample of the three axes of 128 x 128 x 128 RGB, a window that slides over a picture.
+
+A fit that does not end within its share of ``--budget`` is stopped; its seconds are then those of all steps at the speed of
+the ones that it took, marked ``~``, and it has no PSNR. The first step is left out of ms per step. A first fit, not shown,
+warms the device up.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from harness import load, machine, make_parser, make_trainer, print_row, print_titles
+from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+
+from pe_lightning.signals import RandomSampling
+from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fit of the table: what is fitted, by which model, in how many steps."""
+
+    data: str
+    name: str
+    make: Callable[[], CoordinateModule]
+    steps: int = 0
+
+
+def gau(num_features: int, sigma: float) -> dict[str, Any]:
+    """The encoder."""
+    return {"name": "gau", "num_features": num_features, "sigma": sigma}
+
+
+FITS = [
+    Fit("photograph", "closed form", lambda: ComplexLinear(gau(256, 0.0025), solver="exact")),
+    Fit("photograph", "Adaptive", Adaptive),
+    Fit("photograph", "linear layer", lambda: ComplexLinear(gau(256, 0.004)), 2000),
+    Fit("photograph", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
+    Fit("photograph", "hash, MLP 2 x 64", lambda: SimpleMLP("hash", depth=2, hidden_size=64), 500),
+    Fit("folder", "closed form", lambda: ComplexLinear(gau(256, 0.0025), solver="exact")),
+    Fit("folder", "linear layer", lambda: ComplexLinear(gau(256, 0.004)), 2000),
+    Fit("folder", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
+    Fit("random", "closed form", lambda: ComplexLinear(gau(256, 0.0035), solver="exact")),
+    Fit("random", "linear layer", lambda: ComplexLinear(gau(256, 0.005)), 2000),
+    Fit("random", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
+    Fit("clip", "closed form", lambda: ComplexLinear(gau(64, 0.009), solver="exact")),
+    Fit("clip", "linear layer", lambda: ComplexLinear(gau(64, 0.015)), 500),
+    Fit("clip", "MLP 5 x 512", lambda: SimpleMLP(gau(768, 0.015), depth=5, hidden_size=512), 500),
+]
+
+
+def datamodule(name: str, size: int, cube: int) -> TensorDataModule:
+    """The data of a fit."""
+    picture = load("samples://astronaut")[:size, :size]
+    if name == "clip":
+        return TensorDataModule(torch.stack([picture[t : t + cube, t : t + cube] for t in range(cube)])[None])
+    if name == "random":
+        return TensorDataModule(picture[None], sampling=RandomSampling(0.25))
+    if name == "folder":
+        return TensorDataModule(torch.stack([picture.roll((32 * shift, 32 * shift), (0, 1)) for shift in range(16)]))
+    return TensorDataModule(picture[None])
+
+
+class Stopwatch(Callback):
+    """Seconds of the steps after the first, and an end when the time is up."""
+
+    def __init__(self, limit: float) -> None:
+        self.limit = limit
+        self.first = self.seconds = 0.0
+        self.steps = 0
+        self._began = self._since = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+        """Looks at the clock when the device has done its work: after the first step, each 20th and the last."""
+        step = trainer.global_step
+        if step != 1 and step % 20 and step != trainer.max_steps:
+            return
+        wait(pl_module.device)
+        now = time.perf_counter()
+        if step == 1:
+            self.first, self._since = now - self._began, now
+        self.steps, self.seconds = step - 1, now - self._since
+        trainer.should_stop = now - self._began > self.limit
+
+
+def wait(device: torch.device) -> None:
+    """Until a device has nothing to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def run(fit: Fit, data: TensorDataModule, device: str, limit: float, precision: str) -> tuple[float, list[object]]:
+    """Seconds of a fit on a device, and what its row says; ``-`` is what there is not."""
+    seed_everything(0, verbose=False)
+    watch, module, on_gpu = Stopwatch(limit), fit.make(), device == "cuda"
+    trainer = make_trainer(fit.steps, watch, accelerator=device, devices=1, precision=precision if on_gpu else "32-true")
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    trainer.fit(module, data)
+    wait(module.device)
+    seconds, psnr, mark = time.perf_counter() - began, "-", ""
+    if trainer.global_step < fit.steps:
+        step = watch.seconds / watch.steps if watch.steps else watch.first
+        seconds, mark = watch.first + step * (fit.steps - 1), "~"
+    else:
+        trainer.test(module, data, verbose=False)
+        psnr = f"{module.psnr:.2f}"
+    milliseconds = f"{watch.seconds / watch.steps * 1e3:.2f}" if watch.steps else "-"
+    memory = f"{torch.cuda.max_memory_allocated() / 2**20:.0f}" if on_gpu else "-"
+    return seconds, [device, f"{mark}{seconds:.2f}", milliseconds, psnr, memory]
+
+
+def main() -> None:
+    """Prints a row for each fit and device."""
+    parser = make_parser(__doc__)
+    found = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    parser.add_argument("--only", nargs="+", choices=["photograph", "folder", "random", "clip"], metavar="DATA")
+    parser.add_argument("--devices", nargs="+", default=found, help="cuda, cpu")
+    parser.add_argument("--size", type=int, default=512, help="pixels of the picture per axis")
+    parser.add_argument("--cube", type=int, default=128, help="samples of the clip per axis")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the steps")
+    parser.add_argument("--budget", type=float, default=240.0, help="seconds of fitting, shared by all fits")
+    parser.add_argument("--precision", default="32-true", help="of the GPU, as of the Trainer")
+    options = parser.parse_args()
+    print(machine())
+    fits = [replace(fit, steps=math.ceil(fit.steps * options.scale)) for fit in FITS]
+    fits = [fit for fit in fits if not options.only or fit.data in options.only]
+    runs, left = len(fits) * len(options.devices), options.budget
+    for device in options.devices:
+        run(replace(FITS[0], steps=0), datamodule("photograph", 64, 0), device, left, options.precision)
+    print_titles("data", "fit", "device", "seconds", "ms per step", "PSNR, dB", "MB of the GPU", "ratio to the first device")
+    for fit in fits:
+        data, seconds = datamodule(fit.data, options.size, options.cube), []
+        for device in options.devices:
+            began = time.perf_counter()
+            spent, cells = run(fit, data, device, left / runs, options.precision)
+            seconds.append(spent)
+            print_row(fit.data, fit.name, *cells, f"{spent / seconds[0]:.2f}")
+            left, runs = left - (time.perf_counter() - began), runs - 1
+
+
+if __name__ == "__main__":
+    main()
