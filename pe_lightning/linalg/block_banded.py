@@ -64,7 +64,7 @@ class BlockBanded(Operator):
         for some in torch.split(torch.arange(len(first), device=device), BLOCKS_AT_ONCE):
             numbers = table.view(-1, size)[some]
             entries = rows(numbers.clamp_min(0), first[some], width)
-            blocks[some] = entries.masked_fill_((numbers < 0)[..., None], 0)
+            blocks[some] = entries.masked_fill_((numbers < 0)[..., None], 0).to(dtype)
         return cls(blocks, first, slots, columns)
 
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
