@@ -13,7 +13,7 @@ from PIL import Image
 from pe_lightning.cli.fill_points import fill_points
 from pe_lightning.cli.verbs import console, print_scores
 from pe_lightning.errors import InputError
-from pe_lightning.signals.files import PICTURES, Format, check_outputs, check_readable, format_of_suffix, replacing, stem_of
+from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 from pe_lightning.signals.validation import check_fill_options
 
 if TYPE_CHECKING:
@@ -22,14 +22,6 @@ if TYPE_CHECKING:
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
-WRITTEN_SUFFIXES: dict[Format | None, tuple[str, ...]] = {
-    "picture": (".png", ".tif", ".tiff", ".webp", ".jpg", ".jpeg"),
-    "tiff": (".tif", ".tiff"),
-    "npy": (".npy",),
-    "nifti": (".nii", ".nii.gz"),
-    "video": (".mp4", ".mkv"),
-}
-"""Suffixes of results by the format of the file, where the content of the file does not narrow them further."""
 
 
 def fill_files(
@@ -283,12 +275,6 @@ def _marks_of(files: list[str], marks: list[str]) -> list[str]:
 
 def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
     if not several:
-        suffixes = WRITTEN_SUFFIXES.get(format_of_suffix(Path(paths[0])), ())
-        if suffixes and not Path(paths[0]).is_dir() and not out.name.lower().endswith(suffixes):
-            instead = out.with_suffix(suffixes[0])
-            raise InputError(
-                f"cannot write {str(out)!r}: the result is written as {', '.join(suffixes)}; type --out {instead}"
-            )
         return [out]
     if out.is_file() or (not out.is_dir() and out.suffix.lower() in {Path(path).suffix.lower() for path in paths}):
         raise InputError(

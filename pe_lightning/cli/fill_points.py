@@ -149,10 +149,7 @@ def fill_points(
             region is not None and grid is None and spacing is None,
             "--region W,E,S,N is that of a map with --grid or --spacing: leave it out",
         ),
-        (
-            folds == "blocks",
-            "--folds blocks is for samples of a grid; those of points are random: set random or none",
-        ),
+        (folds == "blocks", "--folds blocks is for samples of a grid; those of points are random: set random or none"),
         (
             at is not None and out.suffix not in (".csv", ".npy"),
             f"values at places are written as .csv or .npy; got --out {str(out)!r}",

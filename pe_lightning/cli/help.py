@@ -57,23 +57,11 @@ PURPOSES = {
 }
 CHECKPOINT = "--ckpt_path FILE"
 OUTPUT: list[tuple[str, str, Any, Any, str]] = [
-    (
-        "scale",
-        "NUMBER",
-        float,
-        1.0,
-        "Samples per axis relative to the size of the fit: 2 for twice as many.",
-    ),
+    ("scale", "NUMBER", float, 1.0, "Samples per axis relative to the size of the fit: 2 for twice as many."),
     ("output_shape", "N N ...", int, [], "Samples per axis, such as 1024 1024, instead of --scale."),
     ("at", "FILE", str | None, None, "Scattered points: a table with columns of coordinates, at whose rows to predict."),
     ("output_std", "true", bool, False, "Standard deviations beside the signals, for models of one signal that have them."),
-    (
-        "output_format",
-        "auto",
-        str,
-        "auto",
-        "png, mp4, wav, npy, h5; of scattered points nc, tif, csv, npy.",
-    ),
+    ("output_format", "auto", str, "auto", "png, mp4, wav, npy, h5; of scattered points nc, tif, csv, npy."),
 ]
 """Options of ``predict`` for what is written: name, value, type, default and help."""
 

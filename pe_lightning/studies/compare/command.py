@@ -15,15 +15,7 @@ from pe_lightning.errors import InputError, printable, show_metric
 from pe_lightning.results.runs import flatten, slug
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
-from pe_lightning.studies.compare.scores import (
-    ScoreTable,
-    as_csv,
-    as_markdown,
-    cells,
-    compare,
-    print_scores,
-    why_several,
-)
+from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, cells, compare, print_scores, why_several
 
 
 def compare_runs(
