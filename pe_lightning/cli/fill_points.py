@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pe_lightning.cli.verbs import print_scores
-from pe_lightning.errors import InputError, show_bytes
+from pe_lightning.errors import InputError, refuse, show_bytes
 from pe_lightning.signals.validation import free_memory
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def fill_points(
         lacking = " and ".join(name for name, value in given.items() if value is None)
         raise InputError(f"scattered points need {lacking}: {options} --grid 400,600")
     names = names_of("coordinates", coordinates)
-    for wrong, words in (
+    refuse(
         (
             sum(option is not None for option in (grid, spacing, like, at)) != 1,
             "give one of --grid 400,600, --spacing 0.05 and --like raster.tif for a map, or --at FILE for values at the "
@@ -154,9 +154,7 @@ def fill_points(
             at is not None and out.suffix not in (".csv", ".npy"),
             f"values at places are written as .csv or .npy; got --out {str(out)!r}",
         ),
-    ):
-        if wrong:
-            raise InputError(words)
+    )
     # before the fit, so that bad input costs no time
     places = None if at is None else read_places(at, names)
     sizes, steps = [], dict[str, float]()

@@ -42,8 +42,6 @@ NUM_NEIGHBOURS = 100
 class Task:
     """A task whose truth is known, and its answers."""
 
-    name: str
-    title: str
     text: str
     commands: Sequence[str]
     """Those that solve it in the folder of the demo."""
@@ -73,7 +71,7 @@ class Task:
 
 
 def inpaint(folder: Path, size: int) -> Task:
-    """A damaged photograph: lost pixels are predicted."""
+    """Inpaint a damaged photograph."""
     truth = photograph("chelsea", 20, 100, size)
     strokes = Image.new("1", (size, size))
     for ends in np.random.default_rng(3).uniform(0, size, (12, 4)):
@@ -81,8 +79,6 @@ def inpaint(folder: Path, size: int) -> Task:
     lost = np.asarray(strokes).astype(bool)
     Image.fromarray(np.dstack([truth, np.where(lost, 0, 255).astype(np.uint8)])).save(folder / "damaged.png")
     return Task(
-        "inpaint",
-        "Inpaint a damaged photograph",
         f"{lost.mean():.0%} of the pixels are lost under scratches, which were drawn for this example. The lost pixels are "
         "scored; the others are unchanged.",
         ["pe-lightning fill damaged.png --missing alpha --out restored.png"],
@@ -94,15 +90,13 @@ def inpaint(folder: Path, size: int) -> Task:
 
 
 def enlarge(folder: Path, size: int) -> Task:
-    """A photograph enlarged to twice its size."""
+    """Enlarge a photograph."""
     size -= size % 2
     truth = photograph("astronaut", 10, 130, size)
     small = truth.reshape(size // 2, 2, size // 2, 2, 3).mean((1, 3)).round().astype(np.uint8)
     picture = Image.fromarray(small)
     picture.save(folder / "small.png")
     return Task(
-        "enlarge",
-        "Enlarge a photograph",
         "The photograph was halved: each pixel is the mean of four. All pixels of the enlarged one are scored. The row with "
         "* also uses a network that was trained on other pictures.",
         ["pe-lightning fill small.png --upscale 2 --out large.png"],
@@ -118,15 +112,13 @@ def enlarge(folder: Path, size: int) -> Task:
 
 
 def denoise(folder: Path, size: int) -> Task:
-    """A noisy photograph smoothed; the level of the noise is found by the fit."""
+    """Denoise a photograph."""
     truth = photograph("coffee", 60, 150, size)
     noisy = (truth + np.random.default_rng(0).normal(0, NOISE, truth.shape)).round().clip(0, 255).astype(np.uint8)
     Image.fromarray(noisy).save(folder / "noisy.png")
     sigma = NOISE / 255
     options: dict[str, Any] = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "channel_axis": -1}
     return Task(
-        "denoise",
-        "Denoise a photograph",
         f"Gaussian noise with a standard deviation of {NOISE} of 255 levels was added. fill estimates this "
         "deviation; non-local means is given it. All pixels are scored.",
         ["pe-lightning fill noisy.png --smooth --out clean.png"],
@@ -140,7 +132,7 @@ def denoise(folder: Path, size: int) -> Task:
 
 
 def raster(folder: Path, size: int) -> Task:
-    """A raster with gaps: elevations below clouds are predicted."""
+    """Fill the gaps of a raster."""
     truth = elevation(size)
     y, x = np.mgrid[:size, :size]
     lost = np.zeros((size, size), bool)
@@ -149,8 +141,6 @@ def raster(folder: Path, size: int) -> Task:
     gappy = np.where(lost, np.nan, truth)
     np.save(folder / "elevation.npy", gappy)
     return Task(
-        "raster",
-        "Fill the gaps of a raster",
         f"Elevations by radar (SRTM) of the Jacksboro fault in Tennessee. The gaps, {lost.mean():.0%}, are synthetic "
         "and are scored.",
         ["pe-lightning fill elevation.npy --out filled.npy"],
@@ -163,7 +153,7 @@ def raster(folder: Path, size: int) -> Task:
 
 
 def stations(folder: Path, size: int) -> Task:
-    """Scattered stations to a map, with standard deviations."""
+    """Stations to a map."""
     truth = elevation(size)
     places = np.random.default_rng(2).choice(size * size, max(100, size * size // 60), replace=False)
     coords = np.stack(np.divmod(places, size), 1).astype(float)
@@ -177,8 +167,6 @@ def stations(folder: Path, size: int) -> Task:
     fit = functools.cache(lambda: pe_lightning.fit_points(coords, measured))
     methods = {THIN_PLATE: partial(_thin_plate, neighbours=None), LINEAR: _linear}
     return Task(
-        "stations",
-        "Stations to a map",
         f"{len(places)} random places of the same elevations are known. The whole map is scored. "
         "The picture also shows the standard deviation of the fit.",
         [f"pe-lightning fill stations.csv --coordinates north,east --values elevation --grid {size},{size} --out map.npy"],
@@ -197,15 +185,13 @@ def stations(folder: Path, size: int) -> Task:
 
 
 def sparse(folder: Path, size: int) -> Task:
-    """A photograph by 1, 3 and 10 % as many numbers."""
+    """Represent a photograph by fewer numbers."""
     truth = photograph("astronaut", 10, 130, size)
     Image.fromarray(truth).save(folder / "photograph.png")
     shares = (0.01, 0.03, 0.1)
     every: dict[str, Any] = {"sampling": GridSampling(1), "eval_mask": "all"}
     models = {share: pe_lightning.ComplexLinear("keys", num_coefficients=share, ridge=0) for share in shares}
     return Task(
-        "sparse",
-        "Represent a photograph by fewer numbers",
         "All pixels are known and scored. An exact fit in a basis of several scales keeps only its largest weights.",
         [f"pe-lightning fit photograph.png --config image/sparse --model.num_coefficients {share:g}" for share in shares],
         truth,
@@ -215,13 +201,11 @@ def sparse(folder: Path, size: int) -> Task:
 
 
 def encodings(folder: Path, size: int) -> Task:
-    """Encodings compared: one linear layer on each, solved exactly."""
+    """Compare positional encodings."""
     truth = photograph("astronaut", 10, 130, size)
     held_out = np.ones((size, size), bool)
     held_out[::2, ::2] = False
     return Task(
-        "encodings",
-        "Compare positional encodings",
         "Every second pixel of every second row is known; the others are scored. Each encoder has one linear layer, which "
         "is solved exactly. Adaptive mixes many local fits.",
         ["pe-lightning suggest photograph.png"],
@@ -236,7 +220,7 @@ def encodings(folder: Path, size: int) -> Task:
 
 
 def row(folder: Path, size: int) -> Task:
-    """A recording of which every second sample is known."""
+    """Fit a recording."""
     truth = np.fromfile(get_sample_data("eeg.dat", asfileobj=False), float).reshape(-1, 4)[: 4 * size].astype(np.float32)
     np.savetxt(folder / "recording.csv", truth, "%.5f", ",", header="one,two,three,four", comments="")
     x = np.arange(len(truth))
@@ -250,8 +234,6 @@ def row(folder: Path, size: int) -> Task:
         return np.asarray(low + span * predicted[..., 0].T.numpy())
 
     return Task(
-        "row",
-        "Fit a recording",
         "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known; the others "
         "are scored: the mean PSNR of the channels, each relative to its range.",
         ["pe-lightning fit recording.csv --encoder gau"],
@@ -267,7 +249,8 @@ def row(folder: Path, size: int) -> Task:
 
 
 TASKS: tuple[Callable[[Path, int], Task], ...] = (inpaint, enlarge, denoise, raster, stations, sparse, encodings, row)
-"""Functions that write the input of a task into a folder and return the task, for pictures of a size."""
+"""Functions that write the input of a task into a folder and return the task, for pictures of a size; their docstrings are
+titles."""
 
 
 def photograph(name: str, top: int, left: int, size: int) -> Array:
@@ -334,9 +317,9 @@ td, th { padding-right: 2rem; text-align: left; font-weight: normal; }
 </style>
 <h1>What pe-lightning does</h1>
 <p>Methods of other packages are in italics. Click on a picture to see it in its own size.</p>
-{% for task, rows in sections %}
+{% for name, title, task, rows in sections %}
 <section>
-<h2>{{ task.title }}</h2>
+<h2>{{ title }}</h2>
 <p>{{ task.text }}</p>
 <pre class="commands"><code>{{ task.commands | join("\n") }}</code></pre>
 <table class="scores">
@@ -347,7 +330,7 @@ td, th { padding-right: 2rem; text-align: left; font-weight: normal; }
 </tr>
 {% endfor %}
 </table>
-<p><a href="{{ task.name }}.jpg"><img src="{{ task.name }}.jpg" alt="{{ task.title }}"></a></p>
+<p><a href="{{ name }}.jpg"><img src="{{ name }}.jpg" alt="{{ title }}"></a></p>
 </section>
 {% endfor %}
 """
@@ -362,19 +345,19 @@ def write_demo(folder: Path, size: int) -> dict[str, dict[str, float]]:
     folder.mkdir(parents=True, exist_ok=True)
     scores, sections = {}, []
     for number, make in enumerate(TASKS, 1):
-        task = make(folder, size)
+        task, name, title = make(folder, size), make.__name__, (make.__doc__ or "").rstrip(".")
         solved, rows = {}, []
         for place, (label, answer) in enumerate(task.answers.items()):
             start = time.process_time()
             solved[label] = answer()
             rows.append((label, place < task.num_ours, task.score(solved[label]), time.process_time() - start))
-        scores[task.name] = {label: score for label, _, score, _ in rows}
-        listed = ", ".join(f"{label} {score:.2f}" for label, score in scores[task.name].items())
-        print(f"{number} of {len(TASKS)}: {task.title} ({task.metric}): {listed}")
+        scores[name] = {label: score for label, _, score, _ in rows}
+        listed = ", ".join(f"{label} {score:.2f}" for label, score in scores[name].items())
+        print(f"{number} of {len(TASKS)}: {title} ({task.metric}): {listed}")
         rows.sort(key=lambda row: row[2], reverse=not task.metric.startswith("RMSE"))
-        sections.append((task, rows))
-        with replacing(folder / f"{task.name}.jpg") as file:
-            _picture(task, solved, scores[task.name]).save(file, "JPEG", quality=88)
+        sections.append((name, title, task, rows))
+        with replacing(folder / f"{name}.jpg") as file:
+            _picture(task, solved, scores[name]).save(file, "JPEG", quality=88)
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(PAGE)
     write_atomically(folder / "index.html", page.render(sections=sections))
     return scores
