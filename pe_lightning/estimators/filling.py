@@ -110,13 +110,13 @@ class Filled:
         values: In the shape and dtype of what was given.
         missing: Where a value was missing, of the same shape.
         signals: Each signal: its model and its scores.
-        original: The file that they come from, if any.
+        original: The file or array that they come from.
     """
 
     values: AnyArray
     missing: Mask
     signals: list[FilledSignal]
-    original: EditableFile | None = None
+    original: EditableFile
     stack: AnyArray = field(default_factory=lambda: np.zeros(0))
     """The values as ``(S, N_1, ..., N_D, C)``."""
     std: AnyArray | None = None
@@ -139,7 +139,7 @@ class Filled:
 
     def write(self, path: str | os.PathLike[str]) -> Path:
         """Writes a copy of the file with the filled values, in its format and with its metadata; not over the file."""
-        if self.original is None:
+        if not self.original.suffixes:
             raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
         check_suffix(Path(path), self.original)
         source = self.original.path
@@ -151,7 +151,6 @@ class Filled:
 
     def write_to(self, path: Path) -> None:
         """Writes a new file without checks; with standard deviations where the format holds them."""
-        assert self.original is not None
         if self.original.holds_std and self.std is not None:
             self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
         elif self.original.located:
@@ -240,22 +239,30 @@ def fill(
         validation.choice("members", name, tuple(MEMBERS))
     if members is not None and (model != "auto" or encoder is not None or smooth or enlarges or not members):
         raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
-    original, stack, marked, shape = _read(values, missing, axes, grow, key)
-    factors = _factors(upscale, stack.ndim - 2, original) if enlarges else ()
+    if isinstance(values, (str, os.PathLike, EditableFile)):
+        if not isinstance(missing, (str, int, float, list)):
+            raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
+        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow, key)
+        shape = original.values.shape[1:] if len(original.values) == 1 else original.values.shape
+        moved = False
+    else:
+        shape = np.shape(values)
+        moved = axes is None and channels_first(shape)
+        original = _of_array(values, missing, axes, grow)
+    stack, marked = original.values, original.missing
+    factors = _factors(upscale, original) if enlarges else ()
     if not marked.any() and not smooth and not enlarges:
         raise InputError(
             "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
             "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
         )
     if samples == "auto":
-        at_points = stack.ndim - 2 not in (2, 3) or (original is not None and original.points)
-        samples = "points" if at_points else "cells"
+        samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
     torch.manual_seed(seed)
-    names = original.names if original is not None else tuple(f"signal{number}" for number in range(len(stack)))
-    read_axes = () if original is None else original.axes
-    options = _Options(model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, read_axes)
+    how = (model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members)
+    options = _Options(*how, original.axes)
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
-    for place, (name, signal, where) in enumerate(zip(names, stack, marked, strict=True)):
+    for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
         if not where.any() and not smooth and not enlarges:
             changed.append(signal)
             continue
@@ -269,42 +276,32 @@ def fill(
         shape = _upscaled_shape(shape, stack.shape, whole.shape)
         marked = np.zeros(whole.shape, bool)
     results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
-    if original is None and axes is None and channels_first(shape):
+    if moved:
         results = [np.moveaxis(each, -1, -3) for each in results]
     values, marked, *spreads = (each.reshape(shape) for each in results)
     points = enlarges and samples == "points"
     return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
 
 
-def _factors(upscale: int | Sequence[int], num_axes: int, original: EditableFile | None) -> tuple[int, ...]:
+def _factors(upscale: int | Sequence[int], original: EditableFile) -> tuple[int, ...]:
     """Samples of the result per axis, relative to those of the source."""
-    if original is not None and not original.resizes:
+    num_axes = original.values.ndim - 2
+    if not original.resizes:
         raise InputError(
             f"{original.names[0]!r} is in a format that keeps its number of samples: pictures, TIFF, .npy, videos and "
             "folders of frames are enlarged; save the samples as .npy"
         )
     if isinstance(upscale, int):
-        frames = original is not None and original.media == "video"
-        return tuple(1 if frames and axis == 0 else upscale for axis in range(num_axes))
+        return tuple(1 if original.media == "video" and axis == 0 else upscale for axis in range(num_axes))
     if len(upscale) != num_axes or max(upscale) == 1:
         raise InputError(f"upscale is one number, or one for each of {num_axes} axes, not all 1; got {list(upscale)}")
     return tuple(upscale)
 
 
-def _read(
-    values: str | os.PathLike[str] | AnyArray | Tensor | EditableFile,
-    missing: MissingLike | Mask | Image.Image,
-    axes: int | None,
-    grow: int | None,
-    key: str | None,
-) -> tuple[EditableFile | None, AnyArray, Mask, tuple[int, ...]]:
-    """The file, its signals ``(S, N_1, ..., N_D, C)``, where they are missing, and the shape of the result."""
-    if isinstance(values, (str, os.PathLike, EditableFile)):
-        if not isinstance(missing, (str, int, float, list)):
-            raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
-        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow, key)
-        shape = original.values.shape
-        return original, original.values, original.missing, shape[1:] if shape[0] == 1 else shape
+def _of_array(
+    values: AnyArray | Tensor, missing: MissingLike | Mask | Image.Image, axes: int | None, grow: int | None
+) -> EditableFile:
+    """An array as the signals of a file that is not written."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
     if array.dtype.kind not in "iuf":
         raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
@@ -313,11 +310,10 @@ def _read(
         missing = np.asarray(missing)
     if isinstance(missing, (np.ndarray, Tensor)):
         hidden = hidden | _full_mask(np.asarray(missing), array.shape)
-    shape = array.shape
-    if axes is None and channels_first(shape):
-        array, hidden = (np.moveaxis(each, -3, -1) for each in (array, hidden))
-        rank_zero_info(f"values of shape {shape} are read with their channels first")
-    stack = signals_of(array, "values", 2 if array.shape != shape else axes)
+    if axes is None and channels_first(array.shape):
+        rank_zero_info(f"values of shape {array.shape} are read with their channels first")
+        array, hidden, axes = np.moveaxis(array, -3, -1), np.moveaxis(hidden, -3, -1), 2
+    stack = signals_of(array, "values", axes)
     marked = hidden.reshape(stack.shape)
     if stack.dtype.kind == "f":
         marked = marked | ~np.isfinite(stack)
@@ -333,7 +329,8 @@ def _read(
         if stack.ndim < 4:
             raise InputError("grow is for missing samples of pictures and frames")
         marked = grown_mask(marked, grow)
-    return None, stack, marked, shape
+    names = tuple(f"signal{number}" for number in range(len(stack)))
+    return EditableFile(names, stack, marked, (), lambda path, values: None, resizes=True)
 
 
 def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
@@ -679,7 +676,7 @@ def write_std(path: Path, filled: Filled) -> None:
     import tifffile
 
     assert filled.std is not None
-    if path.suffix != ".npy" and filled.original is not None and filled.original.located:
+    if path.suffix != ".npy" and filled.original.located:
         filled.original.write(path, filled.std.reshape(filled.stack.shape), deviations=True)
         return
     content = io.BytesIO()  # NumPy does not report a full disk
