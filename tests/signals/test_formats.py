@@ -13,6 +13,7 @@ import soundfile
 import tifffile
 from clip_files import pictures, write_video
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 from source_checks import noise, refused, stored, unit, write_png16
 
 from pe_lightning.errors import InputError
@@ -22,6 +23,7 @@ from pe_lightning.signals.sources import VideoSource
 from pe_lightning.signals.sources.kinds import read_original, source_of
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
+from pe_lightning.signals.sources.pictures import decode_image
 
 RNG = np.random.default_rng(0)
 
@@ -36,11 +38,18 @@ def frames(path: Path, values: np.ndarray) -> None:
         Image.fromarray(frame).save(path / f"{number}.png")
 
 
-def geotiff(path: Path, values: np.ndarray) -> None:
-    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
-    options = {"height": values.shape[1], "width": values.shape[2], "count": 3, "dtype": values.dtype, "crs": "EPSG:4326"}
-    with rasterio.open(path, "w", driver="GTiff", transform=rasterio.Affine(1, 0, 0, 0, -1, 60), **options) as tiff:
-        tiff.write(np.moveaxis(values[0], -1, 0))
+def geotiff(**options: object) -> Callable[[Path, np.ndarray], None]:
+    def write(path: Path, values: np.ndarray) -> None:
+        rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
+        bands = np.moveaxis(values[0], -1, 0) if len(values) == 1 else values[..., 0]
+        profile = {"count": len(bands), "height": bands.shape[1], "width": bands.shape[2], "dtype": bands.dtype, **options}
+        place = rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)
+        with rasterio.open(path, "w", driver="GTiff", transform=place, crs="EPSG:32632", **profile) as tiff:
+            tiff.write(bands)
+            tiff.update_tags(1, who="me")
+            tiff.set_band_description(1, "height")
+
+    return write
 
 
 def hdf5(path: Path, values: np.ndarray) -> None:
@@ -72,7 +81,7 @@ FORMATS: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray]] = {
     "deep.png": (lambda path, values: write_png16(path, values[0]), noise("u2", 1, 16, 17, 3)),
     "float.tif": (lambda path, values: tifffile.imwrite(path, values[0], photometric="rgb"), RNG.random(RGB.shape, "f4")),
     "stack.tif": (lambda path, values: tifffile.imwrite(path, values[0, ..., 0]), noise("u2", 1, 9, 16, 17, 1)),
-    "geo.tif": (geotiff, RGB),
+    "geo.tif": (geotiff(), RGB),
     "frames": (frames, noise("u1", 1, 3, 16, 17, 3)),
     "a.npy": (lambda path, values: np.save(path, values[0, ..., 0]), RNG.normal(size=(1, 16, 17, 1))),
     "a.npz": (lambda path, values: np.savez(path, values[0, ..., 0]), RNG.normal(size=(1, 16, 17, 1))),
@@ -91,6 +100,131 @@ FORMATS: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray]] = {
     "a.nii": (nifti, noise("i2", 1, 5, 6, 7, 1)),
     "a.nii.gz": (nifti, noise("i2", 1, 5, 6, 7, 1)),
 }
+
+
+# -- files of which a copy has more than the values ------------------------------------------------------------------------
+
+
+def png(path: Path, values: np.ndarray) -> None:
+    """A picture whose second or fourth channel is opacity; with a gamma, or with a text, a resolution and a profile."""
+    if values.dtype == np.uint16:
+        write_png16(path, values[0], gamma=0.5)
+        return
+    info = PngInfo()
+    info.add_text("Author", "someone")
+    Image.fromarray(values[0]).save(path, pnginfo=info, dpi=(300, 300), icc_profile=b"profile")
+
+
+def about_png(path: Path) -> object:
+    from png import Reader
+
+    pixels, chunks = decode_image(SourceFile(path, str(path))), dict(Reader(bytes=path.read_bytes()).chunks())
+    kept = {name: bytes(chunks[name]) for name in (b"gAMA", b"tEXt", b"pHYs", b"iCCP") if name in chunks}
+    return pixels.dtype, pixels[..., -1].tolist() if pixels.shape[-1] in (2, 4) else None, kept
+
+
+def tiff(path: Path, values: np.ndarray) -> None:
+    """With a value that marks missing samples, tags, and a smaller page."""
+    tags = [("GDAL_NODATA", 2, 3, "-3", True), ("Artist", 2, 3, "me", True)]
+    options = {"description": "about", "compression": "zlib", "software": "s", "resolution": (300, 200), "extratags": tags}
+    photometric = "rgb" if values.shape[-1] == 3 else "minisblack"
+    with tifffile.TiffWriter(path, byteorder=">") as file:
+        file.write(values[0] if values.shape[-1] == 3 else values[0, ..., 0], photometric=photometric, **options)
+        if values.ndim == 4:
+            file.write(np.arange(20, dtype="u1").reshape(4, 5), photometric="minisblack")
+
+
+def about_tiff(path: Path) -> object:
+    with tifffile.TiffFile(path) as file:
+        page, last = file.pages[0], file.series[-1].asarray() if len(file.series) > 1 else np.zeros(0)
+        names = ("Artist", "GDAL_NODATA", "Compression", "Software", "XResolution", "YResolution", "ImageDescription")
+        return file.byteorder, page.dtype, last.tolist(), [page.tags.valueof(name) for name in names]
+
+
+def about_raster(path: Path) -> object:
+    import rasterio
+
+    with rasterio.open(path) as tiff:
+        place = str(tiff.crs), tiff.transform, tiff.nodata, tiff.block_shapes, tiff.compression, tiff.interleaving
+        return *place, tiff.tags(1), tiff.descriptions, tiff.dtypes
+
+
+def netcdf_like(path: Path, values: np.ndarray) -> None:
+    hdf5(path, values)
+    with h5py.File(path, "r+") as file:
+        file["group"].attrs["who"] = "me"
+        file["group/v"].attrs["_FillValue"] = np.float32(-3)
+
+
+def about_hdf5(path: Path) -> object:
+    with h5py.File(path) as file:
+        return dict(file["group"].attrs), dict(file["group/v"].attrs), file["group/v"].compression, file["group/v"].chunks
+
+
+def scan(path: Path, values: np.ndarray) -> None:
+    nibabel = pytest.importorskip("nibabel")
+    image = nibabel.Nifti1Image(values[0, ..., 0], np.diag([2.0, 2, 3, 1]))
+    image.header.set_slope_inter(0.5, 10)
+    image.header["descrip"] = b"scan"
+    nibabel.save(image, path)
+
+
+def about_scan(path: Path) -> object:
+    import nibabel
+
+    found = nibabel.load(path)
+    return found.dataobj.slope, found.dataobj.inter, found.header["descrip"].item(), found.affine.tolist()
+
+
+def about_npy(path: Path) -> object:
+    found = np.load(path)
+    return found.dtype.str, found.flags.f_contiguous, found.shape
+
+
+def marked(dtype: str, *shape: int) -> np.ndarray:
+    """Values of which some are -3, and some NaN."""
+    values = (np.random.default_rng(0).random(shape) * 900).astype(dtype)
+    values[:, 1, 2] = -3
+    values[:, 2, 2] = np.nan if values.dtype.kind == "f" else -3
+    return values
+
+
+COPIED: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray, Callable[[Path], object]]] = {
+    **{f"{n}-{t}.png": (png, noise(t, 1, 6, 7, n), about_png) for n, t in ((2, "u2"), (3, "u1"), (4, "u1"), (4, "u2"))},
+    **{
+        f"{len(shape)}-{shape[-1]}-{dtype}.tif": (tiff, marked(dtype, *shape), about_tiff)
+        for dtype in ("i2", "f4", "f8")
+        for shape in ((1, 6, 7, 1), (1, 6, 7, 3), (1, 5, 6, 7, 1))
+    },
+    **{
+        f"bands-{len(values)}.tif": (
+            geotiff(nodata=-3, tiled=True, blockxsize=32, blockysize=16, compress="deflate"), values, about_raster,
+        )
+        for values in (marked("i2", 1, 40, 50, 1), marked("i2", 6, 40, 50, 1))
+    },
+    "attributes.h5": (netcdf_like, marked("f4", 1, 16, 17, 1), about_hdf5),
+    "scan.nii.gz": (scan, noise("i2", 1, 5, 6, 7, 1), about_scan),
+    "columns.npy": (lambda p, v: np.save(p, v[0, ..., 0].astype(">f4", order="F")), RNG.random((1, 6, 7, 1)), about_npy),
+    "counted.npy": (lambda p, v: np.save(p, v[..., 0]), RNG.random((1, 6, 7, 1)), about_npy),
+    "grey.npy": (lambda p, v: np.save(p, v[0]), RNG.random((1, 6, 7, 1)), about_npy),
+    "cubes.npy": (lambda p, v: np.save(p, v[..., 0]), RNG.random((4, 9, 8, 8, 1)), about_npy),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_a_copy_has_known_values_and_metadata(tmp_path: Path, name: str) -> None:
+    write, values, about = COPIED[name]
+    write(tmp_path / name, values)
+    original = original_of(tmp_path / name)
+    expected = np.isnan(original.values) | (original.values == -3)
+    np.testing.assert_array_equal(original.missing, expected)
+    filled = np.ascontiguousarray(np.where(expected, 5, original.values).astype(original.values.dtype))
+    target = target_of(tmp_path / name, original)
+    original.write(target, filled)
+    np.testing.assert_array_equal(original_of(target).values, filled)
+    assert about(target) == about(tmp_path / name)
+
+
 WRITTEN = [name for name in FORMATS if name != "a.npz"]
 CHECKED = [name for name in FORMATS if name not in ("frames", "a.csv")]  # the others are text, or files of their own
 

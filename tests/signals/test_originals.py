@@ -13,7 +13,6 @@ import soundfile
 import tifffile
 from clip_files import pictures, write_video
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill
@@ -21,7 +20,6 @@ from pe_lightning.signals.raw import EditableFile
 from pe_lightning.signals.sources.kinds import read_original
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
-from pe_lightning.signals.sources.pictures import decode_image
 
 RNG = np.random.default_rng(0)
 
@@ -35,47 +33,6 @@ def changed(original: EditableFile, path: Path) -> np.ndarray:
     values = np.where(original.missing, np.asarray(5, original.values.dtype), original.values)
     original.write(path, values)
     return values
-
-
-@pytest.mark.parametrize("channels", [1, 2, 3, 4])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
-def test_png(tmp_path: Path, dtype: type, channels: int) -> None:
-    import png
-
-    pixels = RNG.integers(0, np.iinfo(dtype).max, (6, 7, channels)).astype(dtype)
-    mask = RNG.random((6, 7)) > 0.7
-    writer = png.Writer(7, 6, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=8 * pixels.itemsize, gamma=0.5)
-    with (tmp_path / "a.png").open("wb") as file:
-        writer.write(file, pixels.reshape(6, -1).tolist())
-    Image.fromarray(mask).save(tmp_path / "mask.png")
-    original = read(tmp_path / "a.png", str(tmp_path / "mask.png"))
-    colours = channels - (channels in (2, 4))
-    assert original.values.shape == (1, 6, 7, colours)
-    changed(original, tmp_path / "b.png")
-    found = decode_image(SourceFile(tmp_path / "b.png", "b"))
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found[~mask], pixels[~mask])
-    np.testing.assert_array_equal(found[mask][:, :colours], 5)
-    np.testing.assert_array_equal(found[..., colours:], pixels[..., colours:])
-    chunks = dict(png.Reader(bytes=(tmp_path / "b.png").read_bytes()).chunks())
-    assert int.from_bytes(chunks[b"gAMA"], "big") == 50000
-
-
-def test_metadata_of_pictures(tmp_path: Path) -> None:
-    image, info = Image.fromarray(RNG.integers(0, 255, (5, 8, 3), np.uint8)), PngInfo()
-    info.add_text("Author", "someone")
-    exif = Image.Exif()
-    exif[271], exif[274] = "camera", 6
-    image.save(tmp_path / "a.png", pnginfo=info, dpi=(300, 300), icc_profile=b"profile", exif=exif)
-    original = read(tmp_path / "a.png")
-    assert original.values.shape == (1, 8, 5, 3)  # upright
-    changed(original, tmp_path / "b.png")
-    with Image.open(tmp_path / "b.png") as found:
-        assert found.text["Author"] == "someone"
-        assert round(found.info["dpi"][0]) == 300
-        assert found.info["icc_profile"] == b"profile"
-        assert dict(found.getexif()) == {271: "camera"}  # upright
-    np.testing.assert_array_equal(decode_image(SourceFile(tmp_path / "b.png", "b")), original.values[0])
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "webp", "jpg"])
@@ -128,63 +85,6 @@ def test_opacity_that_marks_missing_pixels_is_full_afterwards(tmp_path: Path) ->
     found = np.asarray(Image.open(tmp_path / "b.png"))
     assert (found[2, 1:4] == [5, 5, 5, 255]).all()
     np.testing.assert_array_equal(found[pixels[..., 3] > 0], pixels[pixels[..., 3] > 0])
-
-
-@pytest.mark.parametrize("dtype", ["uint16", "int16", "float32", "float64"])
-@pytest.mark.parametrize("shape", [(6, 7), (6, 7, 3), (5, 6, 7)])
-def test_tiff(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
-    array = (RNG.random(shape) * 900).astype(dtype)
-    array[1, 2] = -3 if dtype != "uint16" else 7
-    if dtype.startswith("float"):
-        array[2, 2] = np.nan
-    nodata = str(int(array[1, 2].flat[0]))
-    tags = [("GDAL_NODATA", 2, len(nodata) + 1, nodata, True), ("Artist", 2, 3, "me", True)]
-    photometric = "rgb" if shape[-1] == 3 else "minisblack"
-    tifffile.imwrite(
-        tmp_path / "a.tif",
-        array,
-        photometric=photometric,
-        extratags=tags,
-        description="about",
-        compression="zlib",
-        software="s",
-        resolution=(300, 200),
-    )
-    original = read(tmp_path / "a.tif")
-    np.testing.assert_array_equal(original.missing.reshape(shape), np.isnan(array) | (array == float(nodata)))
-    values = changed(original, tmp_path / "b.tif")
-    with tifffile.TiffFile(tmp_path / "b.tif") as found:
-        result, tag = found.asarray(), found.pages[0].tags
-        assert (tag.valueof("Artist"), float(found.pages[0].nodata)) == ("me", float(nodata))
-        assert found.pages[0].resolution == (300, 200)
-        assert "about" in tag.valueof(270)
-        assert int(found.pages[0].compression) == 8
-    assert (result.dtype, result.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(result, values.reshape(shape))
-
-
-@pytest.mark.parametrize("bands", [1, 3, 6])
-def test_geotiff_keeps_coordinates_tiles_and_tags(tmp_path: Path, bands: int) -> None:
-    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
-    values = RNG.integers(0, 900, (bands, 40, 50)).astype("int16")
-    values[:, 3, 4] = -99
-    options = {"height": 40, "width": 50, "count": bands, "dtype": "int16", "crs": "EPSG:32632", "nodata": -99}
-    options |= {"tiled": True, "blockxsize": 32, "blockysize": 16, "compress": "deflate"}
-    place = rasterio.Affine(10, 0, 5e5, 0, -10, 5.4e6)
-    with rasterio.open(tmp_path / "a.tif", "w", driver="GTiff", transform=place, **options) as tiff:
-        tiff.write(values)
-        tiff.update_tags(1, who="me")
-        tiff.set_band_description(1, "height")
-    original = read(tmp_path / "a.tif")
-    assert original.missing.sum() == bands
-    changed(original, tmp_path / "b.tif")
-    original.write(tmp_path / "b_std.tif", original.missing.astype("f4"), deviations=True)
-    with rasterio.open(tmp_path / "b.tif") as found, rasterio.open(tmp_path / "b_std.tif") as std:
-        np.testing.assert_array_equal(found.read(), np.where(values == -99, 5, values))
-        assert (found.crs, found.transform, found.nodata, found.block_shapes[0]) == ("EPSG:32632", place, -99, (16, 32))
-        assert (found.compression.value, found.tags(1)["who"], found.descriptions[0]) == ("DEFLATE", "me", "height")
-        np.testing.assert_array_equal(std.read(), (values == -99).astype("f4"))
-        assert (std.crs, std.transform, std.nodata) == ("EPSG:32632", place, None)
 
 
 @pytest.mark.parametrize("kind", ["Area", "Point"])
@@ -243,28 +143,6 @@ def test_known_pixels_of_a_geotiff_with_lossy_compression_are_equal(tmp_path: Pa
         assert (found.compression.value, found.crs) == ("DEFLATE", "EPSG:32632")
 
 
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((9,), None), ((1, 6, 7), None), ((6, 7, 1), None), ((4, 9, 8, 8), None), ((3, 9), 1)]
-)
-def test_arrays(tmp_path: Path, shape: tuple[int, ...], axes: int | None) -> None:
-    array = RNG.random(shape)
-    array.flat[3] = np.nan
-    np.save(tmp_path / "a.npy", array)
-    changed(read(tmp_path / "a.npy", axes=axes), tmp_path / "b.npy")
-    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), np.nan_to_num(array, nan=5))
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.create_dataset("g/v", data=array.astype("f4"), chunks=True, compression=3)
-        file["g"].attrs["who"] = "me"
-        file["g/v"].attrs["_FillValue"] = np.float32(array.astype("f4").flat[5])
-    original = read(tmp_path / "a.h5", axes=axes)
-    assert original.missing.sum() == 2
-    changed(original, tmp_path / "b.h5")
-    with h5py.File(tmp_path / "b.h5") as file:
-        assert file["g"].attrs["who"] == "me"
-        assert file["g/v"].compression == "gzip"
-        assert file["g/v"][...].flat[5] == 5
-
-
 def test_one_of_several_arrays_of_a_file(tmp_path: Path) -> None:
     values = np.sin(np.arange(60.0))
     values[20:23] = np.nan
@@ -300,23 +178,6 @@ def test_tables_keep_the_text_of_known_cells(tmp_path: Path) -> None:
     spaced = read(tmp_path / "c.txt")
     spaced.write(tmp_path / "d.txt", np.where(spaced.missing, 0.777, spaced.values))
     assert (tmp_path / "d.txt").read_text() == "0.25 1\n0.78 2\n1.5  3\n"
-
-
-def test_nifti_keeps_its_header(tmp_path: Path) -> None:
-    nibabel = pytest.importorskip("nibabel")
-    volume = RNG.integers(-50, 50, (5, 6, 7)).astype(np.int16)
-    image = nibabel.Nifti1Image(volume, np.diag([2.0, 2, 3, 1]))
-    image.header.set_slope_inter(0.5, 10)
-    image.header["descrip"] = b"scan"
-    nibabel.save(image, tmp_path / "a.nii.gz")
-    original = read(tmp_path / "a.nii.gz", str(0.5 * int(volume[1, 2, 3]) + 10))
-    np.testing.assert_array_equal(original.missing.reshape(volume.shape), volume == volume[1, 2, 3])
-    values = changed(original, tmp_path / "b.nii.gz")
-    found = nibabel.load(tmp_path / "b.nii.gz")
-    np.testing.assert_array_equal(np.asanyarray(found.dataobj.get_unscaled()), values.reshape(volume.shape))
-    assert (found.dataobj.slope, found.dataobj.inter) == (0.5, 10)
-    assert found.header["descrip"].item() == b"scan"
-    np.testing.assert_array_equal(found.affine, image.affine)
 
 
 def test_frames_that_are_lost_and_frames_that_are_damaged(tmp_path: Path) -> None:
@@ -376,21 +237,3 @@ def test_what_cannot_be_filled(tmp_path: Path) -> None:
     np.save(tmp_path / "m.npy", np.zeros((6, 6), bool))
     with pytest.raises(InputError, match="has 6x6 samples, but the signals have 6x7"):
         read(tmp_path / "a.png", str(tmp_path / "m.npy"))
-
-
-def test_pages_of_another_size_and_byte_order_are_kept(tmp_path: Path) -> None:
-    pages = [RNG.integers(0, 999, shape, np.uint16) for shape in ((8, 9), (4, 5))]
-    with tifffile.TiffWriter(tmp_path / "a.tif", byteorder=">") as tiff:
-        for page in pages:
-            tiff.write(page, photometric="minisblack", compression="zlib", metadata=None)
-    values = changed(read(tmp_path / "a.tif", str(pages[0][2, 3])), tmp_path / "b.tif")
-    with tifffile.TiffFile(tmp_path / "b.tif") as found:
-        assert found.byteorder == ">"
-        np.testing.assert_array_equal(found.pages[0].asarray(), values[0, ..., 0])
-        np.testing.assert_array_equal(found.pages[1].asarray(), pages[1])
-    array = np.asfortranarray(RNG.random((6, 7)).astype(">f4"))
-    array[1, 2] = np.nan
-    np.save(tmp_path / "a.npy", array)
-    changed(read(tmp_path / "a.npy"), tmp_path / "b.npy")
-    found = np.load(tmp_path / "b.npy")
-    assert (found.dtype.str, found.flags.f_contiguous) == (">f4", True)
