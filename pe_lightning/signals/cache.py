@@ -37,7 +37,8 @@ REMEDY = (
     "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
     f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
 )
-ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})\.(npy|part)")
+ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})\.(npy|part|h5)")
+"""Names of entries, of temporary files, and of entries of version 0.2, which are removed like others."""
 ENTRY_FORMAT = 5
 """Increment when the meaning of an entry changes; those of another format are not found."""
 ABANDONED_SECONDS = 86_400.0

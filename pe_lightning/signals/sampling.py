@@ -181,8 +181,8 @@ class MaskSampling(Sampling):
 
     Args:
         path: An image (for signals of 2 axes; a pixel is marked if a colour channel is not zero and it is not
-            transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid. One file for all signals, or a
-            list of one per signal, in order, which mark equally many samples.
+            transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid, or of its leading or last axes.
+            One file for all signals, or a list of one per signal, in order, which mark equally many samples.
         invert: Whether to train on the samples at which the mask is zero.
     """
 

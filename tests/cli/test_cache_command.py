@@ -19,7 +19,7 @@ def test_list_and_clear(tmp_path: Path, capsys, monkeypatch) -> None:
     for path in paths:
         Image.fromarray(np.zeros((40, 50), "uint8")).save(path)
     ImageDataModule(paths, storage=Storage(cache_dir=str(cache.path))).prepare()
-    (cache.path / f"{'ab' * 32}.npy").write_bytes(b"no array")
+    (cache.path / f"{'ab' * 32}.h5").write_bytes(b"no HDF5")
     (cache.path / "notes.txt").write_text("mine")
     size = sum(entry.bytes for entry in cache.entries())
     assert main(["cache", "list", "--cache_dir", str(cache.path)]) == 0

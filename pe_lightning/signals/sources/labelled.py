@@ -19,7 +19,7 @@ from pe_lightning.signals.files import check_readable
 from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
 from pe_lightning.signals.sources.arrays import check_hdf5
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.paths import reading
+from pe_lightning.signals.sources.paths import numbered, reading
 from pe_lightning.signals.sources.points import names_of
 from pe_lightning.signals.sources.tables import file_name_of
 from pe_lightning.signals.validation import check_memory, check_numbers
@@ -155,8 +155,7 @@ def stacked(
     The axes are ``dims`` in their order, by default all of more than one sample; the other dimensions count signals.
     """
     check_numbers(repr(array.name), array.dtype, kinds="biuf")
-    known = [str(name) for name in array.dims]
-    wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
+    known, wanted = [str(name) for name in array.dims], _axes_among(array, dims)
     for name in wanted:
         check_known(f"{array.name!r} has no dimension", name, known, "It has")
         if array.sizes[name] < 2:
@@ -168,12 +167,9 @@ def stacked(
             f"{array.name!r} has the dimensions {', '.join(known)}: name 1 to {MAX_AXES} of them as axes by dims; the "
             "others count signals"
         )
-    others = [name for name in known if name not in wanted]
-    values = array.transpose(*others, *wanted).values.astype(np.float64)
-    values = values.reshape(-1, *values.shape[len(others) :])
-    stem = file_name_of(str(array.name or "values"))
-    names = (stem,) if len(values) == 1 else tuple(f"{stem}-{number}" for number in range(len(values)))
-    return values, axes_of(array, wanted), names
+    values = array.transpose(..., *wanted).values.astype(np.float64)
+    values = values.reshape(-1, *values.shape[-len(wanted) :])
+    return values, axes_of(array, wanted), numbered(file_name_of(str(array.name or "values")), len(values))
 
 
 def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
@@ -229,11 +225,12 @@ def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> Edita
 
 def refilled(array: Any, dims: Sequence[str] | None, stack: AnyArray) -> Any:
     """A copy of a ``DataArray`` with the values of signals ``(S, N_1, ..., N_D, 1)``, in their dtype."""
-    known = [str(name) for name in array.dims]
-    wanted = [name for name in known if array.sizes[name] > 1] if dims is None else list(dims)
-    order = [*(name for name in known if name not in wanted), *wanted]
-    moved = array.transpose(*order)
-    return moved.copy(data=stack[..., 0].reshape(moved.shape)).transpose(*known)
+    moved = array.transpose(..., *_axes_among(array, dims))
+    return moved.copy(data=stack[..., 0].reshape(moved.shape)).transpose(*array.dims)
+
+
+def _axes_among(array: Any, dims: Sequence[str] | None) -> list[str]:
+    return [str(name) for name in array.dims if array.sizes[name] > 1] if dims is None else list(dims)
 
 
 def _no_file(path: Any, values: AnyArray) -> None:

@@ -54,8 +54,12 @@ class SourceFile:
         return path.name if path.is_dir() else stem_of(path)
 
     def names(self, count: int) -> tuple[str, ...]:
-        """The stem, or for several signals the stem with numbers."""
-        return (self.stem,) if count == 1 else tuple(f"{self.stem}-{number}" for number in range(count))
+        return numbered(self.stem, count)
+
+
+def numbered(stem: str, count: int) -> tuple[str, ...]:
+    """The stem, or for several signals the stem with numbers."""
+    return (stem,) if count == 1 else tuple(f"{stem}-{number}" for number in range(count))
 
 
 @cache
