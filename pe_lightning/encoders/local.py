@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.base import Encoder
-from pe_lightning.linalg.block_banded import BLOCK_COLUMNS, BlockBanded
 from pe_lightning.linalg.operators import TOLERANCE
+from pe_lightning.linalg.row_banded import RowBanded
 
 MIN_FEATURES = 1024
 """Fewest features of a banded matrix; below this, dense solvers are as fast."""
 COORDINATES_AT_ONCE = 1 << 14
-"""Coordinates of a line that are tested at once."""
+"""Coordinates of a line whose features are computed at once."""
 MAX_SHARE = 0.5
-"""Largest share of the features in a block of the matrix."""
+"""Largest share of the features that overlap with those of 32 neighbours, about."""
 
 
 def bandwidth(encoder: Encoder) -> int:
@@ -31,25 +31,28 @@ def is_local(encoder: Encoder) -> bool:
     trained = any(True for _ in encoder.parameters())
     if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
         return False
-    return BLOCK_COLUMNS + bandwidth(encoder) + 4 <= MAX_SHARE * encoder.num_features
+    return 36 + bandwidth(encoder) <= MAX_SHARE * encoder.num_features
 
 
-def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> BlockBanded:
-    """The features of coordinates ``(N,)`` in [0, 1], in any order, computed in float64, times a scale: ``(N, K)``.
+def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> RowBanded:
+    """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
 
-    Coordinates are float64 where they are closer than float32 tells apart. The encoder is one that :func:`is_local` allows.
+    Args:
+        encoder: One that :func:`is_local` allows.
+        x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
+        dtype: Dtype of the result.
+        scale: Factor of the features.
     """
     assert encoder.resolution is not None
-    x, resolution = x.double(), encoder.resolution
-
-    def rows(numbers: Tensor, first: Tensor, width: int) -> Tensor:
-        # features first, first + 1, ... at x are features 0, 1, ... at shifted coordinates
-        features: Tensor = encoder.leading(width)(x[numbers] - first[:, None].double() / resolution)
-        return features.mul_(scale)
-
-    position = encoder.position(x).clamp(0, encoder.num_features - 1)
+    reach, count = -(-bandwidth(encoder) // 2) + 1, encoder.num_features
+    width = 2 * reach + 2
     with torch.no_grad():
-        return BlockBanded.build(rows, position, -(-bandwidth(encoder) // 2) + 1, encoder.num_features, dtype)
+        x = x.double()
+        first = (encoder.position(x).clamp(0, count - 1).long() - reach).clamp(0, count - width)
+        # features first, first + 1, ... at x are features 0, 1, ... at shifted coordinates
+        near, leading = x - first.double() / encoder.resolution, encoder.leading(width)
+        parts = [leading(some).mul_(scale).to(dtype) for some in torch.split(near, COORDINATES_AT_ONCE)]
+        return RowBanded(torch.cat(parts), first, count)
 
 
 def interpolates(encoder: Encoder, x: Tensor) -> bool:

@@ -6,7 +6,6 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -68,7 +67,7 @@ class Complex(Encoding):
         self.check_axes(axes)
         for a, (encoder, x) in enumerate(zip(self.axis_encoders, axes, strict=True)):
             if self.normalize and encoder.normalizable:
-                encode = partial(_blocks, encoder) if self.is_line else encoder
+                encode = (lambda x, encoder=encoder: local_features(encoder, x).values) if self.is_line else encoder
                 self.scales[a] = 1 / largest_row_norm(encode, x)
 
     def axis_features(self, axes: Sequence[Tensor]) -> list[Tensor]:
@@ -145,11 +144,6 @@ class Complex(Encoding):
         for features in rest:
             product = (product[..., :, None] * features[..., None, :]).flatten(-2)
         return product
-
-
-def _blocks(encoder: Encoder, x: Tensor) -> Tensor:
-    """The stored blocks of the features of a long axis; all other entries are zero."""
-    return local_features(encoder, x).blocks
 
 
 def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:

@@ -1,6 +1,5 @@
 """Multilinear algebra on plain tensors: operators on one axis, products along axes, factorisations, conjugate gradients."""
 
-from pe_lightning.linalg.block_banded import BlockBanded
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axis, largest_eigenvalue
 from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, channel_rotation, lifting, rotated
@@ -19,12 +18,12 @@ from pe_lightning.linalg.operators import (
     mode_products,
     rowwise_products,
 )
+from pe_lightning.linalg.row_banded import RowBanded
 
 __all__ = [
     "LIFTINGS",
     "AxisFactor",
     "Banded",
-    "BlockBanded",
     "Dense",
     "GridOperator",
     "Identity",
@@ -34,6 +33,7 @@ __all__ = [
     "LinearMap",
     "Minimum",
     "Operator",
+    "RowBanded",
     "as_operator",
     "channel_rotation",
     "conjugate_gradients",

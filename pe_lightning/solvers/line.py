@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import BlockBanded, Minimum, optimality
+from pe_lightning.linalg import Minimum, RowBanded, optimality
 from pe_lightning.solvers.points import FittedSamples, PointProblem, point_samples
 
 MIN_FACTOR_RIDGE = 1e-10
@@ -124,7 +124,7 @@ class _Row:
             squares += features.squares()
         self.band, self.unit = self.summed(band), self.summed(squares) / self.count
 
-    def _features(self) -> Iterator[tuple[BlockBanded, slice]]:
+    def _features(self) -> Iterator[tuple[RowBanded, slice]]:
         for start in range(0, len(self.x), SAMPLES_AT_ONCE):
             some = slice(start, start + SAMPLES_AT_ONCE)
             yield local_features(self.encoder, self.x[some]), some

@@ -41,6 +41,13 @@ def test_a_local_matrix_is_the_encoder_s(name: str, padding: Any) -> None:
         band, gram = features.gram(width), expected.T @ expected
         for d in range(width + 1):
             torch.testing.assert_close(band[d, : len(gram) - d], gram.diagonal(-d), rtol=0, atol=1e-7)
+        for dtype, tolerance in ((torch.float32, 1e-5), (torch.bfloat16, 0.02)):  # the latter takes the route of GPUs
+            rounded = local.local_features(encoder, x, dtype)
+            found = rounded.rmatvec(values, 1).double()
+            torch.testing.assert_close(found, adjoint, rtol=tolerance, atol=tolerance * float(adjoint.abs().max()))
+            products, scale = rounded.matvec(adjoint, 1).double(), float(adjoint.abs().max())
+            wanted = torch.einsum("pk,skc->spc", expected, adjoint)
+            torch.testing.assert_close(products, wanted, rtol=tolerance, atol=tolerance * scale)
     weight, upstream = numbers(1, 120 + (4 if padding == 2 else 0)).requires_grad_(), numbers(1, 9, seed=2)
     # the product is linear in the weights, so that its gradient is the product with the transpose
     (found,) = torch.autograd.grad((local.local_features(encoder, crowded[:9]).matvec(weight) * upstream).sum(), weight)
