@@ -18,7 +18,6 @@ from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
-from pe_lightning.solvers.adaptive_points import RIDGE
 from pe_lightning.training import Adaptive, TensorDataModule
 
 SAMPLINGS = {"grid": GridSampling(2), "strides": GridSampling([3, 2], [1, 0]), "random": RandomSampling(0.3, shared=True)}
@@ -58,19 +57,6 @@ def test_signals_fitted_together_are_the_signals_fitted_alone(sampling, make_tra
         torch.testing.assert_close(alone.predict_grid(axes)[0], together.predict_grid(axes)[place], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("noise", ["none", "auto"])
-def test_a_checkpoint_of_signals_of_one_axis_predicts_the_same(noise, make_trainer, tmp_path):
-    module = Adaptive(noise=noise)
-    trainer = fit(module, TensorDataModule(textured(3, 60)), make_trainer, 0)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    loaded, axes = Adaptive.load_from_checkpoint(tmp_path / "last.ckpt"), [torch.arange(120) / 120]
-    torch.testing.assert_close(loaded.predict_grid(axes), module.predict_grid(axes), rtol=0, atol=0)
-    held_out = TensorDataModule(textured(3, 60)[1:2])
-    alone = Adaptive(noise=noise)
-    fit(alone, held_out, make_trainer, 0)
-    torch.testing.assert_close(alone.predict_grid(axes)[0], module.predict_grid(axes)[1], rtol=0, atol=0)
-
-
 def test_values_are_differentiable_in_the_coordinates_after_a_test_of_lightning(make_trainer):
     """Lightning tests in inference mode; what is made there must not stop later gradients."""
     data, module = TensorDataModule(textured(1, 16, 16)), Adaptive(angles=2)
@@ -83,19 +69,6 @@ def test_values_are_differentiable_in_the_coordinates_after_a_test_of_lightning(
     step = 1e-2 * coords.grad / coords.grad.norm()
     difference = module(coords.detach() + step).sum() - module(coords.detach() - step).sum()
     assert float(difference) == pytest.approx(2 * float((step * coords.grad).sum()), rel=0.1)
-
-
-def test_noise_auto_smooths_noisy_scattered_samples(make_trainer):
-    clean = 0.1 + 0.8 * signals(1, 40, 40, channels=1)
-    noisy = (clean + 0.1 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
-    data = TensorDataModule(noisy, sampling={"name": "random", "fraction": 0.5})
-    module = Adaptive(noise="auto")
-    make_trainer(max_steps=0).fit(module, data)
-    batch = data.evaluation_batch()
-    errors = (module.predict_grid(batch.axes) - clean).square()[..., 0]
-    assert module.describe()["ridge"] > RIDGE
-    assert errors[batch.train_mask].mean() < 0.4 * (noisy - clean)[..., 0][batch.train_mask].square().mean()
-    assert errors[~batch.train_mask].mean() < 1.3 * errors[batch.train_mask].mean()
 
 
 def test_noise_auto_smooths_noisy_samples_and_leaves_clean_ones(make_trainer):

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from pe_lightning.encodings import Complex, Simple
 from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals.blocks import grid_axes
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.solvers import solve_grid
 from pe_lightning.training import SignalDataModule
 from pe_lightning.training.datamodule import OutputGrid
 
@@ -73,17 +71,6 @@ def test_means_of_predicted_cells_are_the_known_cells(name: str, num_axes: int) 
     # predictions are of the samples' cells again
     same = model.predict_step(data.dataset.axes)
     assert (same - data.values).abs().max() < 2e-4
-
-
-def test_points_fitted_to_means_are_off_by_half_a_cell() -> None:
-    """What the option is for: the same fit, taken as points, is worse by far."""
-    errors = {}
-    for samples in ("points", "cells"):
-        data = TensorDataModule(waves(N, 1).float(), sampling=GridSampling(1), samples=samples)  # type: ignore[arg-type]
-        model = ComplexLinear("bspline", solver="exact")
-        trainer = fit(model, data)
-        errors[samples] = float((predicted(trainer, model, 2) - waves(2 * N, 1))[:, 4:-4].abs().max())
-    assert errors["cells"] < 0.15 * errors["points"]
 
 
 def test_widths_and_ridges_are_chosen_and_a_long_axis_is_banded() -> None:
@@ -155,16 +142,6 @@ def test_a_perceptron_of_cells_and_its_checkpoint(tmp_path: Path) -> None:
     loaded.encoding.cells = (1 / (2 * N),) * 2
     axes = grid_axes((2 * N, 2 * N), cells=loaded.require_info().cells)
     torch.testing.assert_close(loaded.predict_step(axes), expected)
-
-
-def test_the_solver_takes_encoders_of_cells() -> None:
-    """``Encoder.averaged`` without a DataModule."""
-    values, encoder = waves(N, 1), pe_lightning.create_encoder("bspline", num_features=N, padding=2)
-    solution = solve_grid(values, encoder.averaged(1 / N), ridge=1e-9)
-    weight, x = solution.weight[0, 0], grid_axes((4 * N,), torch.float64, [1 / N])[0]
-    finer = encoder.cell(x, 1 / (4 * N)) @ weight + solution.mean
-    np.testing.assert_allclose(finer.reshape(N, 4).mean(1), values[0, :, 0], atol=1e-6)
-    assert math.isclose(float(finer.mean()), float(values.mean()), abs_tol=1e-6)
 
 
 def test_an_estimator_of_cells_has_values_at_points_and_deviations() -> None:

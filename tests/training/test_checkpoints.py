@@ -89,17 +89,6 @@ def path(make_trainer: MakeTrainer, tmp_path: Path) -> Path:
     return saved(CASES["complex"](), make_trainer, tmp_path)
 
 
-@pytest.mark.parametrize("case", ["complex", "simple", "complex rff"])
-def test_predict_needs_no_data(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    module = CASES[case]()
-    path = saved(module, make_trainer, tmp_path)
-    for shape in ([3, 7], None):
-        (prediction,) = make_trainer().predict(CASES[case](), OutputGrid(shape), ckpt_path=path, weights_only=True)
-        assert prediction.shape == (2, *(shape or (8, 6)), 2)
-        expected = module.predict_grid([torch.arange(n) / n for n in prediction.shape[1:-1]])
-        assert torch.equal(prediction, expected.detach())
-
-
 @pytest.mark.parametrize(
     "case", ["complex", "complex head", "simple", "complex per axis", "complex learned", "simple learned"]
 )

@@ -66,17 +66,6 @@ def test_a_head_can_still_learn(make_trainer):
         assert not torch.equal(before, after)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_points(make_trainer, shared):
-    values = smooth(2, (24, 24), 1)
-    data = TensorDataModule(values, sampling=RandomSampling(fraction=0.5, shared=shared))
-    model = fitted(make_trainer, ComplexLinear(GAU, solver="exact", ridge=1e-3), data)
-    batch = data.train_batch()
-    assert model.solution.converged
-    at_mean = (batch.values - batch.values.mean(1, keepdim=True)).square().sum()
-    assert model.errors(batch).square().sum() < 0.1 * at_mean
-
-
 @pytest.mark.parametrize("sampling", ["grid", "random"])
 def test_sigma_and_ridge_are_chosen_and_come_back_from_the_checkpoint(make_trainer, tmp_path, sampling):
     data = TensorDataModule(smooth(1, (40, 40)), sampling=sampling if sampling == "grid" else RandomSampling(0.5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from lightning.pytorch import seed_everything
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.signals import Batching, grid_axes
 from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.training import ComplexLinear, TensorDataModule
@@ -38,20 +36,6 @@ def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(kind: str, sampling: 
     mask = data.split.train_mask().expand(3, -1, -1)
     expected = sum((prediction[s] - values[s])[mask[s]].square().mean() for s in range(3))
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
-
-
-def test_train_psnr_is_the_mean_over_signals(make_trainer: MakeTrainer) -> None:
-    module, data = MODULES["simple"](), TensorDataModule(signals(3, 8, 6))
-    assert module.last_train.psnr().isnan()
-    trainer = fit(module, data, make_trainer, 4, log_every_n_steps=2)
-    logged = trainer.callback_metrics["train/psnr"]
-    assert logged == module.last_train.psnr()
-    batch = data.train_batch()
-    module.optimizer = lambda parameters: torch.optim.SGD(parameters, lr=0.0)
-    fit(module, data, make_trainer, 1)  # scores what the four steps left, and changes nothing
-    squared = (module.predict_grid(batch.axes) - batch.values).square().flatten(1)
-    expected = psnr(squared.sum(1), torch.tensor(squared.shape[1])).mean()
-    torch.testing.assert_close(module.last_train.psnr(), expected.detach(), rtol=1e-5, atol=1e-5)
 
 
 def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> None:
@@ -85,19 +69,6 @@ def test_signals_fitted_together_are_those_fitted_alone(kind: str, sampling: str
     for key in trained:
         assert not torch.equal(together[key][0], together[key][1]), key  # the signals do differ
         torch.testing.assert_close(together[key][1], alone[key][0], rtol=2e-4, atol=2e-5)
-
-
-@every_module
-def test_the_same_seed_gives_the_same_result(kind: str, make_trainer: MakeTrainer) -> None:
-    def fitted(seed: int) -> dict[str, Tensor]:
-        seed_everything(seed, verbose=False)
-        module = MODULES[kind]()
-        fit(module, TensorDataModule(signals(2, 8, 6)), make_trainer, 5, limit_val_batches=0)
-        return module.state_dict()
-
-    first, second, other = fitted(1), fitted(1), fitted(2)
-    assert all(torch.equal(first[key], second[key]) for key in first)
-    assert all(torch.equal(first[key], other[key]) for key in first) == (kind == "complex")  # it draws nothing
 
 
 # -- the solution -----------------------------------------------------------------------------------------------------
@@ -201,21 +172,6 @@ def test_a_plateau_of_psnr_is_a_maximum(make_trainer: MakeTrainer) -> None:
 
 
 @every_module
-def test_float64(kind: str, make_trainer: MakeTrainer) -> None:
-    data, module = TensorDataModule(signals(2, 8, 6)), MODULES[kind]()
-    trainer = fit(module, data, make_trainer, 3, precision="64-true")
-    assert {p.dtype for p in module.parameters()} == {torch.float64}
-    trainer.test(module, data, verbose=False)
-    assert module.scores["test/psnr"].dtype == torch.float64
-    prediction = module.predict_grid(data.evaluation_batch().axes).detach()
-    assert prediction.dtype == torch.float64
-    squared = (prediction - data.values).square()
-    for s, mask in enumerate(~data.split.train_mask().expand(2, -1, -1)):
-        expected = -10 * math.log10(float(squared[s][mask].mean()))
-        assert module.scores["test/psnr"][s].item() == pytest.approx(expected, abs=1e-9)
-
-
-@every_module
 def test_scores_are_of_the_weights_whatever_the_steps_round(kind: str, make_trainer: MakeTrainer) -> None:
     data, module = TensorDataModule(signals(2, 16, 12)), MODULES[kind]()
     trainer = fit(module, data, make_trainer, 30, precision="bf16-mixed", limit_val_batches=0)
@@ -266,14 +222,6 @@ def test_nothing_held_out(make_trainer: MakeTrainer) -> None:
 def test_data_without_a_shape(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match=r"ComplexLinear needs the shape .* TensorDataModule\(values\)"):
         make_trainer(max_steps=1).fit(ComplexLinear(GAU), train_dataloaders=[1], val_dataloaders=[1])
-
-
-def test_a_fitted_module_refuses_data_of_another_shape(make_trainer: MakeTrainer) -> None:
-    module = ComplexLinear(GAU)
-    fit(module, TensorDataModule(signals(2, 8)), make_trainer, 1)
-    other = TensorDataModule(signals(3, 8))
-    with pytest.raises(InputError, match=r"holds 2 signal\(s\) of 1 axes.*the data has 3 signal\(s\)"):
-        fit(module, other, make_trainer, 1)
 
 
 def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from pe_lightning import encoders
-from pe_lightning.solvers import solve_grid, solve_points
+from pe_lightning.solvers import solve_grid
 from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
 
 VIEWS = ("select", "slice", "view", "empty", "alias", "expand", "reshape", "permute", "transpose", "as_strided", "unsqueeze")
@@ -43,21 +43,6 @@ def picture(size: int = 64) -> Tensor:
     x = torch.arange(size) / size
     noise = torch.rand(size, size, generator=torch.Generator().manual_seed(0))
     return (0.5 + 0.3 * torch.sin(9 * x[:, None] + 5 * x) + 0.1 * noise)[None, ..., None]
-
-
-@pytest.mark.slow  # 220 steps per encoder
-@pytest.mark.parametrize("name", ["linf", "rff", "gau", "laplace"])
-def test_training_longer_never_ends_lower(name: str, make_trainer: MakeTrainer) -> None:
-    """Also where there are twice as many features as samples, and features of any size."""
-    for arguments in ({}, {"num_features": 64}):
-        data, psnr = TensorDataModule(picture()), []
-        for steps in (10, 100):
-            module = ComplexLinear({"name": name, **arguments}, normalize=False)
-            trainer = fit(module, data, make_trainer, steps, limit_val_batches=0, log_every_n_steps=0)
-            trainer.test(module, data, verbose=False)
-            psnr.append(module.scores["train/psnr"].item())
-        start = -10 * data.train_batch().values.var().log10().item()
-        assert start < psnr[0] <= psnr[1] + 1e-3, (name, arguments)
 
 
 MORE: dict[str, dict[str, Any]] = {
@@ -91,11 +76,3 @@ def test_no_number_is_subnormal(route: str, case: str, make_trainer: MakeTrainer
             fit(ComplexLinear(encoder, **more), data, make_trainer, 6, limit_val_batches=0)
     # a solver's singular vectors to zero may hold a few, once
     assert sum(counter.found.values()) <= (20 if route == "solver" else 0), counter.found
-
-
-@pytest.mark.parametrize("name", ["gau", "laplace", "rff"])
-def test_no_number_of_conjugate_gradients_is_subnormal(name: str) -> None:
-    points, encoder = torch.rand(1, 60, 2, generator=torch.Generator().manual_seed(0)), {"name": name, "num_features": 24}
-    with Subnormals() as counter:
-        solve_points(points.sin().sum(2, keepdim=True), [encoders.resolve(encoder)] * 2, coords=points, ridge=0.1)
-    assert not sum(counter.found.values()), counter.found

@@ -11,8 +11,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from commands import DEMO, NO_WANDB, metrics
-from commands import fit as fit_by_command
 from fits import signals
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
@@ -20,17 +18,12 @@ from rich.console import Console
 from torch import nn
 from torch.utils.data import DataLoader
 
-from pe_lightning.__main__ import main
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
-from pe_lightning.evaluation.metrics import psnr
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.sampling import RandomSampling
-from pe_lightning.studies.compare.page import read_curve
-from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
 from pe_lightning.training.callbacks.scores import score_baselines
@@ -154,19 +147,6 @@ def test_a_module_declares_the_values_it_logs(cls, refused, make_trainer, tmp_pa
         trainer.fit(cls("gau"), TensorDataModule(signals(1, 8, 6, channels=3)))
 
 
-def test_baselines_have_the_metric_of_the_module():
-    data = TensorDataModule(signals(2, 16, 12, channels=3))
-    in_db, ratio = score_baselines(data)[0], score_baselines(data, "snr")[0]
-    assert list(in_db) == list(ratio) == ["bicubic", "linear", "nearest", "spline"]
-    held_out = data.evaluation_batch()
-    energy = (held_out.values.square().sum(-1) * held_out.mask).flatten(1).sum(1)
-    shift = psnr(energy, 3.0 * held_out.mask.sum()).tolist()
-    for name, row in ratio.items():
-        expected = [value - offset for value, offset in zip(in_db[name]["test/psnr_per_signal"], shift, strict=True)]
-        assert row["test/snr_per_signal"] == pytest.approx(expected, abs=1e-3)
-    assert score_baselines(data, "mine") == ({}, None)
-
-
 def test_signals_that_stay_in_their_file_are_compared_too(fit, tmp_path):
     values = signals(1, 40, 6, 5, channels=1)[0, ..., 0].numpy()
     with h5py.File(tmp_path / "volume.h5", "w") as file:
@@ -214,23 +194,6 @@ def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
     run.trainer.save_checkpoint(checkpoint)
     fit("simple", signals(2, 16, 12, channels=3), [Pass(now)], steps=24, ckpt_path=checkpoint)
     assert [float(row["seconds"]) for row in rows(run.folder, 1) if row["val/psnr"]][-2:] == [18, 24]
-
-
-def test_a_run_and_its_continuation_make_one_measured_curve(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    run = fit_by_command(*DEMO, *NO_WANDB)
-    first = metrics(run)["fit_seconds"]
-    assert float(rows(run)[-1]["seconds"]) == first, "the scores of the end"
-    more = ["--trainer.max_steps", "40", "--ckpt_path", str(run / "checkpoints/last.ckpt")]
-    assert main(["fit", *DEMO, *NO_WANDB, *more]) == 0
-    total = metrics(run)["fit_seconds"]
-    for version, low, high in ((0, 0, first), (1, first, total)):
-        seconds = [float(row["seconds"]) for row in rows(run, version)]
-        assert seconds == sorted(seconds)
-        assert low < seconds[0] <= seconds[-1] == high
-    curve = read_curve(find_runs([run]).runs[0])
-    assert list(curve.seconds) == sorted(set(curve.seconds))
-    assert curve.seconds[1] <= first < curve.seconds[2] < total
 
 
 @pytest.mark.parametrize(
@@ -303,17 +266,3 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     printed = capsys.readouterr().out
     solved = "1 steps" if steps else "solved directly" if "Adaptive" in name else "solved exactly"
     assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
-
-
-@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.ConvergenceWarning")
-@pytest.mark.parametrize(
-    ("sigma", "said"), [(0.05, "solved exactly"), (0.4, r"solved to [\d.e+]+ times the least squared error")]
-)
-def test_a_direct_solution_is_called_exact_only_if_it_is(sigma, said, make_trainer, tmp_path, capsys):
-    """In float32, weights of features that depend on each other cannot be exact."""
-    data = TensorDataModule(signals(1, 24, 24, channels=3), sampling=RandomSampling(fraction=0.5))
-    trainer = make_trainer(max_steps=0, callbacks=[RunRecorder(tmp_path, log=False)])
-    encoder = {"name": "gau", "num_features": 10, "sigma": sigma}
-    trainer.fit(fitted := ComplexLinear(encoder, solver="exact", ridge=0.0), data)
-    trainer.test(fitted, data, verbose=False)
-    assert re.search(rf"{said}.* in [\d.]+ s", capsys.readouterr().out)
