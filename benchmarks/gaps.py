@@ -169,7 +169,7 @@ def table(title: str, signals: list[tuple[Array, Mask]], peers: dict[str, Method
             rows.setdefault(name, []).append((psnr((found.clip(0, 1) - values)[missing]), seconds, math.nan))
     print_titles(title, "dB", "s", "within 90 %")
     for name, some in rows.items():
-        print_row(name, *("" if math.isnan(mean) else float(mean) for mean in np.mean(some, 0)))
+        print_row(name, *np.mean(some, 0))
 
 
 def of_pictures(case: str, options: argparse.Namespace) -> None:

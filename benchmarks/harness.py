@@ -64,9 +64,10 @@ def print_titles(*titles: str) -> None:
 
 
 def print_row(*cells: object) -> None:
-    """A row of a Markdown table; floating-point numbers have two decimals, whole ones commas."""
+    """A row of a Markdown table; floating-point numbers have two decimals, NaN is empty, whole numbers have commas."""
     formats: dict[type, str] = {float: ".2f", np.float64: ".2f", int: ","}
-    print("| " + " | ".join(format(cell, formats.get(type(cell), "")) for cell in cells) + " |", flush=True)
+    texts = ["" if cell != cell else format(cell, formats.get(type(cell), "")) for cell in cells]
+    print("| " + " | ".join(texts) + " |", flush=True)
 
 
 # -- times ------------------------------------------------------------------------------------------------------------

@@ -1,12 +1,11 @@
-"""Missing and scattered samples: the adaptive fit beside every interpolation, quality, time, memory and standard deviations.
+"""Missing and scattered samples: the adaptive fit beside every interpolation, quality, time and standard deviations.
 
     python benchmarks/samples.py                             # a few minutes: one picture, small rasters, up to 10,000 points
     python benchmarks/samples.py --paths FOLDER --count 16 --size 512 --sides 1024 4096 --points 1000 10000 100000 1000000
 
 Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean
-over signals; core seconds, all threads together, of fit and prediction of all held-out samples; memory above that before;
-and, where a method has standard deviations, how many of the held-out samples are within 1.645 of them (90 % are aimed at).
-Every method runs in a process of its own.
+over signals; core seconds of fit and prediction of all held-out samples, on one thread; and, where a method has standard
+deviations, the percentage of the held-out samples within 1.645 of them (90 % are aimed at).
 
 - ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; a sample of scikit-image, or
   ``--paths``.
@@ -28,8 +27,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import multiprocessing
-import resource
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -200,25 +197,28 @@ def scaled(values: np.ndarray) -> Tensor:
     return torch.from_numpy((values - values.min()) / (values.max() - values.min())).float()
 
 
+def pictures(options: argparse.Namespace) -> Tensor:
+    """Samples of the package resized, files cropped: ``(S, H, W, C)``."""
+    resize = options.size if "://" in options.paths[0] else None
+    return ImageDataModule(options.paths, resize=resize).values[: options.count, : options.size, : options.size]
+
+
 def pixels(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
     """Pictures of which pixels or blocks are missing."""
-    size = options.size
-    resize = size if "://" in options.paths[0] else None
-    pictures = ImageDataModule(options.paths, resize=resize).values[: options.count, :size, :size]
+
+    def missing(name: str, side: int, known: float | None = None) -> tuple[str, list[Task]]:
+        tasks = []
+        for number, picture in enumerate(pictures(options)):
+            shape = [-(-n // side) for n in picture.shape[:2]]
+            drawn = torch.rand(shape, generator=torch.Generator().manual_seed(number))
+            mask = drawn < 0.2 if known is None else drawn >= known
+            mask = mask.repeat_interleave(side, 0).repeat_interleave(side, 1)[: picture.shape[0], : picture.shape[1]]
+            tasks.append(of_grid(picture, mask))
+        return name, tasks
+
     for share in (0.1, 0.25, 0.5):
-        draws = [
-            torch.rand(*p.shape[:2], generator=torch.Generator().manual_seed(n)) >= share for n, p in enumerate(pictures)
-        ]
-        yield f"{share:.0%} of the pixels", [of_grid(p, m) for p, m in zip(pictures, draws, strict=True)]
-    draws = [
-        torch.rand(-(-size // 16), -(-size // 16), generator=torch.Generator().manual_seed(n)) < 0.2
-        for n in range(len(pictures))
-    ]
-    blocks = [
-        m.repeat_interleave(16, 0).repeat_interleave(16, 1)[: p.shape[0], : p.shape[1]]
-        for p, m in zip(pictures, draws, strict=True)
-    ]
-    yield "blocks of 16 x 16 missing, 20 %", [of_grid(p, m) for p, m in zip(pictures, blocks, strict=True)]
+        yield missing(f"{share:.0%} of the pixels", 1, share)
+    yield missing("blocks of 16 x 16 missing, 20 %", 16)
 
 
 def raster(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
@@ -259,11 +259,8 @@ def series(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
         yield "CO2, weekly, a quarter at random", [of_grid(known, torch.rand(len(known)) < 0.25)]
     t = torch.arange(20_000) / 16_000
     sound = sum(torch.exp(-3 * t) * torch.sin(2 * math.pi * 220 * k * t) / k for k in range(1, 9))
-    assert isinstance(sound, Tensor)
-    yield (
-        "a made sound, dropouts of up to 20 samples",
-        [of_grid(scaled(sound.numpy()[:, None]), stretches(len(t), 200, 20, 0))],
-    )
+    gaps = stretches(len(t), 200, 20, 0)
+    yield "a made sound, dropouts of up to 20 samples", [of_grid(scaled(sound.numpy()[:, None]), gaps)]
 
 
 def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
@@ -278,21 +275,16 @@ def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
 
 def noise(options: argparse.Namespace) -> None:
     """Prints how well noisy pictures with missing pixels are smoothed."""
-    (_, tasks), *_ = pixels(options)
-    print(f"{len(tasks)} picture(s), dB of known / missing pixels, core seconds")
     models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
+    print("dB of known / missing pixels, core seconds")
     print_titles("levels", "missing", "noisy", *models)
     for levels in (10, 25, 50):
         for share in (0.0, 0.5):
             scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
-            for number, task in enumerate(tasks):
-                clean = np.zeros((math.prod(task.grid), task.values.shape[1]), np.float32)
-                assert task.index is not None
-                assert task.wanted is not None
-                clean[task.index], clean[task.wanted] = task.values, task.truth
-                clean, random = clean.reshape(*task.grid, -1), np.random.default_rng(number)
+            for number, clean in enumerate(pictures(options).numpy()):
+                random = np.random.default_rng(number)
                 noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
-                missing = random.random(task.grid) < share
+                missing = random.random(clean.shape[:2]) < share
                 scores["noisy"].append((decibels(noisy, clean, ~missing),))
                 for model in models:
                     began = time.process_time()
@@ -315,50 +307,26 @@ def decibels(found: np.ndarray, clean: np.ndarray, where: np.ndarray) -> float:
 # -- measuring ----------------------------------------------------------------------------------------------------------
 
 
-def measure(method: Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]], task: Task) -> dict[str, Any]:
-    """PSNR, core seconds, MiB and coverage, in a process of its own; or the reason of a method that is left out."""
-    receiver, sender = multiprocessing.get_context("fork").Pipe(duplex=False)
-
-    def run() -> None:
-        torch.set_num_threads(1)
-        before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-        try:
-            found, spread = method(task)
-        except LookupError:
-            return sender.send(None)
-        except (InputError, ImportError, np.linalg.LinAlgError) as error:
-            return sender.send({"reason": str(error).splitlines()[0]})
-        seconds = time.process_time() - began
-        memory = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        error = found.double() - task.truth.double()
-        inside = None if spread is None else float((error.abs() <= WITHIN * spread().double()).double().mean())
-        return sender.send({"psnr": psnr(error), "seconds": seconds, "memory": memory, "inside": inside})
-
-    process = multiprocessing.get_context("fork").Process(target=run)
-    process.start()
-    sender.close()
-    try:
-        result: dict[str, Any] = receiver.recv()
-    except EOFError:
-        result = {"reason": "the process was ended"}
-    process.join()
-    return result
-
-
 def table(name: str, tasks: list[Task]) -> None:
-    """A row per method."""
+    """A row per method: PSNR, core seconds and coverage, or the reason why it is left out."""
     print(f"\n{len(tasks)} signal(s), {len(tasks[0].values):,} known, {len(tasks[0].places):,} held out")
-    print_titles(name, "PSNR", "core seconds", "MiB", "within 90 %")
+    print_titles(name, "PSNR", "core seconds", "within 90 %")
     for label, method in methods().items():
-        results = [measure(method, task) for task in tasks]
-        if results[0] is None:
+        rows = []
+        try:
+            for task in tasks:
+                began = time.process_time()
+                found, spread = method(task)
+                seconds = time.process_time() - began
+                error = found.double() - task.truth.double()
+                inside = math.nan if spread is None else float((error.abs() <= WITHIN * spread()).double().mean())
+                rows.append((psnr(error), seconds, 100 * inside))
+        except LookupError:
             continue
-        if left_out := [result["reason"] for result in results if "reason" in result]:
-            print_row(label, f"left out: {left_out[0]}", "", "", "")
-            continue
-        means = [np.mean([r[key] for r in results]) for key in ("psnr", "seconds", "memory")]
-        inside = "" if results[0]["inside"] is None else f"{np.mean([r['inside'] for r in results]):.1%}"
-        print_row(label, *means, inside)
+        except (InputError, ImportError, np.linalg.LinAlgError) as error:
+            print_row(label, f"left out: {str(error).splitlines()[0]}", "", "")
+        else:
+            print_row(label, *np.mean(rows, 0))
 
 
 def main() -> None:
@@ -366,23 +334,17 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size")
     parser.add_argument("--count", type=int, default=1, help="number of pictures")
-    parser.add_argument(
-        "--size", type=int, default=256, help="side of the pictures: samples are resized to it, files cropped"
-    )
+    parser.add_argument("--size", type=int, default=256, help="side: samples are resized to it, files cropped")
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
 
-    def tables(
-        cases: Callable[[argparse.Namespace], Iterator[tuple[str, list[Task]]]],
-    ) -> Callable[[argparse.Namespace], None]:
-        def run(options: argparse.Namespace) -> None:
-            for name, tasks in cases(options):
-                table(name, tasks)
+    def tables(cases: Callable[[argparse.Namespace], Iterator[tuple[str, list[Task]]]], options: argparse.Namespace) -> None:
+        for name, tasks in cases(options):
+            table(name, tasks)
 
-        return run
-
-    made = {"pixels": pixels, "raster": raster, "points": points, "series": series, "clip": clip}
-    run_sections(parser, {**{name: tables(cases) for name, cases in made.items()}, "noise": noise})
+    torch.set_num_threads(1)
+    sections = {cases.__name__: partial(tables, cases) for cases in (pixels, raster, points, series, clip)}
+    run_sections(parser, {**sections, "noise": noise})
 
 
 if __name__ == "__main__":
