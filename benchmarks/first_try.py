@@ -1,6 +1,5 @@
 """What the first command gives: ``pe-lightning fit FILE`` beside the best interpolation.
 
-    python benchmarks/first_try.py --only sound table volume video                # docs/adaptive.md
     python benchmarks/first_try.py --only tones series table clips volume         # docs/samples.md: 5 CPU minutes
 
 The sample clip cut to 120 frames; plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in
