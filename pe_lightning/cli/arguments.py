@@ -34,7 +34,9 @@ MULTIPLE = frozenset({"output_shape"})
 DESCRIBED = frozenset({"model.encoder", "data.sampling", "data.source"})
 """Settings that take a registered name, or a mapping with the name and arguments."""
 NAMED = {"model": "models", "data": "datamodules"}
-"""Settings that name a class, with the registry of the names."""
+"""Settings that name a class of a registry, with the registry of the names."""
+CLASS_KEYS = DESCRIBED | NAMED.keys() | {"model.optimizer", "model.lr_scheduler", "trainer.logger"}
+"""Settings that name a class, whose arguments are settings below them."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +136,14 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={json.dumps(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    arguments = {name: [option.key.startswith(f"{name}.") for option in options] for name in DESCRIBED}
-    first = {name: found.index(True) for name, found in arguments.items() if True in found}
-    # a name resets the arguments that were given before it
-    places = {place: min(place, first.get(option.key, place)) for place, option in enumerate(options)}
-    options = [options[place] for place in sorted(places, key=lambda place: (places[place], place == places[place]))]
+    # the name of a class resets the arguments that were given before it: those on the command line follow it
+    files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
+    places = []
+    for place, option in enumerate(options):
+        arguments = [n for n in range(files, place) if options[n].key.startswith(f"{option.key}.")]
+        places.append(min([place, *arguments]) if option.key in CLASS_KEYS else place)
+    order = sorted(range(len(options)), key=lambda place: (places[place], places[place] == place, len(options[place].key)))
+    options = [options[place] for place in order]
     with_arguments = frozenset(option.key.rpartition(".")[0] for option in options)
     spelt = [word for option in options for word in _spelt(option, with_arguments)]
     return [*spelt, *positional]

@@ -121,6 +121,17 @@ def test_an_argument_behind_a_registered_name_is_one_of_that_class():
         assert (config.model.init_args.encoder, config.data.init_args.sampling) == (encoder, sampling)
 
 
+def test_a_class_that_is_named_after_its_arguments_does_not_reset_them_and_files_do():
+    words = "--encoder.padding=1 --config=image/demo --encoder.num_features=8 --encoder=gau --model=ComplexLinear --x=3"
+    assert [Option((word,)).key for word in rewrite("fit", words.split())] == [
+        "model.encoder.padding", "config", "model", "model.encoder", "model.encoder.num_features", "x",
+    ]  # fmt: skip
+    prepare()
+    words = "--config=image/demo --model.depth=3 --encoder=tri --model.encoder.num_features=8 --model=SimpleMLP"
+    model = parse("fit", rewrite("fit", words.split())).model
+    assert (model.init_args.depth, model.init_args.encoder) == (3, {"name": "tri", "num_features": 8})
+
+
 def test_a_colour_of_missing_pixels_is_no_comment() -> None:
     words = ["--config", "image/demo", "--data.missing"]
     assert rewrite("fit", [*words, "#ff00ff"])[1:] == ['--data.missing=["#ff00ff"]']

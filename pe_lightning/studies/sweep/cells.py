@@ -24,8 +24,6 @@ MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that are part of a folder name unchanged."""
-CLASS_KEYS = ("model", "data", "model.encoder", "data.sampling", "model.optimizer", "model.lr_scheduler", "trainer.logger")
-"""Settings that name a class."""
 RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
 """Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
 
@@ -113,7 +111,7 @@ def make_cells(
     cells: list[Cell] = []
     for values in itertools.product(*varied.values()):
         settings = dict(zip(varied, values, strict=True))
-        arguments = compose(fixed, settings)
+        arguments = (*fixed, *(f"--{key}={value}" for key, value in settings.items()))
         tree, error = None, None
         try:
             tree = checked(resolve(arguments), repeats, name)
@@ -126,21 +124,6 @@ def make_cells(
         raise InputError(f"no cell of the sweep can be run: {cells[0].error}")
     order = list(dict.fromkeys(cell.data_options for cell in cells))
     return sorted(cells, key=lambda cell: order.index(cell.data_options))
-
-
-def compose(fixed: Sequence[str], settings: Mapping[str, str]) -> tuple[str, ...]:
-    """The options of ``fit`` for a cell, in an order in which no option resets another.
-
-    Naming a class resets its arguments. Settings that name a class are therefore placed after the configuration files and
-    before the other fixed options, shorter keys first.
-    """
-    classes = sorted((key for key in settings if key in CLASS_KEYS), key=len)
-    values = sorted((key for key in settings if key not in CLASS_KEYS), key=lambda key: key.count("."))
-    front, back = ([f"--{key}={settings[key]}" for key in keys] for keys in (classes, values))
-    positional, options = read(fixed)
-    files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
-    before, after = ([word for option in part for word in option.words] for part in (options[:files], options[files:]))
-    return (*positional, *before, *front, *after, *back)
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:

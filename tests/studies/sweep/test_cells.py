@@ -10,7 +10,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.studies.sweep.cells import (
     cell_name,
-    compose,
     differences,
     make_cells,
     parse_varied,
@@ -71,18 +70,6 @@ def test_values_are_split_at_commas_outside_of_brackets_and_quotes(text, values)
 def test_refused_settings(varied, fixed, words):
     with pytest.raises(InputError, match=words):
         parse_varied(varied, fixed)
-
-
-def test_a_setting_that_names_a_class_does_not_undo_the_others():
-    """Naming an encoder resets its arguments, so it has to come before them, and after the files."""
-    fixed = ("--model.encoder.padding", "1", "--config", "a.yaml", "--model.encoder.num_features", "8")
-    settings = {"model.encoder.sigma": "0.1", "model.encoder": "gau", "seed_everything": "3"}
-    assert compose(fixed, settings) == (
-        "--model.encoder.padding", "1", "--config", "a.yaml",
-        "--model.encoder=gau",
-        "--model.encoder.num_features", "8",
-        "--seed_everything=3", "--model.encoder.sigma=0.1",
-    )  # fmt: skip
 
 
 def test_names_of_cells_are_plain_distinct_and_short():
