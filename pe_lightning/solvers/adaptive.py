@@ -19,14 +19,10 @@ from torch.nn import functional as F
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 
-TAPS = (-1, 0, 1, 2)
-"""Samples around a point along an axis, counted from the sample on its left: 4 x 4 in 2-D."""
 NEIGHBOUR_RADIUS = 2
 """Leave-one-out predictions use the samples up to this distance along each axis: 5 x 5 - 1 in 2-D."""
 ERROR_RADIUS = 4
 """Distance of the samples that the errors of a sample depend on: three for two spacings, and one more on the right."""
-CELL_ERROR_WEIGHT = 1.0
-"""Weight of the errors at two spacings, relative to leave-one-out errors."""
 ERROR_POWER = 5.0
 """Members are weighted by their errors to the power of minus this."""
 ERROR_FLOOR = 3e-6
@@ -35,8 +31,6 @@ RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
 """Candidate ridges of the local fits: the first without noise, else the one with the least held-out error."""
 SNAP = 2.0**-12
 """Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
-MAX_SINGLE_PLACES = 16
-"""Up to this number of places within the cells of the last axis, each place is computed by itself."""
 MAX_NUMBERS = 1 << 23
 """Intermediate numbers that are held at once."""
 CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
@@ -99,7 +93,8 @@ class AdaptiveGrid:
         float64 = {"dtype": torch.float64, "device": values.device}
         self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
         self.spacing = math.prod(step) ** (1 / len(step))
-        self.taps = _cube(TAPS, len(grid), values.device)
+        # samples around a point, counted from the sample on its left: 4 x 4 in 2-D
+        self.taps = _cube((-1, 0, 1, 2), len(grid), values.device)
         self.slope, self.mean = self._kriging(self.taps)
         mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * self.num_members)]
         self.mixture = torch.cat([mixture for mixture, _ in mixed])
@@ -163,7 +158,7 @@ class AdaptiveGrid:
         kinds = list(itertools.product((0, 1), repeat=axes))[1:]
         for kind in kinds:
             offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
-            result += CELL_ERROR_WEIGHT / len(kinds) * squared(self.weights(offset)[:, 0], 2, 2, kind)
+            result += squared(self.weights(offset)[:, 0], 2, 2, kind) / len(kinds)
         return result
 
     def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
@@ -212,8 +207,10 @@ class AdaptiveGrid:
         offset = position - cell
 
         def rows(taps: Tensor) -> Tensor:
-            index = cell.long()[:, None] + taps.long()
-            return _row_major([i.clamp(0, n - 1) for i, n in zip(index.unbind(-1), self.sizes, strict=True)], self.sizes)
+            index, rows = cell.long()[:, None] + taps.long(), torch.zeros((), dtype=torch.int64, device=points.device)
+            for along, size in zip(index.unbind(-1), self.sizes, strict=True):
+                rows = rows * size + along.clamp(0, size - 1)
+            return rows
 
         corners = _cube((0, 1), len(self.sizes), points.device).to(offset)
         shares = (corners * offset[:, None] + (1 - corners) * (1 - offset[:, None])).prod(-1)
@@ -229,7 +226,7 @@ class AdaptiveGrid:
         """
         along = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
         *others, last = along
-        many = len(last.places) > MAX_SINGLE_PLACES
+        many = len(last.places) > 16  # of few, each place of the last axis is computed by itself
         groups = [torch.arange(len(last.cells), device=self.values.device)] if many else last.groups
         result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
         for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
@@ -280,13 +277,6 @@ def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
     for axis, (start, length) in enumerate(parts):
         padded = padded.narrow(axis + 2, start, length)
     return padded
-
-
-def _row_major(positions: Sequence[Tensor], sizes: Sequence[int]) -> Tensor:
-    result = positions[0]
-    for along, size in zip(positions[1:], sizes[1:], strict=True):
-        result = result * size + along
-    return result
 
 
 class _Axis(NamedTuple):

@@ -16,36 +16,22 @@ from pe_lightning.solvers.point_level import PointLevel
 
 KNOWN_DISTANCE = 1e-3
 """Distance from a sample, in spacings, below which a point is that sample."""
-
-
 HELD_OUT = 10
 """One sample in so many is held out at random."""
-FEW_HELD_OUT = 400
-"""Held-out samples below which further ones are held out in turn, up to half of all."""
 MIN_CALIBRATION, MIN_LEVEL_SAMPLES = 20, 50
 """Fewest held-out samples that weigh and calibrate, and that do so for a level by themselves."""
-SPARSITY_TOLERANCE = 0.005
-"""Relative increase of the squared held-out error that is accepted for fewer members."""
 GAP_QUANTILE = 0.95
 """Quantile of the distances of missing samples to known ones that is half the width of the gaps."""
 MIN_GAPS, MAX_GAPS = 5, 64
 """Fewest and most cubes that are held out."""
 GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
 """Share of the samples that is held out in cubes at once, and most times that others are."""
-MAX_GAP_SAMPLES = 4000
-"""Most samples in all cubes together whose predictions are computed."""
 TAIL_STEPS = 1000
 """Steps of the quantiles of the errors."""
 NORMAL_SHARE = 0.9
 """This share of the errors is within as many standard deviations as that of a normal distribution."""
 WINDOW, MAX_WINDOWS = 100, 8
 """Fewest held-out samples of a window of similar standard deviations, and most windows."""
-MIN_SPREAD = 0.1
-"""Spread of logarithms of standard deviations below which errors are not taken to grow with them."""
-BLENDS = (1.0, 0.5, 0.0)
-"""Shares of the first of two models of standard deviations that are tried."""
-MAX_RESIDUAL = 6.0
-"""Largest error, in standard deviations, where these shares are compared."""
 TINY = torch.finfo(torch.float32).tiny
 
 
@@ -90,7 +76,7 @@ class ErrorQuantiles:
         self.centre, self.range = place.mean(), place.aminmax()
         around = (place - self.centre)[:, None]
         logs = ratios.clamp_min(1e-3 * ratios.mean(0).clamp_min(TINY)).log()
-        slope = (around * (logs - logs.mean(0))).sum(0) / (around.square().sum(0) + MIN_SPREAD**2 * len(around))
+        slope = (around * (logs - logs.mean(0))).sum(0) / (around.square().sum(0) + 0.01 * len(around))
         self.slope = torch.zeros_like(slope) if anywhere else slope.clamp(-1.0, 1.0)
         ratios = ratios / (around * self.slope).exp()
         count = 1 if anywhere else min(MAX_WINDOWS, max(1, len(place) // WINDOW))
@@ -200,10 +186,10 @@ def calibrate(parts: Sequence[HeldOutErrors], anywhere: bool) -> dict[int, Calib
     def cost(shares: Sequence[float]) -> float:
         total = 0.0
         for residual, std in zip(residuals, stds(shares), strict=True):
-            total += float((std.log() + (residual / std).square().clamp_max(MAX_RESIDUAL**2) / 2).sum())
+            total += float((std.log() + (residual / std).square().clamp_max(36) / 2).sum())
         return total
 
-    shares = min(((share, 1 - share) for share in BLENDS), key=cost) if len(deviations) > 1 else (1.0,)
+    shares = min(((share, 1 - share) for share in (1.0, 0.5, 0.0)), key=cost) if len(deviations) > 1 else (1.0,)
     return {
         n: Calibration(
             weights[n].to(errors),
@@ -232,7 +218,7 @@ def random_sets(level: PointLevel, count: int, everything: bool) -> list[Calibra
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).to(level.cell.device)
     size = count // HELD_OUT
     sets = []
-    for number in range(min(HELD_OUT // 2, -(-FEW_HELD_OUT // max(1, size)))):
+    for number in range(min(HELD_OUT // 2, -(-400 // max(1, size)))):  # of few, up to half of all
         start = size * number
         held, others = order[start : start + size], torch.cat([order[:start], order[start + size :]])
         near = held[torch.isin(level.cell[held], some)]
@@ -281,7 +267,7 @@ def cube_sets(places: Tensor, side: float) -> list[CalibrationSet]:
     split_of = torch.full_like(counts, splits).index_copy(0, order, split)[which]
     if int((split < splits).sum()) < MIN_GAPS or int((split_of < splits).sum()) < MIN_CALIBRATION:
         return []
-    step = -(-int((split_of < splits).sum()) // MAX_GAP_SAMPLES)
+    step = -(-int((split_of < splits).sum()) // 4000)
     held_out = [split_of == n for n in range(splits)]
     return [CalibrationSet(held.nonzero()[::step, 0], (~held).nonzero()[:, 0]) for held in held_out if bool(held.any())]
 
@@ -320,5 +306,5 @@ def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
             if bool((weights >= 0).all()) and error < least[0]:
                 least = error, weights
         best.append(least)
-    limit = (1 + SPARSITY_TOLERANCE) * min(error for error, _ in best)
+    limit = 1.005 * min(error for error, _ in best)
     return next(weights for error, weights in best if error <= limit).to(errors.device)

@@ -45,8 +45,6 @@ TIE_DB = 0.05
 """Ridges whose held-out PSNR is less than this below the best count as equally good."""
 WIDTH_FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, relative to the default width."""
-MAX_NOISE_GAIN = 0.75
-"""Largest variance of unit noise at the points between the samples, for features that are drawn at random."""
 
 Scorer: TypeAlias = Callable[[float], float]
 """Held-out PSNR in dB of a relative ridge, mean over signals."""
@@ -301,7 +299,7 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     def noise(r: float) -> float:
         return float(((joint / (joint.square() + r * unit).clamp_min(1e-300)).square() * between).sum())
 
-    while noise(ridge) > MAX_NOISE_GAIN and ridge < FINAL_RIDGES[-1]:
+    while noise(ridge) > 0.75 and ridge < FINAL_RIDGES[-1]:
         ridge *= 10**0.125
     return ridge
 

@@ -54,7 +54,9 @@ def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
     centred = rotated(values - mean, rotation.T)
     axes = range(1, values.ndim)
     whole = _normalised(made, centred)
-    noise = _finest(made, whole).abs().flatten(1).median(1).values / 0.6745  # that of a normal variable
+    inside = (slice(None), *(made.levels(size)[-1] for size in sizes))
+    finest = whole[inside]
+    noise = finest.abs().flatten(1).median(1).values / 0.6745  # that of a normal variable
     count = int(torch.count_nonzero(_shrink(made, whole, noise)))
     total = torch.zeros_like(centred)
     per_axis = SHIFTS.get(len(sizes), 1)
@@ -86,11 +88,6 @@ def _scaled(made: Lifting, x: Tensor, inverse: bool) -> Tensor:
 def _normalised(made: Lifting, x: Tensor) -> Tensor:
     """Coefficients that all have the noise of a sample."""
     return _scaled(made, made.forward_all(x, range(1, x.ndim)), inverse=True)
-
-
-def _finest(made: Lifting, coefficients: Tensor) -> Tensor:
-    finest = (slice(None), *(made.levels(size)[-1] for size in coefficients.shape[1:]))
-    return coefficients[finest]
 
 
 def _shrink(made: Lifting, coefficients: Tensor, noise: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Any
 
 import torch
 from scipy import sparse
@@ -23,12 +22,8 @@ from pe_lightning.solvers.local_fourier import DENSE, local_fourier, smooth_cont
 from pe_lightning.solvers.patch_mixture import SIDE, fill_patches, shipped_patches
 from pe_lightning.solvers.power_kriging import POWERS, PowerKriging
 
-DENSE_SHARE = 0.35
-"""Share of missing samples from which most blocks of a picture have some: blocks are larger then, and patches fewer."""
 NEAR = 8.0
 """Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
-MAX_ADAPTIVE = 1 << 18
-"""Known samples near gaps up to which the adaptive fit is a member of rows by default."""
 COARSE, MAX_COARSE = 4, 1 << 14
 """Least side of the pixels in which pictures are continued far from known samples, and most of them that are unknown."""
 KRIGED = {"cubic": 3.0, "kriging": 1.0, "thin_plate": 2.0}
@@ -48,7 +43,7 @@ class Gaps:
         known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
         wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
         periodic: Which axes are periodic; none by default.
-        dense: Whether this is a picture of which much is missing, see :func:`is_dense`.
+        dense: Whether :func:`is_dense`: blocks are larger then, and patches fewer.
         members: Names of the members that are predicted, of which those of kriging are computed together.
     """
 
@@ -130,8 +125,11 @@ def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
     coarse = F.avg_pool2d(planes, side, ceil_mode=True) / weight.clamp_min(1e-12)
     unknown = (weight == 0).flatten().cpu().numpy()
     if unknown.any():
-        lines = (sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil() for n in weight.shape[2:])
-        down, across = map(_with_free_ends, lines)
+        down, across = (
+            sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil() for n in weight.shape[2:]
+        )
+        for line in (down, across):
+            line[0, 0] = line[-1, -1] = 1.0  # free ends
         operator = sparse.kronsum(across, down, "csr")
         operator = (operator if order == 1 else operator @ operator)[unknown]
         found = coarse.flatten(2)[0].T.double().cpu().numpy()
@@ -142,11 +140,6 @@ def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
     size = [n * side for n in weight.shape[2:]]
     fine = F.interpolate(coarse, size, mode="bicubic", align_corners=False)[0].movedim(0, -1)
     return fine[: known.shape[0], : known.shape[1]]
-
-
-def _with_free_ends(second_difference: Any) -> Any:
-    second_difference[0, 0] = second_difference[-1, -1] = 1.0
-    return second_difference
 
 
 def _neighbours(gaps: Gaps) -> Tensor:
@@ -181,7 +174,7 @@ def default_members(known: Tensor) -> list[str]:
     """Members for a signal, by its axes and numbers of samples."""
     if known.ndim == 1:
         near = known & (_distance_to(~known) <= NEAR)
-        some = ["adaptive"] if int(near.sum()) <= MAX_ADAPTIVE else []
+        some = ["adaptive"] if int(near.sum()) <= 1 << 18 else []
         return [*some, "autoregressive", "fourier", "neighbours"]
     if known.ndim == 3:
         return ["fourier", "kriging", "neighbours"]
@@ -189,8 +182,8 @@ def default_members(known: Tensor) -> list[str]:
 
 
 def is_dense(known: Tensor) -> bool:
-    """Whether this is a picture of which so much is missing."""
-    return known.ndim == 2 and float(known.float().mean()) < 1 - DENSE_SHARE
+    """Whether this is a picture of which so much is missing that most blocks have missing samples."""
+    return known.ndim == 2 and float(known.float().mean()) < 0.65
 
 
 def _near(gaps: Gaps) -> Tensor:

@@ -35,8 +35,6 @@ MAX_PART = 1536
 """Pixels per side of the parts of a picture that are predicted one after another."""
 AT_ONCE = 1 << 17
 """Samples whose weights are computed at a time."""
-SMOOTHING = 18.0
-"""Standard deviation of the local mean of second moments, in samples."""
 SHRINKAGE, PRIOR_GAPS = 0.1, 25.0
 """Share of the mean over all imitated gaps in the moments, and gaps of mean width that this mean counts as besides."""
 RIDGE = 0.03
@@ -121,7 +119,7 @@ def fill_gaps(
     kept = list(range(len(members)))
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
-        moments = [_Moments(*each, known.shape, SMOOTHING) for each in errors]
+        moments = [_Moments(*each, known.shape) for each in errors]
         mixed, variances, shares = [], [], np.zeros(len(kept))
         for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
             values_there, variance, share = _mixed(
@@ -148,11 +146,16 @@ def fill_gaps(
         shares += share * len(missing) / num_missing
         if mixed:
             std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
+    errors_of = dict[str, float]()
+    if mixed:
+        every = torch.cat([torch.cat(predictions, 1), torch.cat(mixed)[None]])
+        squares = (every - torch.cat(truths)).square().mean((1, 2))
+        errors_of = dict(zip([*members, "mixture"], squares.sqrt().tolist(), strict=True))
     return GapMixture(
         flat.reshape(values.shape),
         std.reshape(values.shape),
         dict.fromkeys(members, 0.0) | {members[number]: float(share) for number, share in zip(kept, shares, strict=True)},
-        _root_mean_squares(members, predictions, truths, mixed),
+        errors_of,
         [HeldOut(known & ~some.mask, *rest) for some, *rest in zip(hidden, where, mixed, predictions, strict=True)],
     )
 
@@ -222,25 +225,14 @@ def _predict(gaps: Sequence[Gaps]) -> tuple[list[Tensor], list[Array]]:
     return predictions, distances
 
 
-def _root_mean_squares(
-    members: Sequence[str], predictions: Sequence[Tensor], truths: Sequence[Tensor], mixed: Sequence[Tensor]
-) -> dict[str, float]:
-    if not predictions:
-        return {}
-    truth = torch.cat(list(truths))
-    every = torch.cat([torch.cat(list(predictions), 1), torch.cat(list(mixed))[None]])
-    errors = (every - truth).square().mean((1, 2)).sqrt().tolist()
-    return dict(zip([*members, "mixture"], errors, strict=True))
-
-
 # -- weights ------------------------------------------------------------------------------------------------------------
 
 
 class _Moments:
     """Products of the members' errors, mean over channels, and counts, smoothed over a coarse grid."""
 
-    def __init__(self, errors: Tensor, index: Tensor, grid: Sequence[int], smoothing: float) -> None:
-        sigma = np.minimum(smoothing, np.array(grid) / 4)
+    def __init__(self, errors: Tensor, index: Tensor, grid: Sequence[int]) -> None:
+        sigma = np.minimum(18, np.array(grid) / 4)  # standard deviation of the local mean, in samples
         self.cell = np.maximum(1, sigma // 3)
         products = torch.einsum("mhc,nhc->mnh", errors, errors).flatten(0, 1).cpu().numpy() / errors.shape[-1]
         self.grid, coarse = tuple(grid), [int(n) for n in np.ceil(np.array(grid) / self.cell)]
@@ -278,21 +270,20 @@ def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: f
     return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)
 
 
-def least_variance(moments: Array, ridge: float = RIDGE) -> tuple[Array, Array]:
+def least_variance(moments: Array) -> tuple[Array, Array]:
     """Weights, not negative and with sum one, of least variance, and that variance.
 
     The member of the most negative weight is left out until none is negative.
 
     Args:
         moments: Second moments of errors, ``(P, M, M)``.
-        ridge: Added to their diagonal, relative to it.
 
     Returns:
         ``(P, M)`` and ``(P,)``.
     """
     size = moments.shape[-1]
     own = np.diagonal(moments, axis1=1, axis2=2)
-    ridged = moments + (ridge * own + 1e-14)[..., None] * np.eye(size)
+    ridged = moments + (RIDGE * own + 1e-14)[..., None] * np.eye(size)
     level = own.mean(1, keepdims=True)
     out = np.zeros(moments.shape[:2], bool)
     weights = np.full(moments.shape[:2], 1 / size)

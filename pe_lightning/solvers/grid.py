@@ -34,12 +34,8 @@ from pe_lightning.solvers.solution import Solution
 LayerIndex: TypeAlias = tuple[slice, slice]
 """Some signals and channels."""
 
-MAX_FLOAT32_CONDITION = 100.0
-"""Joint condition number up to which sums over banded features are rotated in float32; the error is 1e-7 times it."""
 NUMBERS_AT_ONCE = 1 << 18
 """Numbers of the layers that a thread computes at once, about: few enough for the cache of a CPU."""
-MAX_LAYER = 1 << 22
-"""Numbers of a layer above which all threads share its products."""
 
 
 class LowRankWarning(UserWarning):
@@ -256,7 +252,8 @@ class GridSolver:
         spectrum = self._projection
         self._projection = spectrum.new_empty(0)
         rotated = [(axis, f.rotation, f.condition) for axis, f in enumerate(self.factors) if f.rotation is not None]
-        precise = math.prod(condition for _, _, condition in rotated) > MAX_FLOAT32_CONDITION
+        # in float32 the error would be 1e-7 times the joint condition number
+        precise = math.prod(condition for _, _, condition in rotated) > 100
         dtype = spectrum.dtype if precise else self._dtype
         joint = None
         if self.center:
@@ -294,7 +291,7 @@ def by_layers(
     numbers = math.prod(sizes)
     count = max(1, NUMBERS_AT_ONCE // max(1, numbers))
     everything = slice(None)
-    if device.type != "cpu" or numbers > MAX_LAYER or signals * channels <= count:
+    if device.type != "cpu" or numbers > 1 << 22 or signals * channels <= count:
         return list(function((everything, everything)))
     if signals > 1:
         count = max(1, count // channels)

@@ -34,8 +34,6 @@ STEP = 0.6
 """Part of a projection that is added at a time."""
 NEW_WEIGHT, REPLACED_WEIGHT = 0.5, 0.2
 """Weight of predicted samples relative to known ones, in the first pass and in the second."""
-MAX_LAYERS = 24
-"""Blocks farther from known samples than this number of blocks are fitted together."""
 LEAST_SHARE = 0.02
 """Share of the weights of a window at known samples below which the smooth continuation takes part."""
 NUMBERS_AT_ONCE = 1 << 16
@@ -121,7 +119,9 @@ def local_fourier(
         pool(mask[None, None].float(), narrow.block, ceil_mode=True)[0, 0] > 0 for mask in (wanted, known)
     )
     distance = distance_transform_cdt(~has_known.cpu().numpy(), "chessboard")
-    layer = torch.from_numpy(distance).to(values.device).clamp(1, MAX_LAYERS)
+    layer = (
+        torch.from_numpy(distance).to(values.device).clamp(1, 24)
+    )  # blocks farther from known samples are fitted together
     in_wide = pool((layer > 1)[None, None].float(), 5, stride=1, padding=2)[0, 0] > 0
     inner = torch.arange(narrow.block, device=values.device)
     filled, weight = smooth_continuation(values, known), known.to(values)

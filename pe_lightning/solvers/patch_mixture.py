@@ -31,12 +31,8 @@ from pe_lightning.signals.files import shipped_bytes
 
 SIDE = 8
 """Pixels per axis of a patch."""
-FLAT = 100.0
-"""Variance of the mean of a patch, relative to the mean variance of its pixels."""
 NUGGET = 4e-3
 """Added to the diagonal of the covariances, relative to their mean diagonal."""
-LEAST_KNOWN = 8
-"""Known pixels of a patch below which it is left out."""
 AT_ONCE = 256
 """Patches that are computed together."""
 
@@ -88,7 +84,7 @@ def oriented(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
     eye = torch.eye(SIDE * SIDE, dtype=torch.float64)
     sigma = mixture.covariances.double() + NUGGET * eye
     every = torch.stack([sigma[:, index][:, :, index] for index in back], 1).flatten(0, 1)
-    flat = every + FLAT  # the constant patch
+    flat = every + 100.0  # the variance of the mean of a patch, relative to that of its pixels
     factor = torch.linalg.cholesky(every + 1 / SIDE)
     whitening = torch.linalg.solve_triangular(factor, eye.expand_as(every), upper=False)
     logarithm = factor.diagonal(dim1=1, dim2=2).log().sum(1)
@@ -152,7 +148,7 @@ def _corners(known: Tensor, wanted: Tensor, stride: int) -> Tensor:
         return rows[:, starts[1] + SIDE] - rows[:, starts[1]]
 
     places = starts[0][:, None] * known.shape[1] + starts[1]
-    return places[(count(wanted) > 0) & (count(known) >= LEAST_KNOWN)]
+    return places[(count(wanted) > 0) & (count(known) >= 8)]
 
 
 def _conditional(values: Tensor, missing: Tensor, colour: Tensor, tables: OrientedPatches) -> tuple[Tensor, Tensor]:

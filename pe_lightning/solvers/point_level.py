@@ -23,18 +23,10 @@ from pe_lightning.solvers.power_kriging import Block, blocks_of
 
 NUM_NEIGHBOURS = (12, 32, 48)
 """Samples that a member is fitted to, for 1, 2 and 3 axes."""
-
-
 CELL_SAMPLES = (4, 8, 8)
 """Most samples of a cell, which share their neighbours, for 1, 2 and 3 axes."""
 MAX_MEMBERS = 12
 """Members that predict the points of a cell: those of the largest weight."""
-WINDOW_RATIO = 1.6
-"""Standard deviation of the local mean of errors, relative to the window on a grid: there are fewer kinds of errors."""
-SCALE_WINDOW = 2.0
-"""Standard deviation, in spacings, of the local mean of the errors that scale standard deviations."""
-GLOBAL_SHARE = 0.05
-"""Weight of the global mean of these errors relative to the local mean."""
 MEAN_CELLS, CALIBRATION_CELLS = 128, 512
 """Cells of the global mean; and those that choose the ridge, weigh the power variograms and calibrate."""
 MAX_NUMBERS = 1 << 20
@@ -75,7 +67,7 @@ class PointLevel:
     ) -> None:
         axes, device = places.shape[1], values.device
         self.bank, self.places, self.ridge = bank, places, ridge
-        self.window = WINDOW_RATIO * window
+        self.window = 1.6 * window  # there are fewer kinds of errors than on a grid
         self.profile = bank.scaled_profile(1.0, domain)
         dtype = torch.float64 if ridge < 2.0**-7 else values.dtype  # float32 is not precise enough for a smaller ridge
         self.values, self.targets = values.to(dtype), (values if targets is None else targets).to(dtype)
@@ -244,9 +236,8 @@ class PointLevel:
     def _scale(self, distances: Tensor, residuals: Tensor) -> Tensor:
         """Variance of the signal, ``(B, q, C)``: local means of squared errors over their variances."""
         ratios = residuals[..., :-1].square() / residuals[..., -1:]
-        local = torch.softmax(-0.5 / SCALE_WINDOW**2 * distances, -1) @ ratios
-        share = GLOBAL_SHARE
-        return (local + share * self.everywhere()) / (1 + share)
+        local = torch.softmax(-0.5 / 2.0**2 * distances, -1) @ ratios  # a window of two spacings
+        return (local + 0.05 * self.everywhere()) / 1.05
 
 
 def _distances_to_others(offsets: Tensor, core: int) -> Tensor:

@@ -32,15 +32,12 @@ CHUNK_NUMBERS = 1 << 22
 """Intermediate numbers of an evaluation at points that are held at once."""
 MAX_DIRECT_OPERATIONS, MAX_DIRECT_NUMBERS = 1 << 31, 1 << 24
 """Multiplications and matrix entries up to which a problem without a ridge is factorised: a second on one core."""
+GROUP_NUMBERS = 1 << 22
+"""Largest size of a vector of the iteration on a CPU: signals are solved in groups, whose vectors fit in its cache."""
 MAX_EXACT_EXCESS = 1e-4
 """Squared error above the least one, relative to it, up to which a direct solution is called exact."""
 NEGLIGIBLE_ERROR = 1e-6
 """Squared error relative to the squared values that replaces smaller least ones in :func:`excess_error`: 60 dB."""
-ROUNDING_CUTOFFS = (0.0, *(4.0**-n for n in range(24, 7, -1)))
-"""Square roots of the ridges of :func:`_least_norm`, relative to the largest singular value: 4e-15 to 1.5e-5."""
-GROUP_NUMBERS = {"cpu": 1 << 22}
-"""Largest size of a vector of the iteration by device: signals are solved in groups, whose vectors fit in a CPU's cache."""
-GROUP_NUMBERS_DEFAULT = 1 << 28
 
 
 class FittedSamples(ABC):
@@ -103,11 +100,6 @@ class FittedSamples(ABC):
     def widths(self) -> tuple[int, ...]:
         """``K_a`` per axis."""
         return tuple(e.num_features for e in self.encoders) if self.bases is None else tuple(b.shape[1] for b in self.bases)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """``(P, K)``."""
-        return self.coordinates().shape[1], math.prod(self.widths)
 
     def matvec(self, x: Tensor) -> Tensor:
         """Values at the samples from weights: ``(s, C, K)`` -> ``(s, C, P)``; zero outside the mask."""
@@ -298,7 +290,8 @@ def _least_norm(matrix: Tensor, target: Tensor, dtype: torch.dtype) -> DirectSol
     rounded_matrix, rounded_target = matrix.to(dtype), target.to(dtype)
     z, error = torch.zeros(*target.shape[:2], matrix.shape[1], dtype=dtype, device=target.device), norm
     excess = excess_error(error, least, norm)
-    for cutoff in ROUNDING_CUTOFFS:
+    # square roots of the ridges, relative to the largest singular value
+    for cutoff in (0.0, *(4.0**-n for n in range(24, 7, -1))):
         response = s / (s.square() + (cutoff * s[:1]).square())
         rounded = (projection * response @ right.T).to(dtype)
         errors = (rounded_target - rounded @ rounded_matrix.T).square().sum((1, 2), dtype=torch.float64)
@@ -536,7 +529,7 @@ class PointProblem:
         # from numbers that are equal in all processes
         samples = min(self.population, float(self.counts.max())) if self.distributed else self.values.shape[2]
         numbers = self.values.shape[1] * max(int(samples), self.spectrum.numel())
-        return self._slices(max(1, GROUP_NUMBERS.get(self.values.device.type, GROUP_NUMBERS_DEFAULT) // numbers))
+        return self._slices(max(1, (GROUP_NUMBERS if self.values.device.type == "cpu" else 1 << 28) // numbers))
 
     def _operator(self, signals: slice) -> FittedSamples:
         """The linear map of some signals in the bases; cached if all signals share it."""
