@@ -8,7 +8,7 @@ r"""Numbers and figures about encoders: rank, similarity, distance preservation,
 - :func:`analyze`: all measures of one encoder as plain data; :func:`figure` draws such reports.
 - :mod:`~pe_papers.analysis.measures`: each measure alone, with theory beside it.
 - :mod:`~pe_papers.analysis.similarity`: encodings of a checkpoint, maps of one position against others.
-- :mod:`~pe_papers.analysis.stable_rank`: stable ranks of features and layers, also during training (``StableRank``).
+- :mod:`~pe_papers.analysis.ranks`: stable ranks of features and layers, also during training (``StableRank``).
 """
 
 from pe_lightning.encodings import encoder_rank, feature_rank, stable_rank
@@ -29,8 +29,8 @@ from pe_papers.analysis.measures import (
     spread,
     weight_histogram,
 )
+from pe_papers.analysis.ranks import StableRank, encoding_rank, layer_ranks
 from pe_papers.analysis.similarity import as_initialised, checkpoint_ranks, encoding_of, similarity, without_mlp
-from pe_papers.analysis.stable_rank import StableRank, encoding_rank, layer_ranks
 
 __all__ = [
     "StableRank",

@@ -20,7 +20,7 @@ from pe_lightning.encodings import AnisotropicKernels, Complex, Encoding, evalua
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
 from pe_lightning.training import CoordinateModule
-from pe_papers.analysis.stable_rank import encoding_rank, layer_ranks
+from pe_papers.analysis.ranks import encoding_rank, layer_ranks
 
 M = TypeVar("M", bound=nn.Module)
 

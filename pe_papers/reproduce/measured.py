@@ -20,7 +20,7 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.signals import RawSignals, Source, ValueRange, sample_coordinates
 from pe_lightning.training import SignalDataModule, SimpleMLP
 from pe_papers import analysis
-from pe_papers.analysis.stable_rank import encoding_rank, layer_ranks
+from pe_papers.analysis.ranks import encoding_rank, layer_ranks
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 CORNERS = ((4, 4), (4, 57), (31, 31), (57, 4), (57, 57))
