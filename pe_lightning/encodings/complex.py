@@ -80,12 +80,11 @@ class Complex(Encoding):
 
         With ``find_identity``, features that interpolate at these coordinates are :class:`~pe_lightning.linalg.Identity`.
         """
+        self.check_axes(axes)
         if self.is_line:
-            self.check_axes(axes)
             return [local_features(self.axis_encoders[0], axes[0], dtype, float(self.scales[0]))]
         if not find_identity:
             return [features.to(dtype) for features in self.axis_features(axes)]
-        self.check_axes(axes)
         matrices: list[Tensor | Operator] = []
         for encoder, x, scale in zip(self.axis_encoders, axes, self.scales.tolist(), strict=True):
             square = encoder.support is not None and encoder.num_features == len(x) and scale == 1
@@ -105,11 +104,7 @@ class Complex(Encoding):
 
     def grid(self, weight: Tensor, axes: Sequence[Tensor]) -> Tensor:
         """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
-        return self.products(weight, self.axis_features(axes))
-
-    def products(self, weight: Tensor, features: Sequence[Tensor | Operator]) -> Tensor:
-        """The linear layer on a separable grid from features of :meth:`axis_features` or :meth:`operators`."""
-        return mode_products(weight, features)
+        return mode_products(weight, self.axis_features(axes))
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
         """The linear layer at scattered points ``(P, D)``, exactly: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
@@ -117,7 +112,7 @@ class Complex(Encoding):
         Points are evaluated in chunks of at most about ``limit`` intermediate values.
         """
         if self.is_line:
-            return self.products(weight, self.operators([coords[:, 0]], weight.dtype))
+            return mode_products(weight, self.operators([coords[:, 0]], weight.dtype))
         # a compiled or exported program takes any number of points, which a split would fix
         compiling = torch.compiler.is_compiling()
         some = (coords,) if compiling else torch.split(coords, self._points_at_once(weight, limit))

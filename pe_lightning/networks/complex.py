@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex
-from pe_lightning.linalg import Operator
+from pe_lightning.linalg import Operator, mode_products
 from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.base import Network
 from pe_lightning.networks.mlp import MLP
@@ -62,7 +62,7 @@ class ComplexNetwork(Network):
 
     def linear(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """The linear layer on a separable grid: features ``(n_a, K_a)`` per axis -> ``(outputs, n_1, ..., n_D)``."""
-        return self.encoding.products(self.weight, features)
+        return mode_products(self.weight, features)
 
     def calibrate(self, axes: Sequence[Tensor]) -> None:
         """Sets the scales of the features from the training coordinates of each axis, ``(N_a,)``."""
