@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import unit_of
+from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.results.signal_files import Formats, choose_format, new_array, write_signal
@@ -271,15 +272,6 @@ def _unfinished(path: Path) -> Path:
     return path.with_name(path.name + ".part")
 
 
-def std_writer(folder: Path, info: SignalInfo, output: Output) -> PredictionWriter:
-    """A writer of standard deviations in [0, 1] as ``<name>_std.npy``, float32 in the unit of the source."""
-    limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
-    scaling = ValueRange("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
-    names = tuple(f"{name}_std" for name in info.names)
-    about = replace(info, names=names, scaling=scaling, media="array")
-    return PredictionWriter(folder, about, Output(output.output_shape, "npy", output.scale))
-
-
 class PredictionWriter:
     """Writes predictions, which arrive in blocks of rows, below ``folder`` in a folder named by their size.
 
@@ -287,18 +279,42 @@ class PredictionWriter:
         folder: Folder of the predictions.
         info: Shape and origin of the signals.
         output: Size and format, whose rows arrive in blocks; by default each prediction is complete.
+        has_std: Whether there are standard deviations: of scattered points they are written with the values, of signals on a
+            grid beside them as ``<name>_std.npy``, float32 in the unit of the source, if ``output`` asks for them.
+
+    Attributes:
+        takes_std: Whether :meth:`add` takes standard deviations too.
     """
 
-    def __init__(self, folder: Path, info: SignalInfo, output: Output | None = None) -> None:
+    def __init__(self, folder: Path, info: SignalInfo, output: Output | None = None, has_std: bool = False) -> None:
         self.folder = folder
         self.info = info
         self.output = output
+        self.takes_std = has_std and output is not None and (info.num_points is not None or output.output_std)
         self._blocks: list[Tensor] = []
         self._files: FileAssembly | None = None
         self._rows = 0
+        self._std: PredictionWriter | None = None
+        if self.takes_std and output is not None and info.num_points is None:
+            limits = [info.scaling.of(signal) for signal in range(info.num_signals)]
+            scaling = ValueRange("float32", (0.0,) * len(limits), tuple(high - low for low, high in limits))
+            names = tuple(f"{name}_std" for name in info.names)
+            about = replace(info, names=names, scaling=scaling, media="array")
+            self._std = PredictionWriter(folder, about, Output(output.output_shape, "npy", output.scale))
 
-    def add(self, values: Tensor) -> list[Path]:
-        """Adds values ``(S, n_1, ..., n_D, C)``. Returns the paths of the files once they are complete."""
+    def add(self, values: Tensor, std: Tensor | None = None) -> list[Path]:
+        """Adds values ``(S, n_1, ..., n_D, C)``, or of all points ``(S, P, 1)``, in [0, 1], and their standard deviations.
+
+        Returns:
+            The files, once they are complete.
+        """
+        if self.output is not None and self.info.num_points is not None:
+            deviations = None if std is None else std.float().cpu().numpy()
+            return [write_predicted(self.folder, self.info, self.output, values.float().cpu().numpy(), deviations)]
+        beside = [] if self._std is None or std is None else self._std.add(std)
+        return [*self._add_rows(values), *beside]
+
+    def _add_rows(self, values: Tensor) -> list[Path]:
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
         # choose_format refuses those of maps
         formats = cast(Formats, self.output.output_format if self.output is not None else "auto")

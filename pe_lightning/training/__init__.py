@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         VideoDataModule,
         make_datamodule,
     )
-    from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
 __all__ = [
@@ -44,7 +43,6 @@ __all__ = [
     "datamodule_of",
     "make_datamodule",
     "trainer_of",
-    "warm_up_and_cosine",
 ]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
@@ -64,7 +62,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "VideoDataModule",
             "make_datamodule",
         ],
-        "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },
 )

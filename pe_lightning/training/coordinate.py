@@ -41,7 +41,7 @@ from pe_lightning.training.optimization import (
     harmonic_decay,
     parameter_groups,
 )
-from pe_lightning.training.sharding import SignalScores, SignalShard
+from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
@@ -266,8 +266,8 @@ class CoordinateModule(FunctionModule):
         """Whether scales and means have been set, from data or a checkpoint."""
         self.choice_seconds = 0.0
         """Seconds that choosing widths took before the fit started, counted as a part of the fit."""
-        self.shard: SignalShard | None = None
-        """The signals of this process, during a fit under the strategy ``independent_signals``."""
+        self.shard: SignalsStrategy | None = None
+        """The strategy ``independent_signals``, while the networks are those of the signals of this process."""
         self.solution: FitReport | None = None
         """Results of an exact fit and of a choice."""
         self.last_train = BatchErrors(torch.zeros(0), 0)
@@ -344,7 +344,7 @@ class CoordinateModule(FunctionModule):
             self.build_from(signals_of(self), trainer.strategy.root_device)
             self.networks.cache.clear()
             if self.shard is None:
-                self._set_shard(SignalShard.of(trainer, self.networks))
+                self._set_shard(SignalsStrategy.shard_of(trainer, self.networks))
         elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
             self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
 
@@ -384,7 +384,7 @@ class CoordinateModule(FunctionModule):
             self.encoding.cells = info.cells
             self._set_shard(None)
 
-    def _set_shard(self, shard: SignalShard | None) -> None:
+    def _set_shard(self, shard: SignalsStrategy | None) -> None:
         self.shard = shard
         self.scorer = SignalScores(self.metric_name, self.require_info().num_signals, shard).to(self.device)
 
@@ -422,7 +422,7 @@ class CoordinateModule(FunctionModule):
             tensors = checkpoint["state_dict"].values()
             self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
             if self.is_fitting:
-                self._set_shard(SignalShard.of(self.trainer, self.networks))
+                self._set_shard(SignalsStrategy.shard_of(self.trainer, self.networks))
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
@@ -499,7 +499,7 @@ class CoordinateModule(FunctionModule):
         self.choice_seconds = 0.0
         self.networks.cache.clear()
         if self.shard is not None:
-            self.shard.gather(self.networks)
+            self.networks.replace_signals(self.shard.gather)
             self._set_shard(None)
         trainer, data = self.trainer, datamodule_of(self.trainer, SignalDataModule)
         bar = trainer.progress_bar_callback

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -51,22 +50,6 @@ def refuse_clipping_of_fused(optimizer: Optimizer, trainer: Trainer) -> None:
 def harmonic_decay(optimizer: Optimizer) -> LambdaLR:
     """The default schedule: the learning rate times ``1 / (1 + t / 500)`` at step ``t``."""
     return LambdaLR(optimizer, lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS))
-
-
-def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:
-    """A schedule of a linear warm-up and a half cosine to zero.
-
-    Args:
-        optimizer: The optimiser.
-        warm_up: Steps of the warm-up.
-        total: Steps of the fit; without an end (infinite) the rate stays constant after the warm-up.
-    """
-
-    def factor(step: int) -> float:
-        risen = min(1.0, (step + 1) / warm_up)
-        return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / max(total, 1)))) / 2
-
-    return LambdaLR(optimizer, factor)
 
 
 def with_scheduler(

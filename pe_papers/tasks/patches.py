@@ -38,8 +38,8 @@ from pe_lightning.networks import (
 from pe_lightning.registry import Described
 from pe_lightning.signals import Process, TrainLoader
 from pe_lightning.signals.sources import read_pictures
-from pe_lightning.training import TrainedModule, datamodule_of, trainer_of, warm_up_and_cosine
-from pe_papers.tasks.base import TaskScores
+from pe_lightning.training import TrainedModule, datamodule_of, trainer_of
+from pe_papers.tasks.base import TaskScores, warm_up_and_cosine
 from pe_papers.tasks.drawing import draw_picture
 
 PHOTOGRAPHS = {

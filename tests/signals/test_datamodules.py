@@ -180,7 +180,6 @@ def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
     assert data.shard() == (data.dataset, Process())
     state = SimpleNamespace(fn="fit")
     strategy = SignalsStrategy()
-    strategy.shard = Process(1, 2).share  # what it does once its processes have started
     data.trainer = SimpleNamespace(strategy=strategy, state=state, global_rank=1, world_size=2)
     dataset, process = data.shard()
     assert process == Process()

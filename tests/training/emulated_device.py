@@ -164,9 +164,9 @@ def check_collectives() -> None:
         mask = torch.rand(12, 10).to(DEVICE) < 0.5
         solve_points(values, GAU, axes=axes, mask=mask, distributed=True)
         solve_blocks([((0, 0), values)], GAU, axes)
-        stub = SimpleNamespace(world_size=1, root_device=DEVICE)
+        stub = SimpleNamespace(world_size=1, root_device=DEVICE, num_signals=2)
         fitted = signals(2, 12, 10)
-        assert torch.equal(SignalsStrategy.gather(stub, fitted, 2), fitted)  # type: ignore[arg-type]
+        assert torch.equal(SignalsStrategy.gather(stub, fitted), fitted)  # type: ignore[arg-type]
 
 
 def main() -> None:

@@ -23,11 +23,10 @@ import pe_lightning
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
-from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
 from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.points import write_points
-from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, std_writer, write_reconstructions
+from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
@@ -109,7 +108,7 @@ class RunRecorder(Callback):
         self._earlier = 0.0  # seconds of the fit that is resumed
         self._lock: FileLock | None = None
         self._results: TestResults | None = None
-        self._predictions: Predictions | None = None
+        self._predictions: PredictionWriter | None = None
 
     @staticmethod
     def run_dir_of(trainer: Trainer) -> Path | None:
@@ -277,13 +276,24 @@ class RunRecorder(Callback):
         write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._predictions = Predictions(trainer, pl_module, self.run_dir)
+        output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
+        has_std = isinstance(pl_module, CoordinateModule) and pl_module.has_std
+        if output is not None and output.output_std and not has_std:
+            raise InputError(
+                f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "
+                "has them, of one signal"
+            )
+        info, self._predictions = getattr(pl_module, "info", None), None
+        if self.run_dir is not None and info is not None and trainer.is_global_zero:
+            self._predictions = PredictionWriter(self.run_dir, info, output, has_std)
 
     def on_predict_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
     ) -> None:
-        if self._predictions is not None and trainer.is_global_zero:
-            for path in self._predictions.add(outputs, batch):
+        writer = self._predictions
+        if writer is not None:
+            std = pl_module.std(OutputGrid.flat(batch)).reshape(outputs.shape) if writer.takes_std else None  # type: ignore[operator]
+            for path in writer.add(outputs, std):
                 if self.table:
                     print(path)
 
@@ -347,39 +357,3 @@ class TestResults:
         mask = self.data.split.train_mask().numpy() if self.data is not None else None
         write = getattr(getattr(self.data, "source", None), "write", None)  # a source may have a format of its own
         return write_reconstructions(folder, metrics, *self._tested, self.info, mask, write, best, draw)
-
-
-class Predictions:
-    """Predicted signals as files: on the grid of the signals, or at the samples of an :class:`OutputGrid`.
-
-    Without a folder ``run_dir`` none are written.
-    """
-
-    def __init__(self, trainer: Trainer, module: LightningModule, run_dir: Path | None) -> None:
-        self.output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
-        self.info, self.run_dir = getattr(module, "info", None), run_dir
-        self.module = module if isinstance(module, CoordinateModule) and module.has_std else None
-        self._writers: list[PredictionWriter] = []
-        if self.output is not None and self.output.output_std and self.module is None:
-            raise InputError(
-                f"{type(module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive has "
-                "them, of one signal"
-            )
-
-    def add(self, values: Tensor, batch: Any) -> list[Path]:
-        """Writes the prediction of a batch, and returns the files that are complete."""
-        info, output, folder = self.info, self.output, self.run_dir
-        if folder is None or info is None:
-            return []
-        std: Tensor | None = None
-        if self.module is not None and output is not None and (info.num_points is not None or output.output_std):
-            std = self.module.std(output.flat(batch)).reshape(values.shape)
-        if output is not None and info.num_points is not None:
-            deviations = None if std is None else std.float().cpu().numpy()
-            return [write_predicted(folder, info, output, values.float().cpu().numpy(), deviations)]
-        if not self._writers:
-            self._writers = [PredictionWriter(folder, info, output)]
-            if output is not None and std is not None:
-                self._writers.append(std_writer(folder, info, output))
-        each = [values] if std is None else [values, std]
-        return [path for writer, found in zip(self._writers, each, strict=True) for path in writer.add(found)]
