@@ -6,6 +6,7 @@ Least squares on a grid needs one such factorisation per axis (Zheng et al., ECC
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -98,6 +99,19 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
         # copies: views would keep U and V in memory
         left = Dense(u[:, :rank].clone())
         return AxisFactor(s[:rank].clone(), Dense(vh[:rank].T.clone()), squares / rows, matrix.shape, method, left)
+
+
+def factor_axes(features: Sequence[Tensor | Operator]) -> list[AxisFactor]:
+    """The factors of all axes; those with the same features share one."""
+    factors: list[AxisFactor] = []
+    for matrix in features:
+        same = (
+            factor
+            for other, factor in zip(features, factors, strict=False)
+            if other is matrix or (isinstance(other, Tensor) and isinstance(matrix, Tensor) and torch.equal(other, matrix))
+        )
+        factors.append(next(same, None) or factor_axis(matrix))
+    return factors
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, str]:

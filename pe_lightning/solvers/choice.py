@@ -22,7 +22,7 @@ from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import psnr
-from pe_lightning.linalg import factor_axis, full_precision, mode_products
+from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation
 from pe_lightning.solvers.held_out import (
@@ -317,22 +317,17 @@ def _grid_scorer(
         thinned: Whether every second sample of an axis is held out.
     """
     device, dtype = windows.device, windows.dtype
-    factors, bases = [], []
-    made: dict[tuple[object, ...], Any] = {}
-    for x, encoder, size, thin in zip(coords, encoders, sizes, thinned, strict=True):
-        key, stride = (id(encoder), tuple(x.tolist()), size, thin), 2 if thin else 1
-        if key not in made:
-            spread = (x - x[0]) * (size / len(x)) + x[0]  # the window as a small grid over the whole domain
-            enlarged = size / len(x)
-            features = shrunk(encoder.resized(enlarged), stride * enlarged)(spread.to(device))
-            factor = factor_axis(features[::stride])
-            made[key] = factor, (features @ factor.right).to(dtype)
-        factors.append(made[key][0])
-        bases.append(made[key][1])
+    features, strides = [], [2 if thin else 1 for thin in thinned]
+    for x, encoder, size, stride in zip(coords, encoders, sizes, strides, strict=True):
+        enlarged = size / len(x)  # the window as a small grid over the whole domain
+        spread = (x - x[0]) * enlarged + x[0]
+        features.append(shrunk(encoder.resized(enlarged), stride * enlarged)(spread.to(device)))
+    factors = factor_axes([f[::stride] for f, stride in zip(features, strides, strict=True)])
+    bases = [(f @ factor.right).to(dtype) for f, factor in zip(features, factors, strict=True)]
     weight = subsampling_masks([len(x) for x in coords], thinned, device)[0].to(dtype)
     joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
     unit = math.prod(f.mean_diagonal for f in factors)
-    sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, 2 if thin else 1) for thin in thinned)]
+    sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, stride) for stride in strides)]
     mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
     target, projection = windows - mean, mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
 

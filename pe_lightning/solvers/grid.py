@@ -21,7 +21,7 @@ from pe_lightning.linalg import (
     Identity,
     Operator,
     contraction_order,
-    factor_axis,
+    factor_axes,
     full_precision,
     mode_product,
     mode_products,
@@ -65,9 +65,7 @@ class GridSolver:
     """
 
     def __init__(self, features: Sequence[Tensor | Operator], *, center: bool = True) -> None:
-        # axes that share their features share the factor
-        known = {key: factor_axis(matrix) for key, matrix in {id(matrix): matrix for matrix in features}.items()}
-        self.factors = tuple(known[id(matrix)] for matrix in features)
+        self.factors = tuple(factor_axes(features))
         self.grid = tuple(factor.shape[0] for factor in self.factors)
         self.center = center
         self._banded = any(isinstance(factor.projector, Banded) for factor in self.factors)

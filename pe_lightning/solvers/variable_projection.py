@@ -36,7 +36,7 @@ from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings import samples_per_unit
 from pe_lightning.encodings.complex import changed
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import AxisFactor, factor_axis, full_precision, mode_products
+from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
 from pe_lightning.solvers.points import FittedSamples, MaskedGrid, PointProblem, point_samples
@@ -143,12 +143,7 @@ class ValidationProblem:
         features, transposed = samples.features
         parts = tuple(slice(None, None, stride) for stride in self.strides or ())
         whole = (slice(None), slice(None))
-        made: dict[tuple[object, ...], AxisFactor] = {}
-        factors = []
-        for encoder, x, f, part in zip(samples.encoders, samples.axes, features, parts, strict=True):
-            key = id(encoder), tuple(x.tolist()), part.step
-            made[key] = made.get(key) or factor_axis(f[part])
-            factors.append(made[key])
+        factors = factor_axes([f[part] for f, part in zip(features, parts, strict=True)])
         left, right = [f.left().T for f in factors], [f.right for f in factors]
         singular = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
         unit = math.prod(f.mean_diagonal for f in factors)

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings.bank import AnisotropicKernels
-from pe_lightning.errors import InputError
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.solvers import adaptive
@@ -34,18 +33,19 @@ def make(values: Tensor, step: tuple[float, ...], first: tuple[float, ...] | Non
     )
 
 
+def matern(delta: np.ndarray, stretch: np.ndarray, length: float) -> np.ndarray:
+    """Laplace's D."""
+    u = np.linalg.norm(delta @ stretch.T, axis=-1) / length
+    return (1 + u) * np.exp(-u)
+
+
 def kriging(taps: np.ndarray, at: np.ndarray, stretch: np.ndarray, length: float, ridge: float) -> np.ndarray:
-    """Weights of samples at ``taps`` for a value at a point, by the system with a Lagrange multiplier; laplace's D."""
-
-    def matern(delta: np.ndarray) -> np.ndarray:
-        u = np.linalg.norm(delta @ stretch.T, axis=-1) / length
-        return (1 + u) * np.exp(-u)
-
+    """Weights of samples at ``taps`` for a value at a point, by the system with a Lagrange multiplier."""
     n = len(taps)
     system = np.ones((n + 1, n + 1))
-    system[:n, :n] = matern(taps[:, None] - taps) + ridge * np.eye(n)
+    system[:n, :n] = matern(taps[:, None] - taps, stretch, length) + ridge * np.eye(n)
     system[n, n] = 0
-    return np.linalg.solve(system, np.append(matern(at - taps), 1))[:n]
+    return np.linalg.solve(system, np.append(matern(at - taps, stretch, length), 1))[:n]
 
 
 def stretches(angles: int, aspects: tuple[float, ...]) -> list[np.ndarray]:
@@ -182,13 +182,6 @@ def test_a_similarity_matrix_without_full_rank():
     torch.testing.assert_close(same[0, :1] @ slope[0] + mean, torch.full_like(mean, 0.25))
 
 
-def test_encoders_without_a_similarity_and_too_many_axes_are_refused():
-    with pytest.raises(InputError, match=r"closed form.*laplace"):
-        AnisotropicKernels("identity", 2, 12, (2.0,))
-    with pytest.raises(InputError, match="1 to 3 axes"):
-        AnisotropicKernels("laplace", 4, 12, (2.0,))
-
-
 @pytest.fixture(scope="module")
 def scattered():
     """Few samples of noise, the adaptive fit, and NumPy's leave-one-out errors and mixture, one sample at a time."""
@@ -243,13 +236,8 @@ def test_standard_deviations_are_the_kriging_variance_times_local_held_out_error
         taps, length = places[cells.near[cell][cells.near[cell] != without]], 1.5 * cells.spacing[cell]
         stretch, ridge = member
         weights = kriging(taps, at, stretch, length, ridge)
-
-        def matern(delta: np.ndarray) -> np.ndarray:
-            u = np.linalg.norm(delta @ stretch.T, axis=-1) / length
-            return (1 + u) * np.exp(-u)
-
-        among = matern(taps[:, None] - taps) + ridge * np.eye(len(taps))
-        return 1 + ridge - 2 * weights @ matern(at - taps) + weights @ among @ weights
+        among = matern(taps[:, None] - taps, stretch, length) + ridge * np.eye(len(taps))
+        return 1 + ridge - 2 * weights @ matern(at - taps, stretch, length) + weights @ among @ weights
 
     def mixed(at: np.ndarray, cell: int, without: int = -1) -> float:
         return mixture(at, cell, without) @ [variance(at, cell, t, without) for t in bank]

@@ -136,7 +136,7 @@ def test_features_shrink_with_the_grid(name, arguments, changed):
     assert resolved == {**encoder.resolved(), "num_features": 20, **spacing, **changed}
 
 
-def test_encoders_that_declare_nothing_see_their_coordinates_closer_together():
+def test_encoders_that_declare_nothing_or_are_learned_see_their_coordinates_closer_together():
     class Chirp(Encoder):
         def __init__(self, num_features: int = 8, rate: float = 3.0) -> None:
             super().__init__(num_features)
@@ -149,14 +149,11 @@ def test_encoders_that_declare_nothing_see_their_coordinates_closer_together():
     torch.testing.assert_close(shrunk(encoder, 4.0)(coordinates(12)), encoder(coordinates(12) / 4))
     assert tunable(encoder) is None
     assert encoder.widened(10, 2.0) is encoder
-
-
-def test_learned_features_are_the_ones_that_are_scaled():
-    encoder = encoders.create("rff", num_features=16)
-    frequencies = 1.5 * encoder.frequencies
-    del encoder.frequencies
-    encoder.frequencies = torch.nn.Parameter(frequencies)
-    torch.testing.assert_close(shrunk(encoder, 2.0)(coordinates(12)), encoder(coordinates(12) / 2))
+    learned = encoders.create("rff", num_features=16)
+    frequencies = 1.5 * learned.frequencies
+    del learned.frequencies
+    learned.frequencies = torch.nn.Parameter(frequencies)
+    torch.testing.assert_close(shrunk(learned, 2.0)(coordinates(12)), learned(coordinates(12) / 2))
 
 
 def test_widths_follow_the_coarser_of_samples_and_shifts():
