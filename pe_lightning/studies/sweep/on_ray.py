@@ -14,11 +14,11 @@ import ray
 
 from pe_lightning.errors import InputError
 from pe_lightning.studies.sweep.cells import Cell
-from pe_lightning.studies.sweep.record import Outcome, SweepProgress
+from pe_lightning.studies.sweep.record import Outcome, SweepRecord
 from pe_lightning.studies.sweep.running import Fits
 
 
-def run_on_ray(cells: Sequence[Cell], progress: SweepProgress, cpus: int, gpus: float, retries: int) -> None:
+def run_on_ray(cells: Sequence[Cell], record: SweepRecord, cpus: int, gpus: float, retries: int) -> None:
     """Runs cells, as many in parallel as the cluster has room for, until a signal stops the sweep.
 
     The cluster is the one that ``RAY_ADDRESS`` names, or is started on this machine. Further arguments are those of
@@ -41,13 +41,13 @@ def run_on_ray(cells: Sequence[Cell], progress: SweepProgress, cpus: int, gpus: 
         task = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=retries)(_run_cell)
         waiting = list(cells)
         running: dict[Any, Cell] = {}
-        while running or (waiting and not progress.interrupted):
-            while waiting and len(running) < room and not progress.interrupted:
+        while running or (waiting and record.signum is None):
+            while waiting and len(running) < room and record.signum is None:
                 cell = waiting.pop(0)
-                progress.start(cell)
-                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, progress.record.run_dir(cell))] = cell
+                record.start(cell)
+                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, record.run_dir(cell))] = cell
             for ended in ray.wait(list(running), timeout=1)[0]:  # a signal is handled between two of these
-                progress.finish(running.pop(ended), _outcome(ended))
+                record.finish(running.pop(ended), _outcome(ended))
     finally:
         ray.shutdown()
 

@@ -1,4 +1,4 @@
-"""The state of a sweep: its record ``sweep.json``, its progress in the terminal, and requests to stop it."""
+"""The state of a sweep: its record ``sweep.json``, its progress in the terminal, and signals that stop it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,20 @@ class Outcome:
 
 
 class SweepRecord:
-    """The record of the cells in the folder of a sweep; the file is written atomically.
+    """The cells in the folder of a sweep: the file ``sweep.json``, lines in the terminal, and signals that stop them.
 
     Cells of earlier commands with the same folder are kept.
 
     Args:
         folder: The folder of the sweep.
+
+    Attributes:
+        signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.signum: int | None = None
         self.entries: dict[str, dict[str, Any]] = {}
         path = folder / RECORD
         if path.is_file():
@@ -68,16 +72,6 @@ class SweepRecord:
             raise InputError(
                 f"{str(folder)!r} exists and is not the folder of a sweep: it has no {RECORD}. Choose another --out"
             )
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Creates the folder and locks it; raises InputError if another sweep is running there."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with FileLock(self.folder / LOCK, timeout=0):
-                yield
-        except Timeout as error:
-            raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
 
     def run_dir(self, cell: Cell) -> Path:
         return (self.folder / cell.name).absolute()
@@ -101,8 +95,84 @@ class SweepRecord:
         """The recorded status of a cell; ``None`` for one that is not in the record."""
         return self.entries.get(cell.name, {}).get("status")
 
-    def note(self, cell: Cell, status: Status, **more: Any) -> None:
-        """Records the status of a cell; :meth:`write` saves it."""
+    @contextmanager
+    def running(
+        self, cells: Sequence[Cell], stop_fit: Callable[[int], None] = raise_interrupted, bar: bool = True
+    ) -> Iterator[list[Cell]]:
+        """Locks the folder, records the cells and handles signals; the result are the cells that have to be run.
+
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP, at which
+        ``stop_fit`` is called with the signal, also end the running cells, which become waiting cells.
+
+        Args:
+            cells: All cells of the sweep.
+            stop_fit: Stops the running cells.
+            bar: Whether to draw a progress bar, if the standard error stream is a terminal.
+
+        Raises:
+            InputError: If another sweep is running there, or a folder holds another run.
+        """
+
+        def stop(signum: int) -> None:
+            self.signum = signum
+            if signum == signal.SIGINT:
+                self._say("Stopping after the running fits; the same command resumes the sweep. Ctrl-C again stops at once.")
+            else:
+                stop_fit(signum)
+
+        console = Console(stderr=True)
+        self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
+        self._task = self._bar.add_task("sweep", total=len(cells))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(self.folder / LOCK, timeout=0):
+                waiting = [cell for cell in cells if not self._is_over(cell)]
+                self._write()
+                try:
+                    with StopSignals(stop), self._bar:
+                        yield waiting
+                except KeyboardInterrupt:
+                    if self.signum in (None, signal.SIGINT):
+                        raise
+                    for name, entry in self.entries.items():
+                        if entry["status"] == "running":
+                            self.entries[name] = {**entry, "status": "waiting"}
+                    self._write()
+        except Timeout as error:
+            raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
+
+    def _is_over(self, cell: Cell) -> bool:
+        """Records a cell that is not run yet, and tells the result of one that has finished before or is refused."""
+        metrics = self.finished(cell)
+        if metrics is not None:
+            self._note(cell, "done", **_scores(metrics))
+            self._count(cell, f"{_score(metrics)}, finished before", "dim")
+        elif cell.tree is None:
+            self._note(cell, "refused", error=cell.error)
+            self._count(cell, f"refused: {cell.error}", "red")
+        else:
+            self._note(cell, "waiting")
+        return metrics is not None or cell.tree is None
+
+    def start(self, cell: Cell) -> None:
+        self._bar.update(self._task, description=cell.name)
+        self._note(cell, "running")
+        self._write()
+
+    def finish(self, cell: Cell, outcome: Outcome) -> None:
+        for text in outcome.warnings:
+            self._say(f"{cell.name}: warning: {text}")
+        if outcome.error is None:
+            self._note(cell, "done", seconds=outcome.seconds, **_scores(outcome.metrics))
+            resumed = ", resumed" if outcome.resumed else ""
+            line, style = f"{_score(outcome.metrics)}, {outcome.seconds:.1f} s{resumed}", ""
+        else:
+            self._note(cell, "failed", error=outcome.error, traceback=outcome.trace)
+            line, style = f"failed: {outcome.error}", "red"
+        self._write()
+        self._count(cell, line, style)
+
+    def _note(self, cell: Cell, status: Status, **more: Any) -> None:
         self.entries[cell.name] = {
             "name": cell.name,
             "status": status,
@@ -114,100 +184,17 @@ class SweepRecord:
             **more,
         }
 
-    def write(self) -> None:
+    def _write(self) -> None:
         content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
         write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
+    def _count(self, cell: Cell, line: str, style: str) -> None:
+        self._bar.advance(self._task)
+        task = self._bar.tasks[self._task]
+        self._say(f"{task.completed:.0f}/{task.total:.0f} {cell.name}: {line}", style)
 
-class SweepProgress:
-    """The progress of a sweep: updates its record and the terminal, and handles signals.
-
-    Args:
-        cells: All cells of the sweep.
-        record: The record of its locked folder.
-        bar: Whether to draw a progress bar, if the standard error stream is a terminal.
-
-    Attributes:
-        waiting: The cells to run.
-        signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
-    """
-
-    def __init__(self, cells: Sequence[Cell], record: SweepRecord, bar: bool = True) -> None:
-        self.record = record
-        self.signum: int | None = None
-        self.waiting: list[Cell] = []
-        self._count, self._total = 0, len(cells)
-        console = Console(stderr=True)
-        self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
-        self._task = self._bar.add_task("sweep", total=len(cells))
-        for cell in cells:
-            metrics = record.finished(cell)
-            if metrics is not None:
-                record.note(cell, "done", **_scores(metrics))
-                self._count_one(cell, f"{_score(metrics)}, finished before", "dim")
-            elif cell.tree is None:
-                record.note(cell, "refused", error=cell.error)
-                self._count_one(cell, f"refused: {cell.error}", "red")
-            else:
-                record.note(cell, "waiting")
-                self.waiting.append(cell)
-        record.write()
-
-    @contextmanager
-    def following(self, stop_fit: Callable[[int], None] = raise_interrupted) -> Iterator[None]:
-        """Draws the bar and handles signals.
-
-        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP, at which
-        ``stop_fit`` is called with the signal, also end the running cells, which become waiting cells.
-        """
-
-        def stop(signum: int) -> None:
-            self.signum = signum
-            if signum == signal.SIGINT:
-                self.say("Stopping after the running fits; the same command resumes the sweep. Ctrl-C again stops at once.")
-            else:
-                stop_fit(signum)
-
-        try:
-            with StopSignals(stop), self._bar:
-                yield
-        except KeyboardInterrupt:
-            if self.signum in (None, signal.SIGINT):
-                raise
-            for name, entry in self.record.entries.items():
-                if entry["status"] == "running":
-                    self.record.entries[name] = {**entry, "status": "waiting"}
-            self.record.write()
-
-    @property
-    def interrupted(self) -> bool:
-        return self.signum is not None
-
-    def say(self, text: str, style: str = "yellow") -> None:
+    def _say(self, text: str, style: str = "yellow") -> None:
         self._bar.console.print(Text(text, style), soft_wrap=True)
-
-    def start(self, cell: Cell) -> None:
-        self._bar.update(self._task, description=cell.name)
-        self.record.note(cell, "running")
-        self.record.write()
-
-    def finish(self, cell: Cell, outcome: Outcome) -> None:
-        for text in outcome.warnings:
-            self.say(f"{cell.name}: warning: {text}")
-        if outcome.error is None:
-            self.record.note(cell, "done", seconds=outcome.seconds, **_scores(outcome.metrics))
-            resumed = ", resumed" if outcome.resumed else ""
-            line, style = f"{_score(outcome.metrics)}, {outcome.seconds:.1f} s{resumed}", ""
-        else:
-            self.record.note(cell, "failed", error=outcome.error, traceback=outcome.trace)
-            line, style = f"failed: {outcome.error}", "red"
-        self.record.write()
-        self._count_one(cell, line, style)
-
-    def _count_one(self, cell: Cell, line: str, style: str) -> None:
-        self._count += 1
-        self.say(f"{self._count}/{self._total} {cell.name}: {line}", style)
-        self._bar.update(self._task, completed=self._count)
 
 
 def read_config(run: Path) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from pe_lightning.errors import InputError, paragraph
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST
 from pe_lightning.studies.sweep.cells import Cell, checked, differences, reseeded
-from pe_lightning.studies.sweep.record import Outcome, SweepProgress, SweepRecord, read_config
+from pe_lightning.studies.sweep.record import Outcome, SweepRecord, read_config
 from pe_lightning.training.checkpoints import read_model
-from pe_lightning.training.interrupts import Interrupted
+from pe_lightning.training.interrupts import Interrupted, raise_interrupted
 
 __all__ = ["Cell", "Fits", "Launcher", "Outcome", "SweepRecord", "checked", "reseeded", "run_cells"]
 
@@ -150,17 +150,15 @@ def run_cells(
     """
     if launcher == "ray" and find_spec("ray") is None:
         raise InputError('--launcher ray needs Ray: pip install "pe-lightning[ray]"')
-    with record.locked():
-        progress = SweepProgress(cells, record, bar)
-        on_ray = [cell for cell in progress.waiting if launcher == "ray" and cell.arguments]
-        with progress.following() if launcher == "ray" else progress.following(fits.stop_now):
-            for cell in progress.waiting:
-                if not progress.interrupted and cell not in on_ray:
-                    assert cell.tree is not None
-                    progress.start(cell)
-                    progress.finish(cell, fits.run(cell.tree, record.run_dir(cell)))
-            if on_ray:
-                from pe_lightning.studies.sweep.on_ray import run_on_ray
+    with record.running(cells, raise_interrupted if launcher == "ray" else fits.stop_now, bar) as waiting:
+        on_ray = [cell for cell in waiting if launcher == "ray" and cell.arguments]
+        for cell in waiting:
+            if record.signum is None and cell not in on_ray:
+                assert cell.tree is not None
+                record.start(cell)
+                record.finish(cell, fits.run(cell.tree, record.run_dir(cell)))
+        if on_ray:
+            from pe_lightning.studies.sweep.on_ray import run_on_ray
 
-                run_on_ray(on_ray, progress, cpus, gpus, retries)
-    return progress.signum
+            run_on_ray(on_ray, record, cpus, gpus, retries)
+    return record.signum
