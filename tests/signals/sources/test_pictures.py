@@ -109,6 +109,17 @@ def test_sixteen_bit_tiff_is_exact(tmp_path):
         np.testing.assert_array_equal(decode_image(tmp_path / name), expected, err_msg=name)
 
 
+def test_colours_that_are_multiplied_by_their_opacity(tmp_path):
+    array = deep(4)
+    array[..., :3] = array[..., :3] * (array[..., 3:] / 65535)
+    array[2, 3] = 0
+    tifffile.imwrite(tmp_path / "a.tif", array, photometric="rgb", extrasamples=["assocalpha"])
+    unit, opacity = array / 65535, np.maximum(array[..., 3:], 1) / 65535
+    np.testing.assert_allclose(
+        decode_image(tmp_path / "a.tif"), np.concatenate([unit[..., :3] / opacity, unit[..., 3:]], -1)
+    )
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(5, 7), (5, 7, 3)])
 def test_float_tiff_in_range_is_kept(tmp_path, dtype, shape):
