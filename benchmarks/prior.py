@@ -104,7 +104,7 @@ def other_pictures() -> Pictures:
         "white noise": [unit(random.random((192, 192)))],
         "rough textures": [unit(gaussian_filter(random.standard_normal((200, 200)), s)) for s in (0.7, 1, 1.3, 1.6, 2)],
         "single frequencies": [unit(np.sin(2 * np.pi * f * (0.8 * x + 0.6 * y))) for f in (0.05, 0.1, 0.14, 0.18, 0.24)],
-        "photograph, noise 10, 25": [astronaut + sigma / 255 * noise for sigma in (10, 25)],
+        "photograph, noise 10, 25": [(astronaut + sigma / 255 * noise).clamp(0, 1) for sigma in (10, 25)],
     }
 
 
