@@ -14,7 +14,7 @@ from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.estimators.base import Estimator, default_device
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SampledField, SignalField, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
 from pe_lightning.linalg.threads import sized_threads, solve_operations
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_lightning.signals import validation
@@ -26,7 +26,7 @@ from pe_lightning.solvers.adaptive import RIDGES, AdaptiveGrid
 from pe_lightning.solvers.adaptive_line import AdaptiveLine, spline_predictable_axes
 from pe_lightning.solvers.adaptive_points import NOISE_RIDGES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.matern import Matern, learn_matern
-from pe_lightning.solvers.prior_weight import MixedGrid, held_out_weight
+from pe_lightning.solvers.prior_weight import MixedGrid, SignalField, held_out_weight
 from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
@@ -115,7 +115,7 @@ class LocalFits(NamedTuple):
         with sized_threads(solve_operations((1, *fit.values.shape), passes=FIELD_PASSES)):
             prediction = local(fit.values, step)
             weight = held_out_weight(alone, local, (fit, prediction), fit.values, grid, first, step, spaced)
-        return MixedGrid(fit, prediction, weight, fit.values) if weight else fit
+        return MixedGrid(fit, prediction, weight) if weight else fit
 
     def _error_at_twice(self, values: Tensor, step: Sequence[float], axis: int) -> float:
         """Mean squared error at every second sample along an axis, from the others."""

@@ -30,19 +30,12 @@ from pe_lightning.solvers.gap_mixture import least_variance
 
 Enlarger = Callable[[Tensor], Tensor]
 """Means over cells ``(n_1, ..., n_D, C)`` -> means over their parts ``(f_1 n_1, ..., f_D n_D, C)``."""
-SMOOTH_BACK_PROJECTIONS = 3
-"""Times that interpolated errors of the means over known cells are subtracted."""
 MIN_REDUCED_SAMPLES = 16
 """Fewest samples per axis of a reduced signal from which members are weighted and scored."""
 MARGIN = 2
 """Samples at the edges of a reduced signal that weights and scores leave out."""
-VALUES_AT_ONCE = 1 << 22
-"""Values that a fit predicts at once."""
-OPERATIONS_PER_WEIGHT = 2.0
 NEGLIGIBLE_ERROR = 1e-6
 """Errors of means that are left, of values in [0, 1]."""
-CLAMPINGS = 8
-"""Most times that errors of means are subtracted from values that were clamped."""
 BYTES_PER_VALUE, BYTES_PER_CELL = 28, 220
 """Memory of each value of the result and of the source, of all copies that are held at once."""
 
@@ -167,7 +160,7 @@ def by_network(prior: CellPrior, factors: Sequence[int]) -> Enlarger:
     """Divides two axes at a time by the network, and a remaining one by itself."""
 
     def enlarge(values: Tensor) -> Tensor:
-        numbers = values.numel() * math.prod(factors) * prior.num_params * OPERATIONS_PER_WEIGHT / len(prior.factors)
+        numbers = values.numel() * math.prod(factors) * prior.num_params * 2.0 / len(prior.factors)
         with sized_threads(numbers):
             return _by_planes(values, factors, partial(prior.enlarge, report=_report.get()))
 
@@ -183,7 +176,7 @@ def by_fit(fit: Callable[[Tensor], Field], factors: Sequence[int]) -> Enlarger:
         rows, *others = grid_axes([f * n for f, n in zip(factors, sizes, strict=True)], cells=cells)
         field = fit(values).of_cells([cell / factor for cell, factor in zip(cells, factors, strict=True)])
         result, start = [], 0
-        for some in torch.split(rows, max(1, VALUES_AT_ONCE * len(rows) // (values.numel() * math.prod(factors)))):
+        for some in torch.split(rows, max(1, (1 << 22) * len(rows) // (values.numel() * math.prod(factors)))):
             result.append(field.grid([some, *others])[0].cpu())
             start += len(some)
             _report.get()(start / len(rows))
@@ -229,7 +222,7 @@ def back_projected(values: Tensor, known: Tensor, factors: Sequence[int]) -> Ten
     Reference: Irani and Peleg, *Improving Resolution by Image Registration*, CVGIP 1991.
     """
     smooth, scale = {1: "linear", 2: "bilinear", 3: "trilinear"}.get(len(factors)), [float(factor) for factor in factors]
-    for _ in range(SMOOTH_BACK_PROJECTIONS if smooth else 0):
+    for _ in range(3 if smooth else 0):
         errors = known - reduced(values, factors)
         if float(errors.abs().max()) < NEGLIGIBLE_ERROR:
             return values
@@ -241,7 +234,7 @@ def back_projected(values: Tensor, known: Tensor, factors: Sequence[int]) -> Ten
 def _clamped(values: Tensor, known: Tensor, factors: Sequence[int]) -> Tensor:
     """Values in [0, 1] with, nearly, the means over the cells that are known."""
     values = values.clamp(0, 1)
-    for _ in range(CLAMPINGS):
+    for _ in range(8):
         errors = known - reduced(values, factors)
         if float(errors.abs().max()) < NEGLIGIBLE_ERROR:
             break

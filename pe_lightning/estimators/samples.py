@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,19 +13,7 @@ from pe_lightning.estimators.base import FittedField
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
-
-
-class SignalField(Protocol):
-    """One signal as a function of coordinates."""
-
-    values: Tensor
-    """Its trained samples."""
-
-    def at(self, points: Tensor) -> Tensor:
-        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
-
-    def predict(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
+from pe_lightning.solvers.prior_weight import SignalField
 
 
 class TrainedSamples(NamedTuple):

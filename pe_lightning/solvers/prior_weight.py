@@ -35,8 +35,8 @@ WEIGHT_OFFSET, WEIGHT_SLOPE, WEIGHT_PER_OCTAVE = 0.3, 0.6, 0.25
 TINY = 1e-12
 
 
-class GridField(Protocol):
-    """A signal on a grid as a function of coordinates."""
+class SignalField(Protocol):
+    """One signal as a function of coordinates."""
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
@@ -45,7 +45,7 @@ class GridField(Protocol):
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
 
 
-MakeField = Callable[[Tensor, Sequence[float]], GridField]
+MakeField = Callable[[Tensor, Sequence[float]], SignalField]
 """Makes a field of samples ``(n_1, ..., n_D, C)`` and their distance per axis; the first is always at the same position."""
 
 
@@ -53,7 +53,7 @@ MakeField = Callable[[Tensor, Sequence[float]], GridField]
 def held_out_weight(
     fit: MakeField,
     prediction: MakeField,
-    fields: tuple[GridField, GridField],
+    fields: tuple[SignalField, SignalField],
     values: Tensor,
     grid: Sequence[int],
     first: Sequence[float],
@@ -128,16 +128,13 @@ class MixedGrid:
         fit: The fit of the signal alone.
         prediction: What is mixed with it.
         weight: Weight of the prediction.
-        values: The trained samples.
     """
 
-    def __init__(self, fit: GridField, prediction: GridField, weight: float, values: Tensor) -> None:
-        self.fit, self.prediction, self.weight, self.values = fit, prediction, weight, values
+    def __init__(self, fit: SignalField, prediction: SignalField, weight: float) -> None:
+        self.fit, self.prediction, self.weight = fit, prediction, weight
 
     def at(self, points: Tensor) -> Tensor:
-        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
         return torch.lerp(self.fit.at(points), self.prediction.at(points), self.weight)
 
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
-        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``."""
         return self.fit.predict(axes).lerp_(self.prediction.predict(axes), self.weight)

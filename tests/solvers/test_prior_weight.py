@@ -81,7 +81,7 @@ def test_no_weight_where_the_fit_is_better_or_samples_are_constant_or_few():
 
 
 def test_a_mixture_is_between_its_fields():
-    mixed = MixedGrid(Flawed(random(0, 1), random(1, 1)), Flawed(random(0, 1), random(2, 1)), 0.25, random(0, 1))
+    mixed = MixedGrid(Flawed(random(0, 1), random(1, 1)), Flawed(random(0, 1), random(2, 1)), 0.25)
     axes = [torch.arange(n) / n for n in GRID]
     expected = random(0, 1) + 0.75 * random(1, 1) + 0.25 * random(2, 1)
     torch.testing.assert_close(mixed.predict(axes), expected.double(), rtol=1e-5, atol=1e-5)
