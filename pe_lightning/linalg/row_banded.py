@@ -53,11 +53,13 @@ class RowBanded(Operator):
 
     def gram(self, bandwidth: int) -> Tensor:
         r"""The lower band of :math:`\Psi^T \Psi` in LAPACK's layout, ``(bandwidth + 1, K)``: entry (d, j) is row j + d."""
-        out, index = self.values.new_zeros(bandwidth + 1, self.shape[1]), self._columns()
-        for d in range(min(bandwidth + 1, self.values.shape[1])):
-            upper = index.shape[1] - d
-            out[d].index_add_(0, index[:, :upper].flatten(), (self.values[:, :upper] * self.values[:, d:]).flatten())
-        return out
+        width = self.values.shape[1]
+        out = self.values.new_zeros(self.shape[1], max(width, bandwidth + 1))
+        count = max(1, (1 << 16) // width)  # rows whose products stay in the cache of a CPU
+        for first, values in zip(torch.split(self.first, count), torch.split(self.values, count), strict=True):
+            for j in range(width):
+                out[:, : width - j].index_add_(0, first + j, values[:, j, None] * values[:, j:])
+        return out[:, : bandwidth + 1].T.contiguous()
 
     def squares(self) -> Tensor:
         """The sum of the squares of all entries, ``()``."""
@@ -69,14 +71,16 @@ class RowBanded(Operator):
     def to(self, dtype: torch.dtype) -> RowBanded:
         return RowBanded(self.values.to(dtype), self.first, self.shape[1])
 
-    def _columns(self) -> Tensor:
-        return self.first[:, None] + torch.arange(self.values.shape[1], device=self.device)
+    def _columns(self, dtype: torch.dtype = torch.int64) -> Tensor:
+        return self.first.to(dtype)[:, None] + torch.arange(self.values.shape[1], dtype=dtype, device=self.device)
 
     @cached_property
     def _sparse(self) -> tuple[scipy.sparse.csr_array, scipy.sparse.csc_array]:
         """The matrix and its transpose."""
-        ends = torch.arange(len(self.first) + 1) * self.values.shape[1]
-        parts = (self.values.flatten().numpy(), self._columns().flatten().numpy(), ends.numpy())
+        count, width = self.values.shape
+        dtype = torch.int32 if max(count * width, self.shape[1]) < 1 << 31 else torch.int64
+        ends = width * torch.arange(count + 1, dtype=dtype)
+        parts = (self.values.flatten().numpy(), self._columns(dtype).flatten().numpy(), ends.numpy())
         matrix = scipy.sparse.csr_array(parts, shape=self.shape)
         return matrix, matrix.T
 
