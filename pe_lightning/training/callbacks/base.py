@@ -8,24 +8,16 @@ from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
 import torch
-from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
-from pe_lightning.training import CoordinateModule
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.datamodule import SignalDataModule
 
 callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
 """The names that ``--trainer.callbacks+`` accepts, besides those of Lightning's callbacks."""
-
-
-def require_coordinates(owner: str, module: LightningModule) -> CoordinateModule:
-    """Returns the module if it is a :class:`CoordinateModule`; raises InputError otherwise."""
-    if not isinstance(module, CoordinateModule):
-        raise InputError(f"{owner} is for the coordinate networks of pe_lightning, got a {type(module).__name__}")
-    return module
 
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:

@@ -13,8 +13,9 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison_frames, ro
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.blocks import grid_axes
+from pe_lightning.training import CoordinateModule
 from pe_lightning.training.base import signals_of
-from pe_lightning.training.callbacks.base import TrainingClock, callbacks, require_coordinates
+from pe_lightning.training.callbacks.base import TrainingClock, callbacks
 from pe_lightning.training.callbacks.recorder import RunRecorder
 
 
@@ -39,25 +40,26 @@ class Snapshots(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        require_coordinates("Snapshots", pl_module)
+        if not isinstance(pl_module, CoordinateModule):
+            raise InputError(f"Snapshots is for the coordinate networks of pe_lightning, got a {type(pl_module).__name__}")
         if not any(isinstance(callback, RunRecorder) for callback in trainer.callbacks):  # type: ignore[attr-defined]
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")
         data = signals_of(pl_module)
         if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.streamed):
             raise InputError("Snapshots shows signals of 1 to 3 axes; rows, videos and volumes beside the truth, in memory")
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         run_dir, step, last = RunRecorder.run_dir_of(trainer), trainer.global_step, self._last
         self._last = step  # of several batches whose gradients are accumulated, the last one acts
         if step == last or step % self.every_n_steps or run_dir is None or not trainer.is_global_zero:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):
-            data, module = signals_of(pl_module), require_coordinates("Snapshots", pl_module)
+            data = signals_of(pl_module)
             info, caption = data.info, f"reconstruction, step {step}"
             shown = frames_of(info.grid[0], COMPARED_FRAMES) if info.num_axes == 3 else list(range(info.grid[0]))
             first, *axes = grid_axes(info.grid)
             with torch.no_grad(), trainer.precision_plugin.val_step_context():
-                predictions = module.predict_grid([x.to(pl_module.device) for x in (first[shown], *axes)])
+                predictions = pl_module.predict_grid([x.to(pl_module.device) for x in (first[shown], *axes)])
             paths = []
             for index, stem in enumerate(file_names(info.names)[: self.signals]):
                 prediction = predictions[index].float().cpu().numpy()
