@@ -1,12 +1,11 @@
 """What the first command gives: ``pe-lightning fit FILE`` beside the best interpolation.
 
-    python benchmarks/first_try.py --only tones series table clips volume         # docs/samples.md: 5 CPU minutes
+    python benchmarks/first_try.py                            # docs/samples.md: 5 CPU minutes
 
-The sample clip cut to 120 frames; plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in
-stereo; a CSV of 5000 rows: daily and yearly cycles, autoregressive noise; the phantom, and a scan from the tests of nibabel,
-as NIfTI. ``tones`` are twelve kinds of synthesised sound of half a second, ``series`` three kinds of series, ``clips`` four
-clips made from photographs of scikit-image: a still camera, changing light, and cameras that move by 0.2 and by 2 pixels a
-frame, each also with every second frame seen. Of the others every second sample of each axis is seen.
+Plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in stereo; the phantom, and a scan from
+the tests of nibabel, as NIfTI. ``tones`` are twelve kinds of synthesised sound of half a second, ``series`` three kinds of
+series, ``clips`` four clips made from photographs of scikit-image: a still camera, changing light, and cameras that move by
+0.2 and by 2 pixels a frame, each also with every second frame seen. Of the others every second sample of each axis is seen.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from scipy.signal import chirp, lfilter
 from pe_lightning.results.signal_files import write_signal
 from pe_lightning.signals.sources.paths import sample_path
 
-KINDS = ("video", "sound", "table", "volume", "tones", "series", "clips")
+KINDS = ("sound", "volume", "tones", "series", "clips")
 
 
 def strings(seconds: float, rate: int) -> np.ndarray:
@@ -108,17 +107,8 @@ def clips() -> dict[str, np.ndarray]:
     return {name: (clip + random.normal(0, 0.002, clip.shape)).clip(0, 1) for name, clip in made.items()}
 
 
-def table(path: Path) -> None:
-    """A series of temperatures as a CSV file."""
-    hours = np.arange(5000)
-    noise = lfilter([1], [1, -0.95], np.random.default_rng(0).normal(0, 0.4, 5000))
-    degrees = 10 + 8 * np.sin(2 * np.pi * hours / 8760) + 4 * np.sin(2 * np.pi * hours / 24) + noise
-    path.write_text("hour,temperature\n" + "\n".join(f"{h},{t:.3f}" for h, t in zip(hours, degrees, strict=True)) + "\n")
-
-
 def cases(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Kind, name and arguments of ``pe-lightning fit``."""
-    yield "video", "bigbuckbunny, 120 frames", ["samples://bigbuckbunny", "--data.frames=[0,120]"]
     sound = strings(5, 44100)
     soundfile.write(folder / "strings.wav", np.stack([sound, 0.7 * np.roll(sound, 300)], 1), 44100, subtype="PCM_16")
     yield "sound", "strings, 5 s at 44.1 kHz", [str(folder / "strings.wav")]
@@ -137,8 +127,6 @@ def cases(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
         clip = write_signal(folder / f"clip{number}", frames[..., None].astype(np.float32), formats="mp4")
         for stride, note in ((2, ""), ([2, 1, 1], ", every second frame")):
             yield "clips", label + note, [str(clip), "--data.resize=null", f"--data.sampling.stride={stride}"]
-    table(folder / "temperature.csv")
-    yield "table", "temperature.csv, 5000 rows", [str(folder / "temperature.csv"), "--data.select=[temperature]"]
 
 
 def fit(arguments: list[str], folder: Path) -> dict[str, Any]:

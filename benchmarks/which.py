@@ -73,8 +73,8 @@ QUESTIONS = {
     "noisy": Question("noisy photograph", "every second pixel known with noise of 25/255; 16 photographs", "adaptive.md"),
     "scattered": Question("scattered pixels", "25 % known at random; four photographs", "adaptive.md"),
     "clip": Question("clip", "every second sample of each axis of 128 x 128 x 128 known; one clip", "papers.md"),
-    "sound": Question("sound", "every second sample known; plucked strings, 5 s at 44.1 kHz", "adaptive.md"),
-    "volume": Question("volume", "every second sample of each axis known; the phantom as NIfTI", "adaptive.md"),
+    "sound": Question("sound", "every second sample known; plucked strings, 5 s at 44.1 kHz", "samples.md"),
+    "volume": Question("volume", "every second sample of each axis known; the phantom as NIfTI", "samples.md"),
     "all_samples": Question("all samples of a photograph", "stored in 1e5 numbers; one photograph", "trade.md"),
 }
 
