@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -242,7 +243,7 @@ class PointFit:
         """Standard deviations, or half widths of intervals of a level, ``(P, V)`` in the user's units."""
         unit = self._inputs(unit)
         found = [model.std(unit, level)[:, 0].double().cpu().numpy() for model in self.models]
-        return np.stack(found, 1) * self.extents
+        return np.stack(found, 1) * self.extents * math.prod(mean.inflation for mean in self.means.values())
 
     @property
     def has_std(self) -> bool:

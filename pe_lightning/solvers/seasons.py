@@ -1,6 +1,6 @@
 """Periods of series: proposed by the periodogram, accepted by blocks that are held out.
 
-With a period the series is the sum of harmonics, with amplitudes that are linear in time, and of a function of time and
+With a period the series is the sum of harmonics, with amplitudes that may be linear in time, and of a function of time and
 phase, whose values at the same phase of other periods are near. Time and phase each have a length that is learned
 (:mod:`~pe_lightning.solvers.matern`), so that a season may change slowly.
 
@@ -9,6 +9,7 @@ Reference: Scargle, *Studies in astronomical time series analysis II*, Astrophys
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -51,7 +52,9 @@ def with_phases(times: Floats, periods: Sequence[float]) -> Floats:
 
 
 class SeasonalMean:
-    """Harmonics of periods whose amplitudes are linear in time: least squares, beside a trend that is linear between knots.
+    """Harmonics of periods: least squares, beside a trend that is linear between knots.
+
+    How many harmonics there are, and whether amplitudes are linear in time, minimises the generalised cross-validation.
 
     Args:
         times: ``(P,)``.
@@ -63,27 +66,36 @@ class SeasonalMean:
         self.centre, self.extent = float(times.mean()), float(np.ptp(times))
         distinct = len(np.unique(times)) / self.extent
         most = min(HARMONICS, len(times) // (10 * HARMONICS * len(periods)))
-        self.waves = [(period, min(most, int(distinct * period / 2))) for period in periods]
         if len(times) > MAX_FITTED:
             some = np.random.default_rng(0).permutation(len(times))[:MAX_FITTED]
             times, values = times[some], values[some]
         count = max(4, min(int(self.extent / min(periods)), len(times) // 8, MAX_KNOTS))
         knots = np.linspace(times.min(), times.max(), count)
         trend = np.clip(1 - np.abs(times[:, None] - knots) / (knots[1] - knots[0]), 0, None)
-        season = self._columns(times)
-        columns = np.concatenate([season, trend], 1)
-        small = 1e-6 * np.linalg.norm(columns) * np.eye(columns.shape[1])  # knots without samples near them
-        right = np.concatenate([values, np.zeros((len(small), values.shape[1]))])
-        self.coefficients = np.linalg.lstsq(np.concatenate([columns, small]), right, rcond=None)[0][: season.shape[1]]
+        least = math.inf
+        for harmonics, slopes in itertools.product(range(most + 1), (False, True)):
+            waves = [(period, min(harmonics, int(distinct * period / 2))) for period in periods]
+            season = self._columns(times, waves, slopes)
+            columns = np.concatenate([season, trend], 1)
+            gram = columns.T @ columns
+            gram += 1e-12 * gram.trace() * np.eye(len(gram))  # knots without samples near them
+            found = np.linalg.solve(gram, columns.T @ values)
+            free = max(1, len(times) - columns.shape[1])
+            cost = np.log(np.square((values - columns @ found) / free).sum(0) + np.finfo(float).tiny).sum()
+            if cost < least:
+                least, self.waves, self.slopes, self.coefficients = cost, waves, slopes, found[: season.shape[1]]
+                share = season.shape[1] / len(times)
+        self.inflation = math.sqrt((1 + share) / max(1 - share, 0.5))
+        """Errors of predictions relative to those at the samples, which the harmonics were fitted to."""
 
     def __call__(self, times: Floats) -> Floats:
         """Values at times ``(Q,)``: ``(Q, C)``."""
-        found: Floats = self._columns(times) @ self.coefficients
+        found: Floats = self._columns(times, self.waves, self.slopes) @ self.coefficients
         return found
 
-    def _columns(self, times: Floats) -> Floats:
-        waves = np.concatenate([_harmonics(times, *wave) for wave in self.waves], 1)
-        return np.concatenate([waves, waves * ((times - self.centre) / self.extent)[:, None]], 1)
+    def _columns(self, times: Floats, waves: list[tuple[float, int]], slopes: bool) -> Floats:
+        columns = np.concatenate([_harmonics(times, *wave) for wave in waves], 1)
+        return np.concatenate([columns, columns * ((times - self.centre) / self.extent)[:, None]], 1) if slopes else columns
 
 
 def _harmonics(times: Floats, period: float, count: int) -> Floats:

@@ -7,7 +7,7 @@ import pytest
 
 import pe_lightning
 from pe_lightning.errors import InputError
-from pe_lightning.solvers.seasons import find_periods, strongest_period
+from pe_lightning.solvers.seasons import SeasonalMean, find_periods, strongest_period
 
 
 def test_a_period_is_found_at_uneven_times_and_noise_or_a_random_walk_has_none():
@@ -19,6 +19,20 @@ def test_a_period_is_found_at_uneven_times_and_noise_or_a_random_walk_has_none()
     assert find_periods(times, random.normal(size=(200, 1))) == ()
     assert find_periods(times, random.normal(size=(200, 1)).cumsum(0)) == ()
     assert find_periods(times[:20], season[:20, None]) == ()
+
+
+def test_seasons_have_the_harmonics_that_values_need_and_tell_how_much_larger_new_errors_are():
+    random, times = np.random.default_rng(0), np.arange(160) / 8
+    one = SeasonalMean(times, np.cos(2 * np.pi * times)[:, None] + 0.3 * random.normal(size=(160, 1)), [1.0])
+    assert [harmonics for _, harmonics in one.waves] == [1]
+    assert not one.slopes
+    angles = 2 * np.pi * np.arange(1, 5) * times[:, None]
+    season = (np.cos(angles).sum(1) * (1 + times / 9))[:, None]  # takes all four, with slopes
+    known, new = season + random.normal(size=(2, 160, 400))
+    fit = SeasonalMean(times, known, [1.0])
+    assert fit.slopes
+    ratio = np.sqrt(np.square(new - fit(times)).mean() / np.square(known - fit(times)).mean())
+    assert fit.inflation == pytest.approx(ratio, rel=0.02)
 
 
 def test_a_gap_of_a_series_with_a_season_is_continued_by_it():
