@@ -15,6 +15,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch
 from lightning.pytorch import Trainer
 
+LONGEST = ("test_no_tensor_stays_on_the_cpu", "test_the_site_needs_no_network")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest tests run first, so that no process of xdist waits for the other at the end."""
+    items.sort(key=lambda item: item.name not in LONGEST)
+
 
 @pytest.fixture(autouse=True)
 def _same_random_numbers_in_any_order() -> None:
