@@ -73,8 +73,8 @@ class LocalFits(NamedTuple):
         """Fits with a ridge, or with that of the least held-out error; the field, and the fit without the prior."""
         choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
         tried = (ridge,) if ridge is not None else choices if self.noise == "auto" else (without_noise,)
-        covariance = self._covariance(samples)
-        fits = (self._fit(samples, ridge, covariance) for ridge in tried)
+        covariances = self._covariances(samples)
+        fits = (self._fit(samples, ridge, covariances) for ridge in tried)
         best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
         return self._with_prior(best), best
 
@@ -129,19 +129,19 @@ class LocalFits(NamedTuple):
             axes.append(((a == axis) * step[a] + wide[a] * index) / size)
         return float((fit.predict(axes) - held).double().square().mean())
 
-    def _covariance(self, samples: TrainedSamples) -> Matern | None:
+    def _covariances(self, samples: TrainedSamples) -> list[Matern]:
         """The covariance of points, whose axes have different units; samples of a grid have its distances."""
         if samples.coords is None or not self.scattered:
-            return None
-        return learn_matern(samples.values, samples.coords)
+            return []
+        return [learn_matern(samples.values, samples.coords, linear) for linear in (False, True)]
 
-    def _fit(self, samples: TrainedSamples, ridge: float, covariance: Matern | None = None) -> Fit:
+    def _fit(self, samples: TrainedSamples, ridge: float, covariances: Sequence[Matern] = ()) -> Fit:
         values, grid, bank = samples.values, self.grid, self.bank
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
             if samples.coords is not None:
                 keeps = self.noise == "none"
                 return AdaptivePoints(
-                    bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic, covariance=covariance
+                    bank, values, samples.coords, grid, self.window, ridge, keeps, self.periodic, covariances=covariances
                 )
             first, step, ridge = samples.first, samples.step, max(ridge, RIDGES[0])
             if len(grid) == 1 and self.noise == "none":

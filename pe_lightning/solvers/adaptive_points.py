@@ -72,8 +72,8 @@ class AdaptivePoints:
         held_out: Samples that calibrate standard deviations, with the predictions of another fit.
         refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
             predictions of the latter ``(H, C)``.
-        covariance: The covariance of the samples, with lengths in [0, 1): its lengths are the unit of each axis, and kriging
-            with it takes the place of power variograms. By default the unit is the sample of the grid.
+        covariances: Covariances of the samples, with lengths in [0, 1): lengths of the first are the unit of each axis, and
+            kriging with each takes the place of power variograms. By default the unit is the sample of the grid.
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class AdaptivePoints:
         periodic: Sequence[bool] = (),
         held_out: CalibrationSet | None = None,
         refit: Callable[[Tensor, Tensor], Tensor] | None = None,
-        covariance: Matern | None = None,
+        covariances: Sequence[Matern] = (),
     ) -> None:
         fewest = MIN_SAMPLES[len(grid) - 1]
         if len(values) < fewest:
             raise InputError(f"Adaptive needs at least {fewest} samples of {len(grid)} axes, got {len(values)}")
         self.bank, self.grid, self.window, self.ridge = bank, list(grid), window, ridge
         self.num_members, self.keeps_samples = len(bank.sparse_forms), keeps_samples
-        self.scale, self.covariance = torch.tensor(grid, dtype=torch.float64, device=values.device), covariance
-        if covariance is not None:
-            lengths = covariance.lengths.to(self.scale)
+        self.scale, self.covariances = torch.tensor(grid, dtype=torch.float64, device=values.device), covariances
+        if covariances:
+            lengths = covariances[0].lengths.to(self.scale)
             self.scale = (self.scale * lengths).log().mean().exp() / lengths
         self._given, self._periodic, self._held_out, self._refit = (values, coords), periodic, held_out, refit
         if any(periodic):
@@ -105,16 +105,15 @@ class AdaptivePoints:
         self.values, self.places = values, coords.double() * self.scale
         self.levels = {0: self._level(values, self.places)}
         is_mixed = held_out is None and refit is None and len(bank.forms) > 1
-        tree = self.levels[0].cells.tree
         self.kriging: PowerKriging | MaternKriging
-        if covariance is None:
+        if not covariances:
             least = 0.0 if keeps_samples else SMOOTHING_POWER
-            self.kriging = PowerKriging(values, self.places, tree, ridge if ridge > RIDGE else 0.0)
+            self.kriging = PowerKriging(values, self.places, self.levels[0].cells.tree, ridge if ridge > RIDGE else 0.0)
             self._members = [m for m, power in enumerate(POWERS) if power >= least] if is_mixed else []
         else:
-            scaled = covariance._replace(lengths=covariance.lengths.to(self.scale) * self.scale)
-            self.kriging = MaternKriging(values, self.places, tree, scaled)
-            self._members = [0] if is_mixed else []
+            scaled = [one._replace(lengths=one.lengths.to(self.scale) * self.scale) for one in covariances]
+            self.kriging = MaternKriging(values, self.places, scaled)
+            self._members = list(range(len(covariances))) if is_mixed else []
         self._calibrations: dict[int, Calibration] | None = None
         self.spacing = float(self.levels[0].spacing.median())
         """Median distance of neighbouring samples, in samples of the grid."""
@@ -156,7 +155,7 @@ class AdaptivePoints:
         if self._calibrations is None:
             if self._held_out is None:
                 sets = self._cube_sets() or self._random_sets
-                if self.covariance is not None:
+                if self.covariances:
                     sets = [*self._random_sets, *self._question_sets()]
                 self._calibrations = self._calibrated(sets if self._refit is None else sets[:1])
             else:
@@ -214,7 +213,7 @@ class AdaptivePoints:
         spacing = level.spacing[level.cell[sample]]
         is_near = distance <= GAP_DISTANCE * spacing.clamp_min(self.spacing)
         number = torch.where(is_near, 0, (distance / (GAP_DISTANCE * self.spacing)).log2().ceil())
-        same = KNOWN_DISTANCE if self.covariance is None else SAME_DISTANCE
+        same = KNOWN_DISTANCE if not self.covariances else SAME_DISTANCE
         return number, sample, distance < same * spacing
 
     # -- predictions ------------------------------------------------------------------------------------------------------
@@ -317,7 +316,7 @@ class AdaptivePoints:
         values, coords = self._given
         fit = AdaptivePoints(
             self.bank, values[others], coords[others], self.grid, self.window, self.ridge, False, self._periodic,
-            covariance=self.covariance,
+            covariances=self.covariances,
         )  # fmt: skip
         places = coords[held].double() * self.scale
         number, sample, _ = fit._numbers(places)
@@ -333,7 +332,7 @@ class AdaptivePoints:
                 errors[1:, rows] = fit._by_kriging(n, *at, self._members) - values[held[rows]]
 
         def deviations() -> Tensor:
-            result = errors.new_empty(1 if self.covariance is None else 2, *errors.shape[1:])
+            result = errors.new_empty(2 if self.covariances else 1, *errors.shape[1:])
             for n, rows in levels:
                 result[:, rows] = fit._deviations(n, places[rows], sample[rows])
             least: Tensor = result.clamp_min(torch.finfo(result.dtype).tiny)

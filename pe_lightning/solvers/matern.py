@@ -3,6 +3,10 @@ r"""Kriging with a Matérn covariance whose lengths per axis, smoothness and noi
 The restricted likelihood of the samples is largest at these numbers. It is that of blocks of neighbouring samples and of a
 random subset, taken as independent: blocks show smoothness and noise, the subset shows long lengths.
 
+Far from samples such a covariance returns to the mean, within lengths that near samples have chosen. The second one has a
+variogram that is linear in the distance, in units of the standard deviation of each axis, and learns its noise alone: with
+lengths of hundred standard deviations, the covariance of smoothness 1/2 is linear.
+
 Reference: Patterson and Thompson, *Recovery of inter-block information when block sizes are unequal*, Biometrika 58, 1971;
 Stein, Chi and Welty, *Approximating likelihoods for large spatial data sets*, JRSS B 66, 2004.
 """
@@ -22,7 +26,7 @@ from torch import Tensor
 from pe_lightning.linalg.threads import sized_threads
 from pe_lightning.solvers.local_kriging import LocalKriging
 from pe_lightning.solvers.neighbourhoods import split_by_medians
-from pe_lightning.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_around
+from pe_lightning.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_around, squared_distances
 
 SMOOTHNESS = (1.5, 0.5, 2.5, math.inf)
 """Smoothness of the covariances that are tried; the infinite one is a Gaussian."""
@@ -36,6 +40,8 @@ FIRST_LENGTHS = (0.3, 0.05)
 """Lengths that the search starts from."""
 LENGTH_RATIO = 1.5
 """Standard deviation of the logarithm of each length about their mean, before the samples are seen."""
+LINEAR_LENGTH = 100.0
+"""Lengths in standard deviations of the places with which the covariance of smoothness 1/2 is linear."""
 MAX_STEPS = 30
 NUM_NEIGHBOURS = 64
 """Samples of a system without noise; up to four times as many with noise, so that it is averaged."""
@@ -75,12 +81,13 @@ def _matern(squared: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
 @sized_threads(0)
 @torch.inference_mode(False)
 @torch.no_grad()
-def learn_matern(values: Tensor, places: Tensor) -> Matern:
+def learn_matern(values: Tensor, places: Tensor, linear: bool = False) -> Matern:
     """The covariance of the largest restricted likelihood.
 
     Args:
         values: Samples ``(P, C)``; channels have one covariance.
         places: Their positions ``(P, D)``.
+        linear: Whether it is the linear one, of which the noise is learned.
     """
     places, values = places.detach().double().cpu(), values.detach().double().cpu()
     axes, extent = places.shape[1], np.ptp(places.numpy(), axis=0).clip(1e-300)
@@ -88,11 +95,16 @@ def learn_matern(values: Tensor, places: Tensor) -> Matern:
     unit = places / torch.from_numpy(extent)
     parts = [(unit[rows][:, :, None] - unit[rows][:, None], values[rows]) for rows in _subsets(unit.numpy())]
     squares = [(offsets.square(), block) for offsets, block in parts]
-    bounds = [tuple(map(math.log, LENGTHS))] * axes + [tuple(map(math.log, NUGGETS))]
+    bounds = [tuple(map(math.log, LENGTHS))] * axes
+    # there may be two maxima: with long lengths, and with short ones and less noise
+    firsts = [np.log([*[length] * axes, 0.05]) for length in FIRST_LENGTHS]
+    if linear:
+        fixed = np.log(LINEAR_LENGTH * unit.std(0).clamp_min(1e-12).numpy())
+        bounds, firsts = [(length, length) for length in fixed], [np.append(fixed, math.log(0.1 / LINEAR_LENGTH))]
+    bounds += [tuple(map(math.log, NUGGETS))]
     start, least, best = np.empty(0), math.inf, SMOOTHNESS[0]
-    for smoothness in SMOOTHNESS:
-        # there may be two maxima: with long lengths, and with short ones and less noise
-        starts = [start] if len(start) else [np.log([*[length] * axes, 0.05]) for length in FIRST_LENGTHS]
+    for smoothness in (0.5,) if linear else SMOOTHNESS:
+        starts = [start] if len(start) else firsts
         for first in starts:
             found = minimize(
                 _cost, first, (squares, smoothness), "L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": MAX_STEPS}
@@ -153,20 +165,19 @@ def _cost(theta: np.ndarray, parts: list[tuple[Tensor, Tensor]], smoothness: flo
 
 
 class MaternKriging:
-    """Ordinary kriging of one signal by a learned covariance, from samples in all directions around each group of places.
+    """Ordinary kriging of one signal by learned covariances, from samples in all directions around each group of places.
 
     Args:
         values: Samples ``(P, C)``.
-        places: Their positions ``(P, D)`` float64, in a unit in which all lengths are equal.
-        tree: The same positions.
-        covariance: The covariance, in the same unit.
+        places: Their positions ``(P, D)`` float64.
+        covariances: The covariances, with lengths in the same unit; deviations are those of the first.
     """
 
-    def __init__(self, values: Tensor, places: Tensor, tree: cKDTree, covariance: Matern) -> None:
-        self.values, self.places, self.tree, self.covariance = values, places, tree, covariance
-        self.length = float(covariance.lengths.log().mean().exp())
-        self.groups = 1 + int(min(3.0, 10 * covariance.nugget))
-        self.count = min(NUM_NEIGHBOURS * self.groups, len(places))
+    def __init__(self, values: Tensor, places: Tensor, covariances: Sequence[Matern]) -> None:
+        self.values, self.covariances = values, covariances
+        self.places = [places / covariance.lengths for covariance in covariances]
+        """In lengths of each covariance."""
+        self.trees = [cKDTree(scaled.cpu().numpy()) for scaled in self.places]
 
     def at(self, places: Tensor, group: Tensor, members: Sequence[int] = (0,)) -> Tensor:
         """Predictions, differentiable in the places.
@@ -175,27 +186,33 @@ class MaternKriging:
             places: ``(Q, D)`` float64.
             group: Places of a group share one system, with more noise several groups with numbers next to each other do:
                 numbers from zero, ``(Q,)``.
-            members: The one member.
+            members: Numbers of the covariances.
 
         Returns:
-            ``(1, Q, C)``.
+            ``(M, Q, C)``.
         """
-        return self._of_systems(places, group, std=False)
+        return torch.cat([self._of_systems(member, places, group, std=False) for member in members])
 
     def std(self, places: Tensor, group: Tensor) -> Tensor:
         """Standard deviations that are not calibrated, ``(Q, C)``, with the noise."""
-        return self._of_systems(places, group, std=True)[0]
+        return self._of_systems(0, places, group, std=True)[0]
 
-    def _of_systems(self, places: Tensor, group: Tensor, std: bool) -> Tensor:
+    def _of_systems(self, member: int, places: Tensor, group: Tensor, std: bool) -> Tensor:
+        covariance, own, tree = self.covariances[member], self.places[member], self.trees[member]
+        # noise relative to the variance of differences at the size of the domain
+        noise = covariance.nugget / max(1e-12, 1 - float(covariance.similarity(own.var(0).sum())))
+        groups = 1 + int(min(3.0, 10 * noise))
+        count = min(NUM_NEIGHBOURS * groups, len(own))
+
         def system(centres: Tensor, points: Tensor) -> Tensor:
-            near = neighbours_around(self.tree, self.places, centres, self.count, CANDIDATES * self.count)
-            around, values = self.places[near], self.values[near].double()
-            covariance = self.covariance.similarity(torch.cdist(around, around).square() / self.length**2)
-            fit = LocalKriging(covariance[:, None], self.covariance.nugget, values)
-            delta = points[:, :, None] - around[:, None]
-            to_points = self.covariance.similarity(delta.square().sum(-1) / self.length**2)[:, None]
+            near = neighbours_around(tree, own, centres, count, CANDIDATES * count)
+            around, values = own[near], self.values[near].double()
+            fit = LocalKriging(
+                covariance.similarity(torch.cdist(around, around).square())[:, None], covariance.nugget, values
+            )
+            to_points = covariance.similarity(squared_distances(points, around))[:, None]
             found = fit.variance(to_points)[..., None].sqrt() if std else fit.predict(to_points)
             return found.movedim(1, 0).expand(*found.shape[1::-1], -1, values.shape[-1]).to(self.values)
 
-        size = max(1, MAX_NUMBERS // self.count**2)
-        return in_groups(places, group.div(self.groups, rounding_mode="floor"), size, system)
+        group = group.div(groups, rounding_mode="floor")
+        return in_groups(places / covariance.lengths, group, max(1, MAX_NUMBERS // count**2), system)

@@ -170,7 +170,7 @@ class PowerKriging:
         """Predictions at points ``(B, Q, D)`` from samples ``(B, n, D)`` and values ``(B, n, C)``: ``(M, B, Q, C)``."""
         count, axes = offsets.shape[1:]
         mean = values.mean(1, keepdim=True)
-        among, to_points = _squared_distances(offsets.detach(), offsets), _squared_distances(points, offsets)
+        among, to_points = squared_distances(offsets.detach(), offsets), squared_distances(points, offsets)
         found = []
         for power in (POWERS[member] for member in members):
             covariance, drift = _covariance(power), 1 + (axes if power >= LINEAR_DRIFT_POWER else 0)
@@ -190,7 +190,7 @@ class PowerKriging:
         return torch.stack(found)
 
 
-def _squared_distances(points: Tensor, offsets: Tensor) -> Tensor:
+def squared_distances(points: Tensor, offsets: Tensor) -> Tensor:
     """``(B, q, D)`` and ``(B, n, D)`` -> ``(B, q, n)``."""
     along = ((x[:, :, None] - y[:, None]).square() for x, y in zip(points.unbind(-1), offsets.unbind(-1), strict=True))
     total: Tensor = sum(along, start=torch.zeros((), dtype=points.dtype, device=points.device))

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.signal import lombscargle
-from scipy.spatial import cKDTree
 
 from pe_lightning.solvers.matern import MaternKriging, learn_matern
 
@@ -170,21 +169,17 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     points = torch.from_numpy(with_phases(times, periods))
     columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
     covariance = learn_matern(columns, points)
-    unit = points / covariance.lengths
     extent = float(np.ptp(times))
     width = float(np.clip(np.diff(times).max(), extent / BLOCKS[1], extent / BLOCKS[0]))
     block, squares = ((times - times[0]) / width).astype(int), []
     # phases wrap: samples stand beside the interval of a period too
-    turns = torch.eye(len(unit[0]), dtype=unit.dtype)[1:] / covariance.lengths
-    seams = [torch.zeros_like(unit[0]), *(sign * turn for turn in turns for sign in (-1, 1))]
+    turns = torch.eye(len(points[0]), dtype=points.dtype)[1:]
+    seams = [torch.zeros_like(points[0]), *(sign * turn for turn in turns for sign in (-1, 1))]
     for turn in range(4):
         held = torch.from_numpy(block % 4 == turn)
-        known, wanted = unit[~held], unit[held]
+        known, wanted = points[~held], points[held]
         around = torch.cat([known + seam for seam in seams])
-        fit = MaternKriging(
-            columns[~held].repeat(len(seams), 1), around, cKDTree(around.numpy()),
-            covariance._replace(lengths=torch.ones_like(covariance.lengths)),
-        )  # fmt: skip
+        fit = MaternKriging(columns[~held].repeat(len(seams), 1), around, [covariance])
         group = 4 * (torch.arange(len(wanted)) // 4)
         squares.append((fit.at(wanted, group)[0] - columns[held]).square())
     return float(torch.cat(squares).mean().sqrt())

@@ -12,6 +12,7 @@ import torch
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.solvers import point_level, power_kriging
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers.matern import learn_matern
 from pe_lightning.solvers.neighbourhoods import Neighbourhoods
 from pe_lightning.solvers.point_level import PointLevel
 
@@ -142,3 +143,19 @@ def test_standard_deviations_in_wide_gaps_are_calibrated_by_gaps_as_wide(width, 
     inside = float((errors.abs() <= 1.645 * deviations).double().mean())
     assert 0.87 <= inside <= 0.94
     assert (len(fit._calibrations or ()) > 1) == (width > 1)
+
+
+def test_between_tracks_the_linear_covariance_follows_what_lengths_along_tracks_do_not():
+    random = np.random.default_rng(0)
+    centres, track = random.uniform(0.05, 0.95, (60, 2)), np.arange(480) % 60
+    along = 0.02 * random.uniform(-1, 1, 480)
+    places = torch.from_numpy(centres[track] + np.stack([along, 0 * along], 1))
+    broad, short = 3 * np.abs(centres - [0.5, 0.4]).sum(1)[track], np.sin(150 * along + random.uniform(0, 6, 60)[track])
+    values, held = torch.from_numpy(broad + short)[:, None], torch.from_numpy(track < 12)
+    covariances = [learn_matern(values[~held], places[~held], linear) for linear in (False, True)]
+    errors = []
+    for count in (1, 2):
+        bank = AnisotropicKernels("laplace", 2, 12, (2, 6))
+        fit = AdaptivePoints(bank, values[~held], places[~held], (20, 20), 0.8, RIDGE, covariances=covariances[:count])
+        errors.append(float((fit.at(places[held]) - values[held]).square().mean().sqrt()))
+    assert errors[1] < 0.95 * errors[0]

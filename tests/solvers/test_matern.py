@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.interpolate import RBFInterpolator
 from scipy.optimize import approx_fprime
-from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
 from pe_lightning.solvers.matern import SMOOTHNESS, Matern, MaternKriging, _cost, learn_matern
@@ -46,14 +46,8 @@ def test_lengths_and_noise_are_learned_and_predict_as_those_that_made_the_values
     assert found.nugget == pytest.approx(NOISE, rel=0.6)
 
     def error(covariance: Matern) -> float:
-        scale = covariance.lengths.log().mean().exp() / covariance.lengths
-        at = torch.from_numpy(places) * scale
-        fit = MaternKriging(
-            torch.from_numpy(values), at, cKDTree(at), covariance._replace(lengths=covariance.lengths * scale)
-        )
-        return float(
-            np.square(fit.at(torch.from_numpy(wanted) * scale, 4 * torch.arange(300))[0, :, 0].numpy() - clean).mean()
-        )
+        fit = MaternKriging(torch.from_numpy(values), torch.from_numpy(places), [covariance])
+        return float(np.square(fit.at(torch.from_numpy(wanted), 4 * torch.arange(300))[0, :, 0].numpy() - clean).mean())
 
     true, learned = Matern(torch.from_numpy(LENGTHS), NOISE, 1.5), error(found)
     same_lengths = true._replace(lengths=torch.full((3,), float(np.exp(np.log(LENGTHS).mean())), dtype=torch.float64))
@@ -67,9 +61,22 @@ def test_predictions_and_variances_are_those_of_ordinary_kriging():
     lagrange[:40, :40], lagrange[40, 40] = similarity(places, places) + NOISE * np.eye(40), 0
     right = np.concatenate([similarity(places, wanted), np.ones((1, 5))])
     weights = np.linalg.solve(lagrange, right)
-    scaled, at = torch.from_numpy(places / LENGTHS), torch.from_numpy(wanted / LENGTHS)
-    covariance = Matern(torch.ones(3, dtype=torch.float64), NOISE, 1.5)
-    fit = MaternKriging(torch.from_numpy(values), scaled, cKDTree(scaled), covariance)
+    covariance, at = Matern(torch.from_numpy(LENGTHS), NOISE, 1.5), torch.from_numpy(wanted)
+    fit = MaternKriging(torch.from_numpy(values), torch.from_numpy(places), [covariance])
     assert fit.at(at, torch.arange(5))[0, :, 0].numpy() == pytest.approx(weights[:40].T @ values[:, 0], abs=1e-9)
     expected = np.sqrt(1 + NOISE - (weights * right).sum(0))
     assert fit.std(at, torch.zeros(5))[:, 0].numpy() == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_linear_covariance_is_the_linear_variogram_with_the_noise_of_the_values():
+    random = np.random.default_rng(0)
+    places, wanted, spread = random.random((60, 2)) * [1, 50], random.random((5, 2)) * [1, 50], np.array([1, 50])
+    values = places @ [1, 0.02] + 0.3 * np.sin(9 * places[:, 0])
+    units = places.std(0)
+    found = learn_matern(torch.from_numpy(values[:, None]), torch.from_numpy(places / spread), linear=True)
+    fit = MaternKriging(torch.from_numpy(values[:, None]), torch.from_numpy(places / spread), [found._replace(nugget=1e-9)])
+    expected = RBFInterpolator(places / units, values, kernel="linear")(wanted / units)
+    assert fit.at(torch.from_numpy(wanted / spread), torch.arange(5))[0, :, 0].numpy() == pytest.approx(expected, abs=0.02)
+    noisy = values + 0.5 * random.normal(size=60)
+    noisier = learn_matern(torch.from_numpy(noisy[:, None]), torch.from_numpy(places / spread), linear=True)
+    assert noisier.nugget > 3 * found.nugget
