@@ -56,7 +56,7 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
         "--trainer.check_val_every_n_epoch 0": "check_val_every_n_epoch must be above 0",
         "--trainer.accumulate_grad_batches 0": "accumulate_grad_batches must be above 0",
         "--trainer.gradient_clip_val 1 --trainer.precision bf16-mixed": "--model.optimizer.fused false",
-        "--output_shape 3": "unknown option '--output_shape'; did you mean '--output_std' or '--output_format'?",
+        "--output_shape 3": "unknown option '--output_shape'. --help lists the options",
         "--data.resize 1000000": "Set a smaller resize",
         "--model.encoder.num_features 10000000000": "not enough memory",
         "--trainer.default_root_dir " + "x" * 5000: "File name too long",
