@@ -314,6 +314,7 @@ body { max-width: 64rem; margin: 0 auto; padding: 1rem; font: 1rem/1.5 system-ui
 img { max-width: 100%; }
 td, th { padding-right: 2rem; text-align: left; font-weight: normal; }
 .other { font-style: italic; }
+pre { overflow-x: auto; }
 </style>
 <h1>What pe-lightning does</h1>
 <p>Methods of other packages are in italics. Click on a picture to see it in its own size.</p>
