@@ -108,8 +108,9 @@ def test_every_recipe_fits_the_same_by_command_and_by_python(
     monkeypatch.chdir(tmp_path)
     write_measurements()
     given = yaml.safe_load(recipe.read_text())
-    small, encoder = SMALL[recipe.parent.name], given["model"]["init_args"]["encoder"]
-    takes = encoders.registry.parameters(encoders.registry.get(encoder if isinstance(encoder, str) else encoder["name"]))
+    small, encoder = SMALL[recipe.parent.name], given["model"].get("init_args", {}).get("encoder")
+    name = encoder["name"] if isinstance(encoder, dict) else encoder
+    takes = () if name is None else encoders.registry.parameters(encoders.registry.get(name))
     if "num_features" not in takes or given["model"]["class_path"] == "Adaptive":
         small = small[: small.index("--model.encoder.num_features")]
     steps = str(min(given["trainer"]["max_steps"], STEPS))
