@@ -71,18 +71,23 @@ class SeasonalMean:
         count = max(4, min(int(self.extent / min(periods)), len(times) // 8, MAX_KNOTS))
         knots = np.linspace(times.min(), times.max(), count)
         trend = np.clip(1 - np.abs(times[:, None] - knots) / (knots[1] - knots[0]), 0, None)
-        least = math.inf
+        small = 1e-6 * np.linalg.norm(trend) * np.eye(count)  # knots without samples near them
+        basis, _ = np.linalg.qr(np.concatenate([trend, small]))
+
+        def without_trend(columns: Floats) -> Floats:
+            stacked = np.concatenate([columns, np.zeros((count, columns.shape[1]))])
+            rest: Floats = stacked - basis @ (basis.T @ stacked)
+            return rest
+
+        least, rest = math.inf, without_trend(values)
         for harmonics, slopes in itertools.product(range(most + 1), (False, True)):
             waves = [(period, min(harmonics, int(distinct * period / 2))) for period in periods]
-            season = self._columns(times, waves, slopes)
-            columns = np.concatenate([season, trend], 1)
-            gram = columns.T @ columns
-            gram += 1e-12 * gram.trace() * np.eye(len(gram))  # knots without samples near them
-            found = np.linalg.solve(gram, columns.T @ values)
-            free = max(1, len(times) - columns.shape[1])
-            cost = np.log(np.square((values - columns @ found) / free).sum(0) + np.finfo(float).tiny).sum()
+            season = without_trend(self._columns(times, waves, slopes))
+            found = np.linalg.lstsq(season, rest, rcond=None)[0]
+            free = max(1, len(times) - season.shape[1] - count)
+            cost = np.log(np.square((rest - season @ found) / free).sum(0) + np.finfo(float).tiny).sum()
             if cost < least:
-                least, self.waves, self.slopes, self.coefficients = cost, waves, slopes, found[: season.shape[1]]
+                least, self.waves, self.slopes, self.coefficients = cost, waves, slopes, found
                 share = season.shape[1] / len(times)
         self.inflation = math.sqrt((1 + share) / max(1 - share, 0.5))
         """Errors of predictions relative to those at the samples, which the harmonics were fitted to."""
