@@ -315,21 +315,6 @@ def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     return save_figure(path, figure)
 
 
-def plot_curves(path: Path, steps: Sequence[int], curves: Mapping[str, Sequence[float]], label: str) -> None:
-    """Plots curves over optimiser steps on a logarithmic axis; the one named ``features`` is dashed."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.add_subplot()
-    for name, values in curves.items():
-        style: dict[str, Any] = {"linestyle": "--", "color": "black"} if name == "features" else {}
-        axes.plot(steps, values, marker=".", label=name, **style)
-    axes.set(xlabel="optimiser steps", ylabel=label, yscale="log")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
-    save_figure(path, figure)
-
-
 def draw_before_after(original: EditableFile, values: AnyArray) -> Image.Image | None:
     """Draws signals with missing samples marked beside the filled ones; latitudes and longitudes north up.
 
