@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import random
 import resource
 import signal
 import sys
@@ -163,3 +164,36 @@ def refuse(row: Row, arguments: list[str], size: int | None = None) -> None:
     same = tree(Path()) == before
     held = status == REFUSED and len(errors.splitlines()) == 1 and same
     row.add(held, f"{' '.join(arguments)}: status {status}, unchanged {same}, {errors[-250:]}")
+
+
+def killed(
+    row: Row,
+    kills: int,
+    rng: random.Random,
+    first: Callable[[str], Work],
+    result: Callable[[Path], object],
+    again: Callable[[str], Work] | None = None,
+    signum: int = signal.SIGKILL,
+) -> Row:
+    """Gives signals at random moments, and compares what there is after another run with an uninterrupted one.
+
+    Args:
+        row: Counts the attempts.
+        kills: Number of attempts.
+        rng: Draws the moments.
+        first: By the name of a file or folder, what writes it and gets the signal.
+        result: The content of the file or folder.
+        again: What runs after the signal; by default the same.
+        signum: The signal.
+    """
+    seconds = seconds_of(first("whole"))
+    expected = result(Path("whole"))
+    for number in range(kills):
+        name, moment = f"k{number}", rng.uniform(0, seconds)
+        ended, errors = forked(first(name), moment, signum=signum)
+        stopped = signum == signal.SIGKILL or ended in (0, 128 + signum)
+        status, more_errors = forked((again or first)(name))
+        same = status == 0 and result(Path(name)) == expected
+        about = f"signal after {moment:.3f} s: status {ended}, again {status}, the same {same}"
+        row.add(stopped and same, f"{about}: {errors[-150:]}{more_errors[-200:]}")
+    return row

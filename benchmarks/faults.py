@@ -17,6 +17,9 @@
   same command succeeds.
 - ``values``: fills of files of every format, packed NetCDF with large offsets included, and of arrays of any size.
   Held: everything but the missing cells is as before, to the bit, and values and standard deviations are finite.
+- ``caches``: besides, bytes of entries are changed, before they are opened and while they are open, entries are removed and
+  written while two processes read them, the disk is full, a file is replaced while it is decoded. Held: the right values, or
+  one :class:`InputError`.
 - ``comparisons``: a report that is killed is the old one or the new one.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .npz) the right
@@ -55,6 +58,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import faults_cache
 import h5py
 import nibabel
 import numpy as np
@@ -82,6 +86,7 @@ from attempts import (
     folder,
     forked,
     in_order,
+    killed,
     refuse,
     run,
     seconds_of,
@@ -119,39 +124,6 @@ class Evil:
 
 
 # -- kills ------------------------------------------------------------------------------------------------------------------
-
-
-def killed(
-    row: Row,
-    kills: int,
-    rng: random.Random,
-    first: Callable[[str], Work],
-    result: Callable[[Path], object],
-    again: Callable[[str], Work] | None = None,
-    signum: int = signal.SIGKILL,
-) -> Row:
-    """Gives signals at random moments, and compares what there is after another run with an uninterrupted one.
-
-    Args:
-        row: Counts the attempts.
-        kills: Number of attempts.
-        rng: Draws the moments.
-        first: By the name of a file or folder, what writes it and gets the signal.
-        result: The content of the file or folder.
-        again: What runs after the signal; by default the same.
-        signum: The signal.
-    """
-    seconds = seconds_of(first("whole"))
-    expected = result(Path("whole"))
-    for number in range(kills):
-        name, moment = f"k{number}", rng.uniform(0, seconds)
-        ended, errors = forked(first(name), moment, signum=signum)
-        stopped = signum == signal.SIGKILL or ended in (0, 128 + signum)
-        status, more_errors = forked((again or first)(name))
-        same = status == 0 and result(Path(name)) == expected
-        about = f"signal after {moment:.3f} s: status {ended}, again {status}, the same {same}"
-        row.add(stopped and same, f"{about}: {errors[-150:]}{more_errors[-200:]}")
-    return row
 
 
 def weights(run_dir: Path) -> dict[str, bytes]:
@@ -199,21 +171,6 @@ def killed_comparisons(kills: int, rng: random.Random) -> Row:
         seconds_of(partial(command, [*SWEEP, "s"]))
         row = Row("comparisons killed, report old or new")
         return killed(row, kills, rng, lambda _: partial(command, COMPARE), report, lambda _: lambda: HELD)
-
-
-def killed_caches(kills: int, rng: random.Random) -> Row:
-    """Entries of the cache that are killed while they are written."""
-    values = np.random.default_rng(0).integers(0, 255, (64, 96, 96, 3), dtype=np.uint8)
-
-    def decode(cache: str) -> int:
-        os.environ["PE_LIGHTNING_CACHE"] = str(Path(cache).absolute())
-        found = VideoDataModule("frames.tif").values
-        return HELD if np.array_equal((found.numpy()[0] * 255).round(), values) else BROKEN
-
-    with folder():
-        tifffile.imwrite("frames.tif", values, photometric="rgb", compression="deflate")
-        row = Row("cache writes killed, read again")
-        return killed(row, kills, rng, lambda name: partial(decode, name), lambda _: None)
 
 
 # -- folders ----------------------------------------------------------------------------------------------------------------
@@ -660,7 +617,7 @@ SECTIONS: dict[str, Section] = {
     ],
     "sweeps": lambda kills, _, rng: [killed_sweeps("sweeps killed, given again", -(-kills // 6), rng, SWEEP)],
     "comparisons": lambda kills, _, rng: [killed_comparisons(-(-kills // 6), rng)],
-    "caches": lambda kills, _, rng: [killed_caches(-(-kills // 6), rng)],
+    "caches": faults_cache.rows,
     "folders": lambda *_: [read_only_folders()],
     "files": lambda kills, _, rng: written_files(-(-kills // 6), rng),
     "values": lambda kills, _, rng: kept_values(2 * -(-kills // 6), rng),

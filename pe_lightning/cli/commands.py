@@ -15,7 +15,8 @@ from rich.text import Text
 from pe_lightning.cli.verbs import console
 from pe_lightning.errors import InputError, check_known, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
-from pe_lightning.signals.cache import Entry, SignalCache, read_entry
+from pe_lightning.signals.cache import Entry, SignalCache
+from pe_lightning.signals.entries import names_of, open_entry
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
@@ -189,11 +190,11 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
 def _content(entry: Entry) -> tuple[Text, str, str]:
     """The first name with the number of other signals, the shape and the dtype."""
     try:
-        description, values = read_entry(entry.path)
-        first, *others = description["names"]
+        values = open_entry(entry.path)
+        first, *others = names_of(values)
         names = f"{first} and {len(others)} more" if others else first
         return Text(names), "x".join(map(str, values.shape)), values.dtype.name
-    except Exception:  # NumPy raises many types for a damaged file, which the next fit replaces
+    except Exception:  # HDF5 raises many types for a damaged file, which the next fit replaces
         return Text("(not readable)"), "", ""
 
 

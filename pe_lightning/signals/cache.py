@@ -1,7 +1,6 @@
-"""The cache of decoded signals: one file per set of signals, keyed by the content of the decoded files.
+"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of the decoded files.
 
-An entry is two NumPy arrays in one file: a JSON description as bytes, and the values, which are mapped into memory. Nothing
-here imports torch.
+:mod:`pe_lightning.signals.entries` writes and reads one file. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from uuid import uuid4
 
 import numpy as np
 import platformdirs
@@ -26,7 +26,8 @@ from filelock import FileLock
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
+from pe_lightning.signals.entries import EntryValues, described_signals, stored_bytes, write_entry
+from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.validation import choice, free_memory
@@ -37,9 +38,9 @@ REMEDY = (
     "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
     f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
 )
-ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})\.(npy|part|h5)")
-"""Names of entries, of temporary files, and of entries of version 0.2, which are removed like others."""
-ENTRY_FORMAT = 5
+ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})(\.[0-9a-f]{32})?\.(h5|part|npy)")
+"""Names of entries, of temporary files, and of entries of earlier formats, which are removed like others."""
+ENTRY_FORMAT = 6
 """Increment when the meaning of an entry changes; those of another format are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""
@@ -86,17 +87,8 @@ class Entry(NamedTuple):
     used: float
 
 
-def read_entry(path: Path) -> tuple[dict[str, Any], np.memmap[Any, np.dtype[Any]]]:
-    """The description of an entry and its values, ``(S, N_1, ..., N_D, C)``, mapped into memory."""
-    with path.open("rb") as file:
-        described = json.loads(np.lib.format.read_array(file, allow_pickle=False).tobytes())
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        return described, np.memmap(file, dtype, "r", file.tell(), shape)
-
-
 class SignalCache:
-    """A folder of entries ``<key>.npy``, which are written to temporary files and renamed, so that they are complete.
+    """A folder of entries ``<key>.h5``, which are written to temporary files and renamed, so that they are complete.
 
     Of several processes that need an entry, one writes it, and the others wait for its lock. Lock files are empty and never
     removed: otherwise two processes could hold one lock. Other files in the folder are not touched.
@@ -123,7 +115,7 @@ class SignalCache:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def entry(self, key: str) -> Path:
-        return self.path / f"{key}.npy"
+        return self.path / f"{key}.h5"
 
     def entries(self) -> list[Entry]:
         """The entries, and temporary files that killed processes left a day ago, least recently used first."""
@@ -149,22 +141,25 @@ class SignalCache:
                 removed.append(entry)
         return removed
 
-    def find(self, key: str) -> RawSignals | None:
-        """The cached signals of a key, or ``None``; a damaged entry is removed. The time of use of the entry is updated."""
+    def key_of(self, source: Source) -> str:
+        """Key of the signals of a source."""
+        arguments = {name: value for name, value in source.describe().items() if name != "paths"}
+        parameters = {**arguments, "source": sources.name_of(type(source)), "pe_lightning": __version__}
+        return self.key(parameters, source.files())
+
+    def find(self, key: str, source: Source) -> RawSignals | None:
+        """The cached signals of a key, or ``None``. The time of use of the entry is updated.
+
+        An entry that cannot be opened is removed. One whose checksums are wrong is decoded again from ``source`` when its
+        values are read.
+        """
         path = self.entry(key)
         try:
-            plain, values = read_entry(path)
-            parts: dict[str, Any] = {"names": tuple(plain["names"]), "grid": tuple(plain["grid"])}
-            parts["scaling"] = ValueRange.from_dict(plain["scaling"])
-            raw = RawSignals(**{**plain, **parts}, blocks=partial(_blocks, path), array=partial(_values, path))
-            if (raw.shape, raw.stored) != (values.shape, values.dtype.name):
-                raise ValueError("values differ from their description")
+            raw = described_signals(EntryValues(path, partial(self._restore, key, source)))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except Exception as error:  # NumPy raises many types for a damaged file
-            with suppress(OSError):
-                path.unlink()
-            rank_zero_info(f"The cached signals in {str(path)!r} were damaged ({error}) and are decoded again")
+        except Exception as error:  # HDF5 raises many types for a damaged file
+            self._remove_damaged(path, error)
             return None
         with suppress(OSError):  # the cache may be read-only
             os.utime(path)
@@ -175,28 +170,34 @@ class SignalCache:
         with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
             with FileLock(self.path / f".{key}.lock"):
-                if (found := self.find(key)) is None:
-                    self._write(key, source.read())
-                    found = self.find(key)
+                if (found := self.find(key, source)) is None:
+                    self._write(key, source)
+                    found = self.find(key, source)
         assert found is not None
         return found
 
-    def _write(self, key: str, raw: RawSignals) -> None:
-        stored = np.dtype(raw.stored)
-        self._make_room(raw.nbytes // 4 * stored.itemsize)
-        described = {name: getattr(raw, name) for name in ("names", "grid", "channels", "stored", "unit", "rate", "media")}
-        described["scaling"] = raw.scaling.to_dict()
-        text = json.dumps(described, default=lambda number: number.item())
-        temporary = self.path / f".{key}.part"
+    def _restore(self, key: str, source: Source, error: Exception, inode: int) -> None:
+        """Decodes the signals of a damaged entry again, unless another process has replaced it."""
+        path = self.entry(key)
+        with suppress(FileNotFoundError):
+            if path.stat().st_ino == inode:
+                self._remove_damaged(path, error)
+        self.store(key, source)
+
+    def _remove_damaged(self, path: Path, error: Exception) -> None:
+        with suppress(OSError):
+            path.unlink()
+        reason = str(error).partition(" (")[0].partition("\n")[0]
+        rank_zero_info(f"The cached signals in {str(path)!r} were damaged ({reason}) and are decoded again")
+
+    def _write(self, key: str, source: Source) -> None:
+        raw = source.read()
+        self._make_room(stored_bytes(raw.shape, np.dtype(raw.stored).itemsize))
+        temporary = self.path / f".{key}.{uuid4().hex}.part"
         try:
-            with temporary.open("wb") as file:
-                np.save(file, np.frombuffer(text.encode(), np.uint8))
-                header = {"descr": np.lib.format.dtype_to_descr(stored), "fortran_order": False, "shape": raw.shape}
-                np.lib.format.write_array_header_1_0(file, header)
-                for _, block in raw.decoded():
-                    file.write(np.ascontiguousarray(block).data)
-                file.flush()
-                os.fsync(file.fileno())
+            write_entry(temporary, raw, f"pe_lightning {__version__}")
+            if source.files() and self.key_of(source) != key:
+                raise InputError("a file was changed while it was read, so its signals were not cached: run again")
             os.replace(temporary, self.entry(key))
         finally:
             with suppress(OSError):
@@ -231,30 +232,17 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
 
     If the default folder cannot be used, only a notice is printed.
     """
-    files = source.files()
-    if storage.cache == "off" or not files:
+    if storage.cache == "off" or not source.files():
         return source.read()
     cache = SignalCache(storage.cache_dir)
-    arguments = {name: value for name, value in source.describe().items() if name != "paths"}
-    key = cache.key({**arguments, "source": sources.name_of(type(source)), "pe_lightning": __version__}, files)
+    key = cache.key_of(source)
     try:
-        return cache.find(key) or cache.store(key, source)
+        return cache.find(key, source) or cache.store(key, source)
     except CacheError as error:
         if storage.cache_dir is not None:
             raise
         rank_zero_info(f"The decoded signals are not cached: {error}")
         return source.read()
-
-
-def _values(path: Path) -> AnyArray:
-    return read_entry(path)[1]
-
-
-def _blocks(path: Path) -> Iterator[AnyArray]:
-    """The values in order, in arrays ``(n, N_2, ..., N_D, C)`` of one signal each."""
-    for signal in _values(path):
-        step = max(1, READ_BYTES // signal[:1].nbytes)
-        yield from (signal[row : row + step] for row in range(0, len(signal), step))
 
 
 def _sha256(path: Path) -> str:

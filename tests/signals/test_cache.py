@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
+import pickle
 import shutil
 
+import h5py
 import numpy as np
 import pytest
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Storage
-from pe_lightning.signals import cache as cache_module
+from pe_lightning.signals import Storage, entries
 from pe_lightning.signals.cache import CacheError, SignalCache
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
@@ -81,11 +83,12 @@ def cache(tmp_path):
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "float16", "float64"])
 @pytest.mark.parametrize("shape", [SHAPE, (1, 1, 1), (40, 3, 1), (2, 5, 3, 11, 1)])
 def test_round_trip(cache, dtype, shape, monkeypatch):
-    monkeypatch.setattr(cache_module, "READ_BYTES", 256)  # small arrays have many reads
+    for name in ("CHUNK_VALUES", "MIN_CHUNK_SAMPLES", "LAYER_BYTES"):  # small arrays have many chunks
+        monkeypatch.setattr(entries, name, 64)
     values = numbers(shape, dtype)
     source = Counting(values)
-    assert cache.find(KEY) is None
-    for raw in (cache.store(KEY, source), cache.find(KEY), SignalCache(cache.path).store(KEY, source)):
+    assert cache.find(KEY, source) is None
+    for raw in (cache.store(KEY, source), cache.find(KEY, source), SignalCache(cache.path).store(KEY, source)):
         block = tuple(slice(n // 3, n) for n in shape)
         assert np.array_equal(raw.array()[block], values[block])
         assert np.array_equal(in_order(raw), values)
@@ -101,8 +104,9 @@ def test_the_description_is_kept_exactly(cache):
         "rate": 29.97002997002997,
         "media": "video",
     }
-    cache.store(KEY, Counting(**told))
-    found = cache.find(KEY)
+    source = Counting(**told)
+    cache.store(KEY, source)
+    found = cache.find(KEY, source)
     assert {name: getattr(found, name) for name in told} == told
     assert (found.grid, found.channels, found.stored) == ((20, 7), 2, "uint8")
 
@@ -172,6 +176,92 @@ def test_blocks_that_are_not_what_was_announced(cache, source, told):
     assert cache.entries() == parts(cache) == []
 
 
+def second_signal(content):
+    return content.index(numbers()[1].tobytes()[:40]) + 20
+
+
+def flipped(content):
+    place = second_signal(content)
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def truncated(content):
+    return content[: second_signal(content)]
+
+
+@pytest.mark.parametrize("change", [flipped, truncated])
+@pytest.mark.parametrize("opened", [False, True], ids=["before it is opened", "while it is open"])
+def test_values_that_are_damaged_are_decoded_again_when_they_are_read(cache, change, opened, monkeypatch, caplog):
+    monkeypatch.setattr(entries, "CHUNK_VALUES", 300)  # a chunk each
+    monkeypatch.setattr(entries, "MIN_CHUNK_SAMPLES", 140)
+    source = Counting()
+    raw = cache.store(KEY, source)
+    assert np.array_equal(raw.array()[:1], numbers()[:1])
+    path = cache.entry(KEY)
+    with path.open("r+b") as file:
+        content = change(path.read_bytes())
+        file.write(content)
+        file.truncate(len(content))
+    found = raw if opened else cache.find(KEY, source) or cache.store(KEY, source)
+    with caplog.at_level("INFO"):
+        assert np.array_equal(found.array()[1:2], numbers()[1:2])
+    assert source.decoded == 2
+    assert np.array_equal(in_order(cache.find(KEY, source)), numbers())
+
+
+def test_any_tool_reads_an_entry(cache):
+    cache.store(KEY, Counting(rate=25.0))
+    with h5py.File(cache.entry(KEY)) as file:
+        values = file["values"]
+        assert np.array_equal(values, numbers())
+        assert values.chunks is not None
+        assert values.fletcher32
+        assert [name.decode() for name in values.attrs["names"]] == ["signal 0", "signal 1", "signal 2"]
+        assert [name.decode() for name in values.attrs["axes"]] == ["signal", "axis 1", "axis 2", "channel"]
+        assert (values.attrs["samples_per_second"], values.attrs["source_high"].tolist()) == (25.0, [255.0])
+
+
+@pytest.mark.parametrize("itemsize", [1, 8])
+@pytest.mark.parametrize(
+    "shape", [(1, 512, 512, 512, 1), (60000, 28, 28, 1), (100, 4000, 3000, 3), (1, 10**8, 2), (3, 5, 10**7, 1), (1, 65, 1)]
+)
+def test_a_chunk_serves_blocks_and_points(shape, itemsize):
+    """It is neither too small to read alone, nor too large to write a layer of them from memory, and little is padding."""
+    chunks = entries.chunk_shape(shape, itemsize)
+    layer = math.prod(chunks[:2]) * math.prod(shape[2:]) * itemsize
+    assert all(1 <= chunk <= size for chunk, size in zip(chunks, shape, strict=True))
+    assert layer <= max(entries.LAYER_BYTES, math.prod(shape[2:]) * itemsize)
+    assert min(math.prod(shape), 2**13) <= math.prod(chunks) <= 2**18
+    assert entries.stored_bytes(shape, itemsize) <= 1.25 * math.prod(shape) * itemsize
+
+
+# -- files that change ----------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_replaced_while_it_is_decoded_is_not_cached(cache, tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"first")
+
+    def blocks():
+        path.write_bytes(b"second")
+        return Counting().blocks()
+
+    source = Counting(paths=[path], blocks=blocks)
+    with pytest.raises(InputError, match="a file was changed while it was read"):
+        cache.store(cache.key_of(source), source)
+    assert cache.entries() == parts(cache) == []
+
+
+def test_a_link_is_not_followed(cache, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    cache.path.mkdir(parents=True)
+    for name in (f".{KEY}.part", f"{KEY}.h5"):
+        (cache.path / name).symlink_to(tmp_path / "mine.txt")
+    cache.store(KEY, Counting())
+    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert not cache.entry(KEY).is_symlink()
+
+
 # -- processes ------------------------------------------------------------------------------------------------
 
 
@@ -187,8 +277,24 @@ def store_together(path, log, barrier):
         os._exit(3)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@fork
+def test_a_handle_is_not_used_across_a_fork(cache, monkeypatch):
+    array = cache.store(KEY, Counting()).array()
+    assert np.array_equal(array[:], numbers())
+    opened, open_entry = [], entries.open_entry
+    monkeypatch.setattr(entries, "open_entry", lambda path: opened.append(path) or open_entry(path))
+    process = os.fork()
+    if process == 0:
+        os._exit(
+            0 if np.array_equal(array[:], numbers()) and np.array_equal(array[:], numbers()) and len(opened) == 1 else 3
+        )
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+    assert np.array_equal(array[:], numbers())
+    assert opened == []
+    assert np.array_equal(pickle.loads(pickle.dumps(array))[:], numbers())
+
+
+@fork
 def test_processes_on_a_cold_cache_decode_once(cache, tmp_path):
     context = multiprocessing.get_context("fork")
     barrier, log = context.Barrier(3), tmp_path / "log"
@@ -233,7 +339,7 @@ def held(cache):
 def test_the_least_recently_used_entry_is_removed_first(tmp_path):
     cache = SignalCache(tmp_path, int(3.5 * SIZE))
     fill(cache, "a", "b", "c")
-    assert cache.find("a" * 64) is not None  # now the latest
+    assert cache.find("a" * 64, Counting()) is not None  # now the latest
     fill(cache, "d")
     assert held(cache) == {"a", "c", "d"}
 

@@ -7,6 +7,7 @@ import logging
 import pkgutil
 from types import SimpleNamespace
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -120,6 +121,26 @@ def test_signals_that_stay_in_their_file(tmp_path):
             get()
     with pytest.raises(InputError, match="cannot be one full batch"):
         VideoDataModule(str(tmp_path / "v.npy"), storage=in_file).prepare()
+
+
+@pytest.mark.parametrize("suffix", ["npy", "h5"])
+def test_a_file_that_is_replaced_while_it_is_streamed_is_refused(tmp_path, suffix):
+    def write(path, seed):
+        values = tensor(6, 8, 8, seed=seed).numpy()
+        if suffix == "npy":
+            np.save(path, values)
+        else:
+            with h5py.File(path, "w") as file:
+                file["values"] = values
+
+    path = tmp_path / f"v.{suffix}"
+    write(path, 0)
+    data = VideoDataModule(str(path), batching=Batching("points"), storage=Storage(in_memory=False))
+    next(iter(data.train_dataloader()))
+    write(tmp_path / f"other.{suffix}", 1)
+    (tmp_path / f"other.{suffix}").replace(path)
+    with pytest.raises(InputError, match="was changed while it was in use: run again"):
+        next(iter(data.train_dataloader()))
 
 
 # -- fingerprint and description --------------------------------------------------------------------------------------

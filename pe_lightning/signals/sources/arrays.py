@@ -64,6 +64,8 @@ class ArrayFile:
     """Whether the last axis of the file is channels."""
     fills: tuple[float, ...] = ()
     """Values in place of missing samples, which are read as NaN."""
+    version: tuple[int, ...] = ()
+    """What changes when the file is replaced or written to."""
 
     @property
     def label(self) -> str:
@@ -76,6 +78,8 @@ class ArrayFile:
     @contextmanager
     def open(self) -> Iterator[Any]:
         """Opens an array that is read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
+        if _version(self.file) != self.version:
+            raise InputError(f"{self.file.given!r} was changed while it was in use: run again with the file as it is now")
         with _opened(self.file, self.format) as container:
             yield container[self.key] if self.key else container
 
@@ -108,6 +112,12 @@ class ArrayFile:
 
     def blocks(self) -> Iterator[AnyArray]:
         return self.frames(range(self.shape[0]), range(self.shape[1]))
+
+
+def _version(file: SourceFile) -> tuple[int, ...]:
+    with reading(file.given):
+        found = file.path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextmanager
@@ -224,6 +234,7 @@ def find_array(
         raise InputError(f"{file.given!r} is not an array file; array files are {', '.join(suffixes_of(ARRAYS))}")
     if format == "npy" and key is not None:
         raise InputError(f"{file.given!r} holds one array without a name: leave key out, which is for .npz and HDF5 files")
+    version = _version(file)
     with _opened(file, format) as container:
         name = "" if format == "npy" else _choose(file, key, container)
         if format == "npz":
@@ -238,7 +249,7 @@ def find_array(
         # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
         marks = [*fills, *(declared_fills(array) if format == "hdf5" else [])]
-        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(marks)))
+        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(marks)), version=version)
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
