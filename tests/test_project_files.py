@@ -1,8 +1,10 @@
 """Files beside the package agree with it."""
 
 import os
+import subprocess
 from pathlib import Path
 
+import pytest
 import yaml
 
 import pe_lightning
@@ -24,3 +26,11 @@ def test_the_hosted_ci_calls_what_developers_call():
     script = ROOT / [step["run"] for step in job["steps"] if "run" in step][-1]
     assert script == ROOT / ".ci/run"
     assert os.access(script, os.X_OK)
+
+
+def test_no_file_is_a_symbolic_link():
+    """Windows and archives without links have them as text files."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout of git")
+    listed = subprocess.run(["git", "ls-files", "--stage"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [line for line in listed.splitlines() if line.startswith("120000")] == []

@@ -17,7 +17,9 @@ from pe_lightning.signals.sources.points import place_columns, points_options
 from pe_lightning.signals.sources.tables import header_of
 from pe_lightning.training.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
 
-FOLDER = Path(__file__).parents[1] / "configs"
+_INSTALLED, _CHECKOUT = (Path(__file__).parents[level] / "configs" for level in (1, 2))
+FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
+"""The recipes of this package: ``configs/`` of the repository, which is installed as ``pe_lightning/configs``."""
 GROUP = "pe_lightning.recipes"
 """Entry-point group of folders of recipes, ``KIND/NAME.yaml``, of other packages: each entry is a ``Path``."""
 EXACT_FIT = "closed_form"

@@ -1,5 +1,7 @@
 """Recipes by name from any folder."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,19 +34,22 @@ def test_a_recipe_by_name_is_its_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_recipe_and_prior(tmp_path):
-    source = tmp_path / "source"  # a copy, since setuptools leaves a folder behind
+def test_a_wheel_of_the_source_archive_holds_every_file_and_finds_its_recipes(tmp_path):
+    source, installed = tmp_path / "source", tmp_path / "installed"  # a copy, since setuptools leaves a folder behind
     for name in ("pe_lightning", "pe_papers", "configs"):
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    expected = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
+    archive = f"from setuptools.build_meta import build_sdist; build_sdist({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", archive], cwd=source, check=True, capture_output=True)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(tmp_path)]
-    subprocess.run([*command, str(source)], check=True)
+    subprocess.run([*command, *map(str, tmp_path.glob("*.tar.gz"))], check=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
-        held = {name.partition("/configs/")[2] for name in wheel.namelist() if "/configs/" in name}
-        definitions = [name for name in wheel.namelist() if name.startswith("pe_papers/reproduce/definitions/")]
-        priors = {Path(name).name for name in wheel.namelist() if "/estimators/weights/" in name}
-    folders = [ROOT / "configs", ROOT / "pe_papers/configs"]
-    assert held == {path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*.yaml")}
-    assert len(definitions) == len(list((ROOT / "pe_papers/reproduce/definitions").glob("*.yaml"))) > 20
-    assert priors == {path.name for path in (ROOT / "pe_lightning/estimators/weights").iterdir()} >= {"pictures.pt"}
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        wheel.extractall(installed)
+    assert held == {re.sub("^configs/", "pe_lightning/configs/", name) for name in expected}
+    program = "from pe_lightning.cli import recipes; print(recipes.find('image/demo'))"
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    found = subprocess.run([sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True)
+    assert Path(found.stdout.strip()) == installed / "pe_lightning/configs/image/demo.yaml"
