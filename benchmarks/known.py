@@ -1,4 +1,4 @@
-"""Draws what "every second pixel of every second row is given" means: the first picture of README and of the home page.
+"""Draws what "every second pixel of every second row is given" means, for docs/tutorials/photograph.md.
 
     python benchmarks/known.py --out docs/known.jpg
 

@@ -35,7 +35,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.nav = _existing(config.nav, Path(config.docs_dir))
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):
         _section(config.nav, title).extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))
-    _section(config.nav, "Files and recipes").append({"Signals to try": DATASETS})
+    _section(config.nav, "Signals").append({"Signals to try": DATASETS})
     return config
 
 

@@ -1,6 +1,6 @@
-"""Functions of position from samples: fill, enlarge, denoise, compress signals, and compare positional encodings.
+"""A Lightning-based framework that trains and exactly solves coordinate networks on positional encodings.
 
-``pe_lightning`` fits signals (rows, images, video cubes) with coordinate networks. A signal is a function from
+Signals are rows, images and video cubes. A signal is a function from
 coordinates in [0, 1] to values in [0, 1]; an *encoder* turns one coordinate into features, an *encoding* combines the
 axes, and a *module* maps the features to values.
 

@@ -29,22 +29,25 @@ CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
 VERBS = {
-    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.demo"),
     "fit": ("fit signals, score the held-out samples, write reconstructions", ""),
     "validate": ("score the held-out samples of a checkpoint", ""),
     "test": ("score a checkpoint and write its reconstructions", ""),
     "predict": ("write reconstructions of a checkpoint at any size", ""),
-    "fill": ("predict the missing samples of a file, or enlarge it", "cli.fill.fill_files"),
+    "sweep": ("fit every combination of some settings", "studies.sweep.command.sweep"),
+    "compare": ("tables, plots and pictures of runs side by side", "studies.compare.command.compare_runs"),
+    "suggest": ("try all encoders on your signals and write the best as a configuration", "studies.suggest.command.suggest"),
     "list": ("list all names: encoders, models, samplings, recipes, ...", "cli.commands.list_registered"),
     "encoders": ("list the registered encoders", "cli.commands.list_encoders"),
     "networks": ("list the models, and the activations of SimpleMLP", "cli.commands.list_networks"),
-    "suggest": ("try all encoders on your signals and write the best as a configuration", "studies.suggest.command.suggest"),
-    "sweep": ("fit every combination of some settings", "studies.sweep.command.sweep"),
-    "compare": ("tables, plots and pictures of runs side by side", "studies.compare.command.compare_runs"),
     "export": ("write the model of a run as safetensors, or without the state of the optimiser", "training.export.export"),
     "cache": ("list or clear the cache of decoded signals", "cli.commands.cache"),
+    "fill": ("predict the missing samples of a file, or enlarge it", "cli.fill.fill_files"),
+    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.demo"),
 }
-"""A line of help for each verb, and the typed function that it is; the others are methods of the Trainer."""
+"""A line of help for each verb, and the typed function that it is; the others are methods of the Trainer.
+
+The order is that of the help: the framework first, tools that are built on it after it.
+"""
 
 USES = {
     "denoise": "fill FILE --smooth --out OUT",
@@ -63,14 +66,15 @@ VERB_GROUP = "pe_lightning.verbs"
 HELP = """\
 usage: pe-lightning VERB [options]
 
-Fits functions of position to samples: fill, enlarge, denoise and compress signals, and compare positional encodings.
+A Lightning-based framework that trains and exactly solves coordinate networks on positional encodings.
 
 {verbs}
 
-  pe-lightning demo gallery                    show every use in a page, within a minute
-  pe-lightning fit my.jpg --encoder tri        fit your signals exactly: pictures, sound, tables, videos, volumes
   pe-lightning fit --config image/demo         train on a sample photograph by a recipe of the package
+  pe-lightning fit my.jpg --encoder tri        solve exactly: pictures, sound, tables, videos, volumes
+  pe-lightning compare runs/ --by encoder.name
   pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
+  pe-lightning fill photo.jpg --upscale 2 --out large.png
   pe-lightning VERB --help                     the options of a verb
 """
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 import pe_lightning
+from pe_lightning.__main__ import HELP
 
 ROOT = Path(__file__).parents[1]
 
@@ -18,6 +19,14 @@ def test_the_citation_is_of_this_version():
     assert citation["cff-version"] == "1.2.0"
     assert all(reference["authors"] for reference in citation["references"])
     assert f"\n## {pe_lightning.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_it_is_described_by_the_same_words_everywhere():
+    sentence = "that trains and exactly solves coordinate networks on positional encodings"
+    names = ("README.md", "docs/index.md", "mkdocs.yml", "pyproject.toml", "CITATION.cff")
+    texts = {name: (ROOT / name).read_text() for name in names}
+    texts |= {"__init__.py": pe_lightning.__doc__, "--help": HELP}
+    assert [name for name, text in texts.items() if sentence not in text] == []
 
 
 def test_the_hosted_ci_calls_what_developers_call():

@@ -28,6 +28,16 @@ def test_every_number_of_the_first_pages_is_in_the_file(name):
     assert marked or name == "docs/index.md"
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/index.md"])
+def test_what_the_first_command_prints_is_what_was_measured(name):
+    import results
+
+    (shown,) = re.findall(r"^```text\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    values = results.read()["first_fit"]["values"]
+    for signal, method in {"astronaut": "trained", "bicubic interpolation": "bicubic"}.items():
+        assert re.search(rf"^│ {signal} +│ +{values[method]['psnr']:.2f} dB │", shown, re.MULTILINE)
+
+
 def test_every_measurement_has_an_entry_that_says_how_it_was_made():
     import results
 

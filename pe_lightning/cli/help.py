@@ -35,9 +35,9 @@ Entry = tuple[str, str]
 
 EXAMPLES = {
     "fit": """\
-  pe-lightning fit my.jpg                        pictures, sound, tables, videos, volumes: an exact fit
-  pe-lightning fit my.jpg --encoder tri          with another encoder
   pe-lightning fit --config image/demo           a recipe, with a sample that comes with the package
+  pe-lightning fit my.jpg --encoder tri          an exact fit of pictures, sound, tables, videos, volumes
+  pe-lightning fit my.jpg                        the fit that suits the kind of the file
   pe-lightning fit stations.csv --data.coordinates lon,lat --data.values temperature      scattered points
   pe-lightning fit --config image/demo --encoder rff --encoder.sigma 30 --data.paths my.jpg
 """,
