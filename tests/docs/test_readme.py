@@ -1,8 +1,11 @@
-"""README is short, and its pictures exist."""
+"""README is short, its pictures exist, and it begins with the framework, as the home page and the help do."""
 
 import re
 from pathlib import Path
 
+import pytest
+
+from pe_lightning.__main__ import HELP, VERBS
 from pe_lightning.encoders import registry
 
 ROOT = Path(__file__).parents[2]
@@ -21,3 +24,24 @@ def test_the_readme_names_every_encoder():
     ours = [name for name in registry if registry.get(name).__module__.startswith("pe_lightning.")]
     assert len(ours) > 20
     assert [name for name in ours if f"`{name}`" not in readme] == []
+
+
+@pytest.mark.parametrize(
+    "text", [(ROOT / name).read_text() for name in ("README.md", "docs/index.md")], ids=["README", "index"]
+)
+def test_training_solving_and_comparing_come_before_the_tools(text):
+    steps = [
+        "fit --config image/demo",
+        "--model.solver exact --trainer.max_steps 0\n",
+        "pe-lightning compare",
+        "--trainer.devices",
+        " fill ",
+    ]
+    places = [text.index(step) for step in steps]
+    assert places == sorted(places)
+
+
+def test_the_help_has_the_same_order():
+    verbs = list(VERBS)
+    assert verbs.index("fit") < verbs.index("compare") < verbs.index("fill")
+    assert HELP.index("fit --config") < HELP.index("fit my.jpg") < HELP.index("compare runs/") < HELP.index("fill photo.jpg")
