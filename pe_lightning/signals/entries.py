@@ -207,13 +207,14 @@ class EntryValues:
         return values
 
     def blocks(self) -> Iterator[AnyArray]:
-        """The values in order, in blocks ``(n, N_2, ..., N_D, C)`` of one signal each."""
+        """The values in order, in blocks ``(n, N_2, ..., N_D, C)`` of one signal each. The file is closed after them."""
         signals, rows = self.chunks[:2]
         for first in range(0, self.shape[0], signals):
             for row in range(0, self.shape[1], rows):
                 for layer in self[slice(first, first + signals), slice(row, row + rows)]:
                     few = max(1, BLOCK_VALUES // math.prod(layer.shape[1:]))
                     yield from (layer[start : start + few] for start in range(0, len(layer), few))
+        self._opened = None
 
     def itself(self) -> EntryValues:
         return self
