@@ -309,6 +309,8 @@ class CommandLine(LightningCLI):
             InputError: If the model cannot represent the data, or the checkpoint does not fit the model.
             Interrupted: If a signal stopped a fit whose signals the caller handles; its checkpoint is written.
         """
+        if isinstance(self.datamodule, SignalDataModule):
+            self.recorder.picture_scores.check(self.datamodule)
         if self.verb == "fit":
             self._score_folds()
             self._build_model()

@@ -13,7 +13,7 @@ from pe_lightning.encodings.base import check_points
 from pe_lightning.estimators.base import Field, Fits
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.evaluation.metrics import HeldOutScores, held_out_psnr
+from pe_lightning.evaluation.scores import held_out_psnr, totals
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.sampling import FoldSampling
@@ -88,9 +88,12 @@ class Fitted:
 
 @torch.no_grad()
 def _scores(field: Field, signals: Signals) -> dict[str, Tensor]:
-    scorer = HeldOutScores(signals.info.metric, signals.info.num_signals)
+    metric = signals.info.metric
+    scores = {f"{stage}/{metric}": totals(metric, signals.info.num_signals) for stage in ("test", "train")}
     for batch in signals.dataset.evaluation_loader(Process()):
         points = getattr(batch, "coords", None)
         prediction = field.grid(batch.axes) if points is None else field.at(points[0])
-        scorer.add(prediction.to(batch.values), batch, with_trained=True)
-    return {name: score for name, score in scorer.test().items() if not bool(score.isnan().all())}
+        for score, mask in zip(scores.values(), (batch.mask, batch.train_mask), strict=True):
+            score.update(prediction.to(batch.values), batch.values, mask)
+    found = {name: score.per_signal() for name, score in scores.items()}
+    return {name: values for name, values in found.items() if not bool(values.isnan().all())}

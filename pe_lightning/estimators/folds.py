@@ -12,8 +12,8 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.estimators.base import Field
-from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.evaluation.scores import totals
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import point_coordinates
 from pe_lightning.signals.sampling import FoldSampling
@@ -68,7 +68,7 @@ def _folds(signals: Signals, sampling: FoldSampling, count: int | None) -> Itera
 
 class _Scorer:
     def __init__(self, info: SignalInfo) -> None:
-        self.metrics = [metrics.create(name, info.num_signals, False) for name in (info.metric, "psnr")]
+        self.metrics = [totals(name, info.num_signals) for name in (info.metric, "psnr")]
 
     def add(self, prediction: Tensor, fold: _Fold) -> None:
         for metric in self.metrics:

@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import default_device
 from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.estimators.report import FitReport, SparseReport
-from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.signals import validation

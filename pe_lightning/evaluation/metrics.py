@@ -1,22 +1,21 @@
-"""Metrics per signal from sums and counts: exact for any split into batches and processes."""
+"""Metrics per signal as torchmetrics, from sums and counts: exact for any split into batches and processes."""
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
+from torchmetrics import Metric
+from typing_extensions import Self
 
-from pe_lightning.errors import InputError
+from pe_lightning.evaluation.scores import errors_and_energy, iou, overlap, psnr, snr, squared_errors, sums_of
 from pe_lightning.registry import Registry
-from pe_lightning.signals.batches import GridBatch, PointBatch
 
 
-class SignalMetric(nn.Module, ABC):
+class SignalMetric(Metric):
     """A score per signal, from sums over samples.
 
     A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. The sums
@@ -26,38 +25,20 @@ class SignalMetric(nn.Module, ABC):
     Args:
         num_signals: Number of signals ``S``.
         sync_on_compute: Whether the score is that of the sums over all processes.
+        **kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
-    higher_is_better: ClassVar[bool] = True
+    higher_is_better = True
+    is_differentiable = False
+    full_state_update = False
     unit: ClassVar[str] = ""
     sums: ClassVar[tuple[str, ...]] = ()
     count: Tensor
 
-    def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
-        super().__init__()
-        self.sync_on_compute = sync_on_compute
-        self._states: list[str] = []
+    def __init__(self, num_signals: int, sync_on_compute: bool = True, **kwargs: Any) -> None:
+        super().__init__(sync_on_compute=sync_on_compute, **kwargs)
         for name in (*self.sums, "count"):
-            self.add_sum(name, torch.zeros(num_signals, dtype=torch.float64))
-
-    def add_sum(self, name: str, zeros: Tensor) -> None:
-        """Adds an attribute that is summed over batches and processes, and starts at zero."""
-        self._states.append(name)
-        setattr(self, name, zeros)
-
-    def reset(self) -> None:
-        for name in self._states:
-            setattr(self, name, torch.zeros_like(getattr(self, name)))
-
-    @property
-    def device(self) -> torch.device:
-        return self.count.device
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> SignalMetric:
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name in self._states:
-            setattr(self, name, getattr(self, name).to(fn(getattr(self, name)).device))
-        return self
+            self.add_state(name, torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
 
     @abstractmethod
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
@@ -65,9 +46,11 @@ class SignalMetric(nn.Module, ABC):
 
     @abstractmethod
     def compute(self) -> Tensor:
-        """The score per signal from the sums, ``(S,)``: NaN where no sample was counted."""
+        """The score per signal from the sums, ``(S,)``: NaN where no sample was counted.
 
-    @torch.no_grad()
+        torchmetrics drops the axis of a single signal; :meth:`per_signal` has it.
+        """
+
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
         """Adds a batch.
 
@@ -76,35 +59,17 @@ class SignalMetric(nn.Module, ABC):
             target: The same shape.
             mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
         """
-        signals, samples = len(self.count), target.shape[1:-1]
-        masked = mask is None or (mask.shape[1:] == samples and len(mask) in (1, signals))
-        if prediction.shape != target.shape or len(target) != signals or not masked:
-            given = [tuple(tensor.shape) for tensor in (prediction, target, mask) if tensor is not None]
-            raise ValueError(
-                f"prediction and target have the shape ({signals}, *samples, C), a mask (1 or {signals}, *samples); "
-                f"got {given}"
-            )
-        # half precision becomes float32
-        precise = torch.promote_types(prediction.dtype, torch.float32)
-        flat = torch.ones(1, samples.numel(), dtype=torch.bool, device=target.device) if mask is None else mask.flatten(1)
-        for name, values in zip(self.sums, self.terms(prediction.to(precise), target.to(precise)), strict=True):
-            per_sample = values.to(precise).sum(-1).flatten(1)
-            setattr(self, name, getattr(self, name) + torch.where(flat, per_sample, 0.0).sum(1, dtype=torch.float64))
-        self.count = self.count + flat.sum(1) * target.shape[-1]
+        added = sums_of(self.terms, len(self.count), prediction, target, mask)
+        for name, value in zip((*self.sums, "count"), added, strict=True):
+            setattr(self, name, getattr(self, name) + value)
 
     def per_signal(self) -> Tensor:
         """The score per signal of the sums over all processes, ``(S,)``."""
-        if not (self.sync_on_compute and dist.is_available() and dist.is_initialized()):
-            return self.compute()
-        own = {name: getattr(self, name) for name in self._states}
-        for name, value in own.items():
-            total = value.clone()
-            dist.all_reduce(total)
-            setattr(self, name, total)
-        score = self.compute()
-        for name, value in own.items():
-            setattr(self, name, value)
-        return score
+        return self.compute().reshape(self.count.shape)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], exclude_state: Sequence[str] = "") -> Self:
+        # torchmetrics keeps the dtype in half() and double(), but not in to(dtype), by which Lightning sets a precision
+        return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)  # type: ignore[return-value]
 
 
 metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")  # type: ignore[type-abstract]
@@ -124,31 +89,16 @@ def unit_of(name: str) -> str:
     return metrics.get(name).unit if name in metrics else ""
 
 
-def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
-
-    Args:
-        squared_error: Sum of squared errors, ``(S,)``.
-        count: Number of values summed, ``(S,)``.
-
-    Returns:
-        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN where
-        the count is zero.
-    """
-    error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
-    return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
-
-
 @metrics.register("psnr")
 class SignalPSNR(SignalMetric):
-    """Peak signal-to-noise ratio, peak 1 (see :func:`psnr`)."""
+    """Peak signal-to-noise ratio, peak 1 (see :func:`~pe_lightning.evaluation.scores.psnr`)."""
 
     unit = "dB"
     sums = ("squared_error",)
     squared_error: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return ((prediction - target).square(),)
+        return squared_errors(prediction, target)
 
     def compute(self) -> Tensor:
         return psnr(self.squared_error, self.count)
@@ -164,11 +114,10 @@ class SNR(SignalMetric):
     energy: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return (prediction - target).square(), target.square()
+        return errors_and_energy(prediction, target)
 
     def compute(self) -> Tensor:
-        ratio = psnr(self.squared_error, self.energy.clamp(min=torch.finfo(torch.float64).tiny))
-        return torch.where(self.count > 0, ratio, torch.nan)
+        return snr(self.squared_error, self.energy, self.count)
 
 
 @metrics.register("iou")
@@ -180,12 +129,10 @@ class IoU(SignalMetric):
     union: Tensor
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        inside, finite = target > 0.5, prediction.isfinite()
-        return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
+        return overlap(prediction, target)
 
     def compute(self) -> Tensor:
-        ratio = torch.where(self.union > 0, self.intersection / self.union, 1.0)
-        return torch.where(self.count > 0, ratio, torch.nan)
+        return iou(self.intersection, self.union, self.count)
 
 
 @metrics.register("accuracy")
@@ -234,12 +181,12 @@ class AveragePrecision(SignalMetric):
     given: Tensor
     boxes: Tensor
 
-    def __init__(self, num_signals: int, sync_on_compute: bool = True) -> None:
-        super().__init__(num_signals, sync_on_compute)
+    def __init__(self, num_signals: int, sync_on_compute: bool = True, **kwargs: Any) -> None:
+        super().__init__(num_signals, sync_on_compute, **kwargs)
         self.thresholds = torch.arange(10, 20, dtype=torch.float64) / 20
         for name, shape in (("right", (10, self.classes, self.levels + 1)), ("given", (self.classes, self.levels + 1))):
-            self.add_sum(name, torch.zeros(num_signals, *shape))
-        self.add_sum("boxes", torch.zeros(num_signals, self.classes))
+            self.add_state(name, torch.zeros(num_signals, *shape), dist_reduce_fx="sum")
+        self.add_state("boxes", torch.zeros(num_signals, self.classes), dist_reduce_fx="sum")
 
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         return ()  # the counts are not sums over samples
@@ -285,78 +232,3 @@ class AveragePrecision(SignalMetric):
         padded = torch.cat([envelope, torch.zeros_like(envelope[..., :1])], -1)  # zero at recalls that are not reached
         found, there = padded.gather(-1, place).mean((1, -1)), self.boxes > 0
         return torch.where(there.any(1), (found * there).sum(1) / there.sum(1).clamp(min=1), torch.nan)
-
-
-def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
-    """Mean, standard deviation and list of a per-signal metric as plain JSON values.
-
-    Values that are not finite become ``None``, with the reason under ``<prefix>_reason``. The standard deviation has no
-    correction: it is 0 for one signal.
-
-    Args:
-        values: One value per signal, ``(S,)``.
-        prefix: Key of the mean, such as ``test/psnr``.
-        nothing: The reason of a NaN.
-    """
-    finite = torch.isfinite(values)
-    whole = bool(finite.all())
-    plain: dict[str, Any] = {
-        prefix: values.mean().item() if whole else None,
-        f"{prefix}_std": values.std(correction=0).item() if whole else None,
-        f"{prefix}_per_signal": [v.item() if ok else None for v, ok in zip(values, finite, strict=True)],
-    }
-    reasons = {
-        nothing: values.isnan(),
-        "infinite: a signal is reproduced exactly": values.isposinf(),
-        "minus infinite: a prediction is not finite": values.isneginf(),
-    }
-    if not whole:
-        plain[f"{prefix}_reason"] = "; ".join(reason for reason, where in reasons.items() if where.any())
-    return plain
-
-
-class HeldOutScores(nn.Module):
-    """The metric of held-out and of trained samples.
-
-    Args:
-        metric: Name of the registered metric.
-        num_signals: Number of signals.
-        sync_on_compute: Whether scores are those of the sums over all processes.
-    """
-
-    def __init__(self, metric: str, num_signals: int, sync_on_compute: bool = False) -> None:
-        super().__init__()
-        self.metric = metric
-        self.trained = create(metric, num_signals, sync_on_compute)
-        self.held_out = create(metric, num_signals, sync_on_compute)
-
-    def add(self, prediction: Tensor, batch: GridBatch | PointBatch, with_trained: bool = False) -> None:
-        """Adds a prediction at the held-out samples, and at the trained ones if asked for."""
-        self.held_out.update(prediction, batch.values, batch.mask)
-        if with_trained:
-            self.trained.update(prediction, batch.values, batch.train_mask)
-
-    def test(self) -> dict[str, Tensor]:
-        """The score of each signal ``(S,)``, by names such as ``test/psnr`` and ``train/psnr``. Starts new scores."""
-        scores = {}
-        for stage, metric in (("test", self.held_out), ("train", self.trained)):
-            scores[f"{stage}/{self.metric}"] = metric.per_signal().cpu()
-            metric.reset()
-        return scores
-
-
-def held_out_psnr(label: str, scores: Mapping[str, Tensor]) -> float:
-    """Mean over signals of the PSNR of the held-out samples in dB, from scores ``(S,)`` by name.
-
-    Args:
-        label: Name of the model in messages.
-        scores: Scores of each signal by name.
-    """
-    mean = float(scores["test/psnr"].mean()) if "test/psnr" in scores else math.nan
-    if not math.isnan(mean):
-        return mean
-    there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
-    if "train/psnr" in scores:
-        trained = float(scores["train/psnr"].mean())
-        there = f"no sample is held out, and that of the trained samples is train_psnr, {trained:.2f} dB"
-    raise InputError(f"this {label} has no PSNR: {there}")

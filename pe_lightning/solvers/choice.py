@@ -21,7 +21,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation

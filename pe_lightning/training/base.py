@@ -18,7 +18,7 @@ from typing_extensions import Self
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
-from pe_lightning.evaluation.metrics import held_out_psnr
+from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
 from pe_lightning.results.old_names import current_settings

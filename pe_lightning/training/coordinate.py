@@ -23,7 +23,7 @@ from pe_lightning.estimators.base import POINTS_AT_ONCE
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.evaluation import metrics
-from pe_lightning.evaluation.metrics import psnr
+from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import full_precision
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described

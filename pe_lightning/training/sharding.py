@@ -15,12 +15,14 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch import Trainer
 from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.metrics import HeldOutScores, psnr
+from pe_lightning.evaluation.metrics import create
+from pe_lightning.evaluation.scores import psnr
 from pe_lightning.networks import VmapEnsemble
+from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 
 
@@ -125,7 +127,7 @@ for name in (SIGNALS_STRATEGY, "signals"):  # the name of version 0.2
         StrategyRegistry.register(name, SignalsStrategy, description="each process fits its own signals")
 
 
-class SignalScores(HeldOutScores):
+class SignalScores(nn.Module):
     """The metric of held-out and of trained samples, of the signals of all processes.
 
     Args:
@@ -136,9 +138,10 @@ class SignalScores(HeldOutScores):
 
     def __init__(self, metric: str, num_signals: int, shard: SignalsStrategy | None = None) -> None:
         own = num_signals if shard is None else shard.own.stop - shard.own.start
-        super().__init__(metric, own, sync_on_compute=shard is None)
-        self.num_signals = num_signals
-        self.shard = shard
+        super().__init__()
+        self.metric, self.num_signals, self.shard = metric, num_signals, shard
+        self.trained = create(metric, own, sync_on_compute=shard is None)
+        self.held_out = create(metric, own, sync_on_compute=shard is None)
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
@@ -157,8 +160,22 @@ class SignalScores(HeldOutScores):
             values["train/psnr"] = self.sum(psnr(squared, torch.full_like(squared, count))) / self.num_signals
         return values
 
+    def add(self, prediction: Tensor, batch: GridBatch | PointBatch, with_trained: bool = False) -> None:
+        """Adds a prediction at the held-out samples, and at the trained ones if asked for."""
+        self.held_out.update(prediction, batch.values, batch.mask)
+        if with_trained:
+            self.trained.update(prediction, batch.values, batch.train_mask)
+
     def validation(self) -> Tensor:
         """The score of the held-out samples, mean over signals, ``()``; NaN if there are none. Starts a new score."""
         score = self.sum(self.held_out.per_signal()) / self.num_signals
         self.held_out.reset()
         return score
+
+    def test(self) -> dict[str, Tensor]:
+        """The score of each signal ``(S,)``, by names such as ``test/psnr`` and ``train/psnr``. Starts new scores."""
+        scores = {}
+        for stage, metric in (("test", self.held_out), ("train", self.trained)):
+            scores[f"{stage}/{self.metric}"] = metric.per_signal().cpu()
+            metric.reset()
+        return scores

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, registry, resolve
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.metrics import create, summary
+from pe_lightning.evaluation.metrics import create
+from pe_lightning.evaluation.scores import summary
 from pe_lightning.linalg import mode_products
 from pe_lightning.signals import GridBatch
 from pe_lightning.training import SignalDataModule

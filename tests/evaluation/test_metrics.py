@@ -13,7 +13,8 @@ from torchmetrics.functional.classification import binary_jaccard_index
 from torchmetrics.functional.image import peak_signal_noise_ratio
 
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.metrics import SignalPSNR, create, metrics, psnr, summary, unit_of
+from pe_lightning.evaluation.metrics import SignalPSNR, create, metrics, unit_of
+from pe_lightning.evaluation.scores import psnr, summary
 
 REFERENCES = {
     "psnr": lambda p, t: peak_signal_noise_ratio(p, t, data_range=1.0),

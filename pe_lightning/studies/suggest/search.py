@@ -18,8 +18,8 @@ from pe_lightning.errors import InputError, paragraph
 from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
 from pe_lightning.estimators.linear import LinearRidge, size_encoders
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
-from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.evaluation.scores import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import Block, FileValues, known_samples
@@ -390,9 +390,8 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
         warnings.simplefilter("always")
         fit = _interpolate if candidate.interpolation else _adapt if candidate.name in MODELS else _solve
         found, prediction = fit(candidate, signals, device)
-    truth = to_device(signals.dataset.evaluation_batch, prediction.device)
-    metric = metrics.create(signals.info.metric, signals.info.num_signals).to(prediction.device)
-    metric.update(prediction, truth.values, truth.mask)
+    truth, metric = signals.dataset.evaluation_batch, totals(signals.info.metric, signals.info.num_signals)
+    metric.update(prediction.cpu(), truth.values, truth.mask)
     notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
     return replace(found, per_signal=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
 

@@ -170,17 +170,19 @@ def log_scores(
     curve: Path | None,
     step: int,
     checkpoint: Path | None = None,
+    of_pictures: Sequence[str] = (),
 ) -> None:
-    """Logs the values that the module does not log itself: deviations, SSIM, baselines, sizes and seconds.
+    """Logs the values that the module does not log itself: deviations, scores of pictures, baselines, sizes and seconds.
 
-    To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint.
+    To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint. ``of_pictures`` are the keys of
+    scores of all samples.
     """
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
     # the module has logged the mean scores itself
-    keys = (f"{test}_std", "test/ssim", "num_params", "checkpoint_bytes", "fit_seconds")
+    keys = (f"{test}_std", *of_pictures, "num_params", "checkpoint_bytes", "fit_seconds")
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
-    columns = [key for key in (test, train, "test/ssim") if f"{key}_per_signal" in metrics]
+    columns = [key for key in (test, train, *of_pictures) if f"{key}_per_signal" in metrics]
     rows = [list(row) for row in zip(metrics["signals"], *(metrics[f"{key}_per_signal"] for key in columns), strict=True)]
     for logger in loggers:
         logger.log_metrics(baselines | scores, step)

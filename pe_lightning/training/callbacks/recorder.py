@@ -18,6 +18,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
+from torchmetrics import Metric
 
 import pe_lightning
 from pe_lightning.errors import InputError
@@ -34,6 +35,7 @@ from pe_lightning.signals.dataset import to_device
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
+from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.scores import (
     Describes,
     data_name,
@@ -73,6 +75,8 @@ class RunRecorder(Callback):
         table: Whether a table of the scores is printed.
         folder: The run directory; ``None``: the next free one below ``root``.
         pictures: Whether reconstructions are drawn beside the truth.
+        metrics: Metrics of torchmetrics that score the reconstructed pictures, besides SSIM: of all samples of each,
+            clamped to [0, 1].
 
     Attributes:
         run_dir: The run directory; ``None`` before it is chosen.
@@ -90,6 +94,7 @@ class RunRecorder(Callback):
         table: bool = True,
         folder: str | Path | None = None,
         pictures: bool = True,
+        metrics: list[Metric] | None = None,
     ) -> None:
         self.root = root
         self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
@@ -100,6 +105,7 @@ class RunRecorder(Callback):
         self.table = table
         self.folder = folder
         self.pictures = pictures
+        self.picture_scores = PictureScores(metrics or [])
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
@@ -128,6 +134,7 @@ class RunRecorder(Callback):
                 "with 'model', 'num_params' and 'encoder', the attributes monitor ('val/<metric>') and monitor_mode ('max' "
                 "or 'min'), and after a test scores ('test/<metric>' -> values per signal)"
             )
+        self.picture_scores.check(data_of(trainer))
         self.durations.mark("reading")
         pl_module.configure_model()
         chosen = self._choose(trainer, pl_module, stage) if trainer.is_global_zero else None
@@ -238,7 +245,7 @@ class RunRecorder(Callback):
             return
         file = self.run_dir / runs.METRICS
         self.metrics = {
-            **results.scores(),
+            **results.scores(self.picture_scores),
             "fit_seconds": self.clock.seconds or None,
             "steps": trainer.global_step,
             **results.described,
@@ -256,10 +263,11 @@ class RunRecorder(Callback):
         choice = (results.described["solution"] or {}).get("choice")
         curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
         last = self.run_dir / runs.CHECKPOINTS / LAST if self.wandb.artifact else None
-        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last)
+        scored = self.picture_scores.keys
+        log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last, scored)
         self.durations.mark("files")
         if self.table:
-            print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False))
+            print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False), scored)
 
     def _checkpoint_bytes(self) -> int | None:
         assert self.run_dir is not None
@@ -339,10 +347,12 @@ class TestResults:
             values = self.data.dataset.values if self.data is not None else None
             self._files.finish(filled, values if isinstance(values, FileValues) else None)
 
-    def scores(self) -> dict[str, Any]:
+    def scores(self, of_pictures: PictureScores) -> dict[str, Any]:
         """Scores for ``metrics.json``; :attr:`described` is then the description of the module."""
         self.described = describe(self.module, self.data)
-        scores = score(self.module, self.described, self._tested)
+        scores = score(self.module, self.described)
+        if "grid" in self.described:
+            scores |= of_pictures.of(self._tested, self.described["num_signals"])
         if self._at_points is not None and "test/psnr" in self.module.scores:
             scores |= rmse_in_units(self.module.scores, self.module.info)
         return scores

@@ -15,24 +15,20 @@ import numpy.typing as npt
 import torch
 from rich.console import Console
 from rich.table import Table
-from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from pe_lightning.errors import InputError, last_resort, show_bytes, show_metric
 from pe_lightning.estimators.folds import interpolated_folds
 from pe_lightning.evaluation.baselines import baselines, interpolate
-from pe_lightning.evaluation.metrics import create, metrics, summary, unit_of
+from pe_lightning.evaluation.metrics import create, metrics, unit_of
+from pe_lightning.evaluation.scores import summary
 from pe_lightning.results import runs
 from pe_lightning.results.metrics_file import SCHEMA
 from pe_lightning.signals.batches import GridBatch, SignalInfo
-from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.training.datamodule import SignalDataModule
 
 Array = npt.NDArray[np.float32]
-
-MIN_SSIM_SIDE = 7
-"""Side of scikit-image's default window; smaller pictures have no SSIM."""
 
 
 @runtime_checkable
@@ -92,11 +88,8 @@ def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]
     return {**described, "num_signals": len(described["signals"])}
 
 
-def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, Array] | None) -> dict[str, Any]:
-    """The scores of a tested module, per signal and on average, as plain values.
-
-    ``tested`` is prediction and truth, ``(S, *grid, C)`` each, if they are in memory.
-    """
+def score(module: Describes, described: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of a tested module, per signal and on average, as plain values."""
     metric, scores, signals = metric_of(module), getattr(module, "scores", {}), len(described["signals"])
     shapes = {key: tuple(values.shape) for key, values in scores.items()}
     if f"test/{metric}" not in shapes or set(shapes.values()) != {(signals,)}:
@@ -108,7 +101,7 @@ def score(module: Describes, described: Mapping[str, Any], tested: tuple[Array, 
     for key, per_signal in scores.items():
         nothing = "no sample was trained on" if key.startswith("train/") else "nothing is held out (protocol none)"
         found |= summary(per_signal, key, nothing)
-    return found | summary(*_ssim(tested, signals)) if "grid" in described else found
+    return found
 
 
 def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
@@ -117,39 +110,6 @@ def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, A
     ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
     extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
     return summary(extents * 10 ** (-psnr / 20), "test/rmse", "nothing is held out (protocol none)")
-
-
-def _ssim(tested: tuple[Array, Array] | None, signals: int) -> tuple[Tensor, str, str]:
-    """SSIM of whole pictures, predictions clamped to [0, 1] as they are shown; NaN and a reason where there is none."""
-    scores, why_not = torch.full((signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
-    if tested is None:
-        why_not = "SSIM needs the signals in memory"
-    elif tested[1].ndim != 4 or min(tested[1].shape[1:3]) < MIN_SSIM_SIDE:
-        why_not = f"SSIM is for pictures of at least {MIN_SSIM_SIDE} x {MIN_SSIM_SIDE} samples"
-    else:
-        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
-            if np.isnan(truth).any():
-                why_not = "SSIM is for pictures without missing samples"
-            elif np.isfinite(prediction).all():
-                scores[index] = picture_ssim(prediction, truth)
-    return scores, "test/ssim", why_not
-
-
-def picture_ssim(prediction: Array, truth: Array) -> float:
-    """SSIM of a picture ``(H, W, C)``, of strips of rows that overlap by the window: equal to that of the whole picture.
-
-    scikit-image averages over the centres of all windows inside the picture, and holds some fifteen arrays of its size.
-    """
-    height, width, channels = truth.shape
-    overlap = MIN_SSIM_SIDE - 1
-    total = 0.0
-    for centres in row_blocks((height - overlap, width)):
-        strip = slice(centres.start, centres.stop + overlap)
-        for channel in range(channels):
-            one, other = truth[strip, :, channel], prediction[strip, :, channel].clip(0, 1)
-            similarity = float(structural_similarity(one, other, data_range=1.0))  # type: ignore[no-untyped-call]
-            total += similarity * (centres.stop - centres.start) / channels
-    return float(total / (height - overlap))
 
 
 Baselines = tuple[dict[str, dict[str, Any]], "tuple[str, Array] | None"]
@@ -230,19 +190,25 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
 
 
 def print_scores(
-    report: Mapping[str, Any], run_dir: Path, durations: runs.Durations, can_solve_exactly: bool = False
+    report: Mapping[str, Any],
+    run_dir: Path,
+    durations: runs.Durations,
+    can_solve_exactly: bool = False,
+    of_pictures: Sequence[str] = (),
 ) -> None:
     """Prints the scores per signal beside interpolation, the seconds that everything took, and where the files are.
 
-    A model that can be solved exactly is recommended to, where its trained fit is below interpolation.
+    A model that can be solved exactly is recommended to, where its trained fit is below interpolation. ``of_pictures`` are
+    the keys of scores of all samples.
     """
     console, metric = Console(), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
     protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
-    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}", "test/ssim": "SSIM of all samples"}
+    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}"}
+    titles |= {key: f"{show_metric(key.removeprefix('test/'))} of all samples" for key in of_pictures}
     titles["test/rmse"] = "held-out RMSE\n(units of the source)"
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
-    units = {key: "" if key in ("test/ssim", "test/rmse") else unit for key in shown}
+    units = {key: unit if key in (test, f"train/{metric}") else "" for key in shown}
     per = " per signal" if "grid" in report else ""
     network = (report.get("network") or {}).get("name", "")
     method = ", ".join(filter(None, [report["model"], network, encoder_names(report)]))

@@ -1,0 +1,189 @@
+"""Scores per signal as plain functions of sums and counts, of one process: exact fits need no torchmetrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from pe_lightning.errors import InputError
+
+if TYPE_CHECKING:
+    from pe_lightning.evaluation.metrics import SignalMetric
+
+Terms: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
+"""From prediction and target, ``(S, *samples, C)`` each, the summands of every sum, of the same shape."""
+
+
+def sums_of(
+    terms: Terms, num_signals: int, prediction: Tensor, target: Tensor, mask: Tensor | None = None
+) -> tuple[Tensor, ...]:
+    """The sums of terms over the samples and channels of a batch, and the number of values, ``(S,)`` each in float64.
+
+    Args:
+        terms: The summands.
+        num_signals: Number of signals ``S``.
+        prediction: ``(S, *samples, C)``.
+        target: The same shape.
+        mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
+    """
+    samples = target.shape[1:-1]
+    masked = mask is None or (mask.shape[1:] == samples and len(mask) in (1, num_signals))
+    if prediction.shape != target.shape or len(target) != num_signals or not masked:
+        given = [tuple(tensor.shape) for tensor in (prediction, target, mask) if tensor is not None]
+        raise ValueError(
+            f"prediction and target have the shape ({num_signals}, *samples, C), a mask (1 or {num_signals}, *samples); "
+            f"got {given}"
+        )
+    # half precision becomes float32
+    precise = torch.promote_types(prediction.dtype, torch.float32)
+    flat = torch.ones(1, samples.numel(), dtype=torch.bool, device=target.device) if mask is None else mask.flatten(1)
+    per_sample = [values.to(precise).sum(-1).flatten(1) for values in terms(prediction.to(precise), target.to(precise))]
+    sums = [torch.where(flat, values, 0.0).sum(1, dtype=torch.float64) for values in per_sample]
+    count = (flat.sum(1, dtype=torch.float64) * target.shape[-1]).expand(num_signals)
+    return (*sums, count)
+
+
+# -- formulas ---------------------------------------------------------------------------------------------------------
+
+
+def squared_errors(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    """The terms of :func:`psnr`."""
+    return ((prediction - target).square(),)
+
+
+def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
+
+    Args:
+        squared_error: Sum of squared errors, ``(S,)``.
+        count: Number of values summed, ``(S,)``.
+
+    Returns:
+        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN where
+        the count is zero.
+    """
+    error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
+    return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
+
+
+def errors_and_energy(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    """The terms of :func:`snr`."""
+    return (prediction - target).square(), target.square()
+
+
+def snr(squared_error: Tensor, energy: Tensor, count: Tensor) -> Tensor:
+    """Signal-to-noise ratio in dB: ``10 log10(energy / squared_error)``; NaN where the count is zero, ``(S,)`` each."""
+    ratio = psnr(squared_error, energy.clamp(min=torch.finfo(torch.float64).tiny))
+    return torch.where(count > 0, ratio, torch.nan)
+
+
+def overlap(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    """The terms of :func:`iou`: intersection and union of the values above 0.5; what is not finite is in the union only."""
+    inside, finite = target > 0.5, prediction.isfinite()
+    return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
+
+
+def iou(intersection: Tensor, union: Tensor, count: Tensor) -> Tensor:
+    """Intersection over union; 1 where the union is empty, NaN where the count is zero, ``(S,)`` each."""
+    ratio = torch.where(union > 0, intersection / union, 1.0)
+    return torch.where(count > 0, ratio, torch.nan)
+
+
+class Formula(NamedTuple):
+    """A score as a function of sums over samples."""
+
+    terms: Terms
+    """The summands."""
+    score: Callable[..., Tensor]
+    """From the sums and the number of values, ``(S,)`` each, the score ``(S,)``."""
+
+
+FORMULAS = {
+    "psnr": Formula(squared_errors, psnr),
+    "snr": Formula(errors_and_energy, snr),
+    "iou": Formula(overlap, iou),
+}
+"""The metrics of the sources of this package, by their registered names."""
+
+
+class Totals:
+    """A score per signal of the batches of one process.
+
+    Args:
+        formula: The score.
+        num_signals: Number of signals ``S``.
+    """
+
+    def __init__(self, formula: Formula, num_signals: int) -> None:
+        self.formula, self.num_signals = formula, num_signals
+        self._sums: tuple[Tensor, ...] = ()
+
+    def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
+        """Adds a batch, as :func:`sums_of` takes it."""
+        new = sums_of(self.formula.terms, self.num_signals, prediction, target, mask)
+        self._sums = tuple(a + b for a, b in zip(self._sums, new, strict=True)) if self._sums else new
+
+    def per_signal(self) -> Tensor:
+        """The score per signal after one or more batches, ``(S,)``: NaN where no sample was counted."""
+        return self.formula.score(*self._sums)
+
+
+def totals(metric: str, num_signals: int) -> Totals | SignalMetric:
+    """What scores signals in one process by a registered metric; the metric of a plug-in is a torchmetrics.Metric."""
+    if metric in FORMULAS:
+        return Totals(FORMULAS[metric], num_signals)
+    from pe_lightning.evaluation.metrics import create
+
+    return create(metric, num_signals, sync_on_compute=False)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
+    """Mean, standard deviation and list of a per-signal metric as plain JSON values.
+
+    Values that are not finite become ``None``, with the reason under ``<prefix>_reason``. The standard deviation has no
+    correction: it is 0 for one signal.
+
+    Args:
+        values: One value per signal, ``(S,)``.
+        prefix: Key of the mean, such as ``test/psnr``.
+        nothing: The reason of a NaN.
+    """
+    finite = torch.isfinite(values)
+    whole = bool(finite.all())
+    plain: dict[str, Any] = {
+        prefix: values.mean().item() if whole else None,
+        f"{prefix}_std": values.std(correction=0).item() if whole else None,
+        f"{prefix}_per_signal": [v.item() if ok else None for v, ok in zip(values, finite, strict=True)],
+    }
+    reasons = {
+        nothing: values.isnan(),
+        "infinite: a signal is reproduced exactly": values.isposinf(),
+        "minus infinite: a prediction is not finite": values.isneginf(),
+    }
+    if not whole:
+        plain[f"{prefix}_reason"] = "; ".join(reason for reason, where in reasons.items() if where.any())
+    return plain
+
+
+def held_out_psnr(label: str, scores: Mapping[str, Tensor]) -> float:
+    """Mean over signals of the PSNR of the held-out samples in dB, from scores ``(S,)`` by name.
+
+    Args:
+        label: Name of the model in messages.
+        scores: Scores of each signal by name.
+    """
+    mean = float(scores["test/psnr"].mean()) if "test/psnr" in scores else math.nan
+    if not math.isnan(mean):
+        return mean
+    there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
+    if "train/psnr" in scores:
+        trained = float(scores["train/psnr"].mean())
+        there = f"no sample is held out, and that of the trained samples is train_psnr, {trained:.2f} dB"
+    raise InputError(f"this {label} has no PSNR: {there}")

@@ -1,0 +1,145 @@
+"""Scores of whole reconstructed pictures: SSIM, and metrics of torchmetrics that a configuration names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.functional.image import structural_similarity_index_measure
+
+from pe_lightning.errors import InputError
+from pe_lightning.evaluation.scores import summary
+from pe_lightning.signals.blocks import row_blocks
+from pe_lightning.training.datamodule import SignalDataModule
+
+Array = npt.NDArray[np.float32]
+
+SSIM_MARGIN = 5
+"""Samples from the centre to the edge of the window of SSIM: a Gaussian of 1.5 samples, 11 x 11."""
+
+
+class PictureScores:
+    """Scores of all samples of each reconstructed picture, clamped to [0, 1] as it is shown.
+
+    Args:
+        metrics: Metrics whose ``update`` takes prediction and truth, ``(1, C, H, W)``, and whose score is one number.
+
+    Attributes:
+        keys: Names of the scores: ``test/ssim``, and ``test/<class>`` of each metric.
+    """
+
+    def __init__(self, metrics: Sequence[Metric] = ()) -> None:
+        self.metrics = {type(metric).__name__: metric for metric in metrics}
+        if len(self.metrics) < len(metrics):
+            given = ", ".join(type(metric).__name__ for metric in metrics)
+            raise InputError(f"RunRecorder: metrics has a class twice, and scores are named after classes; got {given}")
+        for metric in metrics:
+            for part in metric.modules():
+                if isinstance(part, Metric):
+                    part.distributed_available_fn = _alone
+        self._accepted: tuple[int, ...] = ()
+
+    @property
+    def keys(self) -> list[str]:
+        return [f"test/{name}" for name in ("ssim", *self.metrics)]
+
+    def check(self, data: SignalDataModule | None) -> None:
+        """Refuses metrics that cannot score pictures of the data's shape: scores one of random values."""
+        if not self.metrics:
+            return
+        wanted = f"RunRecorder: {', '.join(self.metrics)} needs pictures that are in memory and have no missing samples"
+        info = None if data is None else data.info
+        if data is None or info is None or info.num_axes != 2 or info.num_points is not None:
+            found = "other data" if info is None else f"{info.media} signals of {info.num_axes} axis or axes"
+            raise InputError(f"{wanted}, but this is {found}; leave out --trainer.callbacks.metrics")
+        if data.streamed or any(data.num_missing or ()):
+            found = "are read from their file block by block" if data.streamed else "have missing samples"
+            raise InputError(f"{wanted}, but these {found}; leave out --trainer.callbacks.metrics")
+        shape = (*info.grid, info.channels)
+        if shape == self._accepted:  # the command checks before it chooses widths, and the recorder in any Trainer
+            return
+        generator = torch.Generator().manual_seed(0)
+        prediction, truth = (torch.rand(shape, generator=generator).numpy() for _ in range(2))
+        for name, metric in self.metrics.items():
+            try:
+                score_picture(metric, prediction, truth)
+            except Exception as error:  # a metric may raise anything
+                size = f"{info.grid[0]} x {info.grid[1]} samples and {info.channels} channel(s)"
+                raise InputError(f"RunRecorder: {name} cannot score pictures of {size}: {error}") from error
+        self._accepted = shape
+
+    def of(self, tested: tuple[Array, Array] | None, num_signals: int) -> dict[str, Any]:
+        """The scores per signal and on average, as plain values; with the reason where there are none.
+
+        Args:
+            tested: Prediction and truth, ``(S, *grid, C)`` each, if they are in memory.
+            num_signals: Number of signals ``S``.
+        """
+        found = summary(*_per_picture(picture_ssim, "test/ssim", tested, num_signals, smallest=SSIM_MARGIN + 1))
+        for name, metric in self.metrics.items():
+            found |= summary(*_per_picture(partial(score_picture, metric), f"test/{name}", tested, num_signals))
+        return found
+
+
+def score_picture(metric: Metric, prediction: Array, truth: Array) -> float:
+    """The score of a picture ``(H, W, C)`` by a metric of torchmetrics, whose sums are zero before and after."""
+    metric.update(_channels_first(prediction).clamp(0, 1), _channels_first(truth))
+    score = metric.compute()
+    metric.reset()
+    if not isinstance(score, Tensor) or score.numel() != 1:
+        raise InputError("its score is not one number")
+    return float(score)
+
+
+def picture_ssim(prediction: Array, truth: Array) -> float:
+    """SSIM by torchmetrics of a picture ``(H, W, C)`` with its own window, for values in [0, 1].
+
+    torchmetrics holds some twenty arrays of the picture's size; here they are of a strip of rows at a time, with the rows
+    around it that the window needs.
+    """
+    height, total = len(truth), 0.0
+    for rows in row_blocks(truth.shape):
+        first = max(0, rows.start - SSIM_MARGIN)
+        strip = slice(first, min(height, rows.stop + SSIM_MARGIN))
+        pair = _channels_first(prediction[strip]).clamp(0, 1), _channels_first(truth[strip])
+        _, similarity = structural_similarity_index_measure(*pair, data_range=1.0, return_full_image=True)
+        total += float(similarity[:, :, rows.start - first : rows.stop - first].sum(dtype=torch.float64))
+    return total / truth.size
+
+
+def _channels_first(picture: Array) -> Tensor:
+    """``(H, W, C)`` -> ``(1, C, H, W)``."""
+    return torch.from_numpy(picture).permute(2, 0, 1)[None].contiguous()
+
+
+def _alone() -> bool:
+    """Whether a metric of pictures exchanges its sums with other processes: the first process computes it alone."""
+    return False
+
+
+def _per_picture(
+    function: Callable[[Array, Array], float],
+    key: str,
+    tested: tuple[Array, Array] | None,
+    num_signals: int,
+    smallest: int = 1,
+) -> tuple[Tensor, str, str]:
+    """The scores ``(S,)``, NaN where there is none, their key, and the reason of NaN."""
+    scores, why_not = torch.full((num_signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
+    if tested is None:
+        why_not = "the score of a picture needs the signals in memory"
+    elif tested[1].ndim != 4 or min(tested[1].shape[1:3]) < smallest:
+        why_not = f"the score is for pictures of at least {smallest} x {smallest} samples"
+    else:
+        for index, (prediction, truth) in enumerate(zip(*tested, strict=True)):
+            if np.isnan(truth).any():
+                why_not = "the score is for pictures without missing samples"
+            elif np.isfinite(prediction).all():
+                scores[index] = function(prediction, truth)
+    return scores, key, why_not
