@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pe_lightning.errors import InputError, did_you_mean, out_of_memory
+from pe_lightning.registry import find_registry
 
 LIST_OPTIONS = "--help lists the options"
 EXPECTED = "Expected a "
@@ -19,6 +20,8 @@ UNINFORMATIVE = (
 """Lines of jsonargparse's messages that say nothing to a user."""
 UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", "="))
 """How lines about an unknown name begin, and what ends the name."""
+OTHER_TYPE = "Problem with given class_path 'lightning.Callback'"
+"""Beginning of the message about the second type of ``trainer.callbacks``, where an entry of the list is wrong."""
 REQUIRED = "the following arguments are required: "
 
 
@@ -69,6 +72,8 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     """
     lines = [line.strip(" -") for line in message.splitlines()]
     lines = [line for line in lines if line and not line.startswith(UNINFORMATIVE)]
+    if any(line.startswith("Problem with given class_path") for line in lines[: _index(lines, OTHER_TYPE)]):
+        del lines[_index(lines, OTHER_TYPE) :]
     keys = [line.split('"')[1] for line in lines if line.startswith('Parser key "')]
     owners = [line.split("'")[1] for line in lines if line.startswith("Problem with given class_path")]
     for line in lines:
@@ -100,10 +105,20 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     return f"{'.'.join(dict.fromkeys(keys))}: expected {' or '.join(types)}, got {value}{did_you_mean(value, choices)}"
 
 
+def _index(lines: list[str], beginning: str) -> int:
+    """The place of the first line with this beginning; the number of lines if there is none."""
+    return next((place for place, line in enumerate(lines) if line.startswith(beginning)), len(lines))
+
+
 def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
     """The message for an argument of a class, or an option, that does not exist."""
     from jsonargparse import ArgumentParser
 
+    if set(owners) == {"lightning.Callback"}:
+        known = find_registry("callbacks")
+        named = [callback for callback in known if name in known.parameters(known.get(callback))]
+        add = f"--trainer.callbacks+ {' or '.join(named) or 'NAME'}"
+        return f"--trainer.callbacks.{name} is for a callback that is named before it: {add}"
     if owners:
         cls: Any = pydoc.locate(owners[-1])  # of several, the innermost
         names = ArgumentParser().add_class_arguments(cls, fail_untyped=False)  # also those behind **kwargs

@@ -35,6 +35,11 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--data.sampling.fraction", "0.5"], ["'grid' has no argument 'fraction'", "'random' has it: name that first"]),
         (["--wandb.projct", "x"], ["--wandb.projct", "'--wandb.project'"]),
         (["--trainer.callbacks+", "Snapshts"], ["unknown callback 'Snapshts'", "'Snapshots'"]),
+        (["--trainer.callbacks.every_n_steps", "5"], ["named before it: --trainer.callbacks+ ", "Snapshots"]),
+        (
+            ["--trainer.callbacks+", "Snapshots", "--trainer.callbacks.every_n_steps", "often"],
+            ["trainer.callbacks.every_n_steps", "int", "often"],
+        ),
         # values that are not allowed
         (["--model.encoder.sigma", "-0.5"], ["sigma", "positive", "-0.5"]),
         (["--model.encoder.sigma", "wide"], ["sigma", "number", "wide"]),

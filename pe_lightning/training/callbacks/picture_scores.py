@@ -15,13 +15,15 @@ from torchmetrics.functional.image import structural_similarity_index_measure
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import summary
-from pe_lightning.signals.blocks import row_blocks
+from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.training.datamodule import SignalDataModule
 
 Array = npt.NDArray[np.float32]
 
 SSIM_MARGIN = 5
 """Samples from the centre to the edge of the window of SSIM: a Gaussian of 1.5 samples, 11 x 11."""
+SSIM_BLOCK = 256
+"""Sides of the blocks of which SSIM is computed: it then takes about 100 MB, whatever the size of the picture."""
 
 
 class PictureScores:
@@ -56,8 +58,9 @@ class PictureScores:
         wanted = f"RunRecorder: {', '.join(self.metrics)} needs pictures that are in memory and have no missing samples"
         info = None if data is None else data.info
         if data is None or info is None or info.num_axes != 2 or info.num_points is not None:
-            found = "other data" if info is None else f"{info.media} signals of {info.num_axes} axis or axes"
-            raise InputError(f"{wanted}, but this is {found}; leave out --trainer.callbacks.metrics")
+            found = "other data" if info is None else f"signals whose number of axes is {info.num_axes}"
+            found = found if info is None or info.num_points is None else "scattered points"
+            raise InputError(f"{wanted}, but these are {found}; leave out --trainer.callbacks.metrics")
         if data.streamed or any(data.num_missing or ()):
             found = "are read from their file block by block" if data.streamed else "have missing samples"
             raise InputError(f"{wanted}, but these {found}; leave out --trainer.callbacks.metrics")
@@ -98,18 +101,19 @@ def score_picture(metric: Metric, prediction: Array, truth: Array) -> float:
 
 
 def picture_ssim(prediction: Array, truth: Array) -> float:
-    """SSIM by torchmetrics of a picture ``(H, W, C)`` with its own window, for values in [0, 1].
+    """SSIM by torchmetrics of a picture ``(H, W, C)``, with its own window and borders, for values in [0, 1].
 
-    torchmetrics holds some twenty arrays of the picture's size; here they are of a strip of rows at a time, with the rows
-    around it that the window needs.
+    torchmetrics holds some twenty arrays of the picture's size. Here they are of a block at a time, with the samples around
+    it that the window needs, and the mean over all blocks is the one of the whole picture.
     """
-    height, total = len(truth), 0.0
-    for rows in row_blocks(truth.shape):
-        first = max(0, rows.start - SSIM_MARGIN)
-        strip = slice(first, min(height, rows.stop + SSIM_MARGIN))
-        pair = _channels_first(prediction[strip]).clamp(0, 1), _channels_first(truth[strip])
+    total = 0.0
+    for block in grid_blocks(truth.shape[:2], (SSIM_BLOCK, SSIM_BLOCK)):
+        starts = [max(0, along.start - SSIM_MARGIN) for along in block]
+        around = tuple(slice(start, along.stop + SSIM_MARGIN) for start, along in zip(starts, block, strict=True))
+        inside = tuple(slice(along.start - start, along.stop - start) for start, along in zip(starts, block, strict=True))
+        pair = _channels_first(prediction[around]).clamp(0, 1), _channels_first(truth[around])
         _, similarity = structural_similarity_index_measure(*pair, data_range=1.0, return_full_image=True)
-        total += float(similarity[:, :, rows.start - first : rows.stop - first].sum(dtype=torch.float64))
+        total += float(similarity[(..., *inside)].sum(dtype=torch.float64))
     return total / truth.size
 
 

@@ -217,7 +217,7 @@ def print_scores(
     table = Table(title=f"{method}, {report['num_params']:,} parameters{per}{file}")
     table.add_column("signal")
     for key in units:
-        table.add_column(titles[key], justify="right")
+        table.add_column(titles[key], justify="right", overflow="fold")
     if report["num_signals"] <= 24:  # metrics.json has them all
         for index, name in enumerate(report["signals"]):
             table.add_row(name, *[_shown(report[f"{key}_per_signal"][index], of) for key, of in units.items()])
