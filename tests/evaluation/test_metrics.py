@@ -1,4 +1,4 @@
-"""Metrics per signal, from sums and counts."""
+"""Metrics per signal, from sums and counts, as torchmetrics and as plain functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import math
 import pytest
 import torch
 from torch import Tensor
+from torchmetrics import Metric
 from torchmetrics.functional.audio import signal_noise_ratio
 from torchmetrics.functional.classification import binary_jaccard_index
 from torchmetrics.functional.image import peak_signal_noise_ratio
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import SignalPSNR, create, metrics, unit_of
-from pe_lightning.evaluation.scores import psnr, summary
+from pe_lightning.evaluation.scores import FORMULAS, psnr, summary, totals
 
 REFERENCES = {
     "psnr": lambda p, t: peak_signal_noise_ratio(p, t, data_range=1.0),
@@ -44,13 +45,15 @@ def test_each_signal_is_scored_as_torchmetrics_does(name: str, shape: tuple[int,
     prediction, target = samples(*shape)
     assert prediction.min() < 0  # and is not clamped
     mask = None if masked == "no" else torch.rand(1 if masked == "shared" else shape[0], *shape[1:-1]) < 0.5
-    whole, parts = create(name, shape[0]), create(name, shape[0])
+    whole, parts, plain = create(name, shape[0]), create(name, shape[0]), totals(name, shape[0])
     whole.update(prediction, target, mask)
     torch.testing.assert_close(whole.compute(), expected(name, prediction, target, mask), rtol=1e-6, atol=1e-5)
     first = shape[1] // 3  # of unequal sizes: a mean of means would be wrong
     for rows in (slice(0, first), slice(first, None)):
-        parts.update(prediction[:, rows], target[:, rows], None if mask is None else mask[:, rows])
+        for score in (parts, plain):
+            score.update(prediction[:, rows], target[:, rows], None if mask is None else mask[:, rows])
     torch.testing.assert_close(parts.compute(), whole.compute(), rtol=1e-12, atol=1e-10)
+    assert torch.equal(plain.per_signal(), parts.per_signal())
     assert torch.equal(parts.count, whole.count)
     parts.reset()
     assert parts.count.tolist() == [0] * shape[0]
@@ -61,6 +64,50 @@ def test_names_and_units() -> None:
     assert [unit_of(name) for name in ("psnr", "snr", "iou", "mine")] == ["dB", "dB", "", ""]
     with pytest.raises(InputError, match="unknown metric 'psrn'; did you mean 'psnr'"):
         create("psrn", 1)
+
+
+def test_metrics_are_torchmetrics_and_those_with_a_formula_need_none() -> None:
+    assert all(issubclass(metrics.get(name), Metric) for name in metrics)
+    assert FORMULAS.keys() == REFERENCES.keys()
+    assert {name for name in metrics if not isinstance(totals(name, 1), Metric)} == FORMULAS.keys()
+
+
+def test_processes_add_their_sums() -> None:
+    prediction, target = samples(2, 30, 1)
+    others = [create("psnr", 2) for _ in range(2)]
+    others[0].update(prediction[:, :10], target[:, :10])
+    others[1].update(prediction[:, 10:], target[:, 10:])
+    names = iter(["squared_error", "count"] * 2)
+
+    def gather(own: Tensor, group: object) -> list[Tensor]:
+        name = next(names)
+        assert torch.equal(own, getattr(others[0], name))
+        return [getattr(metric, name) for metric in others]
+
+    options = {"dist_sync_fn": gather, "distributed_available_fn": lambda: True}
+    metric, alone = SignalPSNR(2, **options), SignalPSNR(2, False, **options)
+    for each in (metric, alone):
+        each.update(prediction[:, :10], target[:, :10])
+    torch.testing.assert_close(metric.per_signal(), expected("psnr", prediction, target), rtol=1e-6, atol=1e-5)
+    assert torch.equal(metric.count, alone.count)  # goes on with its own sums
+    assert torch.equal(alone.per_signal(), others[0].per_signal())
+
+
+def test_a_module_has_its_metrics_as_submodules_that_are_in_no_checkpoint() -> None:
+    module = torch.nn.ModuleDict({"score": SignalPSNR(2), "layer": torch.nn.Linear(1, 1)})
+    assert module.state_dict().keys() == {"layer.weight", "layer.bias"}
+    module.load_state_dict(torch.nn.ModuleDict({"layer": torch.nn.Linear(1, 1)}).state_dict())
+    metric = module["score"]
+    assert isinstance(metric, SignalPSNR)
+    metric.update(*samples(2, 5, 1))
+    before = metric.squared_error
+    for dtype in (torch.bfloat16, torch.half, torch.float32):  # as Lightning converts a module
+        module.to(dtype)
+        assert torch.equal(metric.squared_error, before)
+        assert metric.squared_error.dtype == torch.float64
+    metric.reset()
+    assert metric.count.dtype == torch.float64
+    assert module.to("meta")["score"].count.device.type == "meta"
 
 
 def test_sums_are_exact() -> None:
