@@ -1,1 +1,2 @@
-"""Scores of predictions (:mod:`~pe_lightning.evaluation.metrics`), and interpolation to compare them with."""
+"""Scores of predictions (:mod:`~pe_lightning.evaluation.scores`, as torchmetrics :mod:`~pe_lightning.evaluation.metrics`), and
+interpolation to compare them with."""

@@ -110,10 +110,10 @@ def picture_ssim(prediction: Array, truth: Array) -> float:
     for block in grid_blocks(truth.shape[:2], (SSIM_BLOCK, SSIM_BLOCK)):
         starts = [max(0, along.start - SSIM_MARGIN) for along in block]
         around = tuple(slice(start, along.stop + SSIM_MARGIN) for start, along in zip(starts, block, strict=True))
-        inside = tuple(slice(along.start - start, along.stop - start) for start, along in zip(starts, block, strict=True))
+        rows, columns = (slice(along.start - start, along.stop - start) for start, along in zip(starts, block, strict=True))
         pair = _channels_first(prediction[around]).clamp(0, 1), _channels_first(truth[around])
         _, similarity = structural_similarity_index_measure(*pair, data_range=1.0, return_full_image=True)
-        total += float(similarity[(..., *inside)].sum(dtype=torch.float64))
+        total += float(similarity[..., rows, columns].sum(dtype=torch.float64))
     return total / truth.size
 
 
