@@ -477,7 +477,7 @@ class CoordinateModule(FunctionModule):
             return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        flush_subnormal(self.parameters(), optimizer)
+        flush_subnormal(optimizer)
 
     def configure_gradient_clipping(
         self,

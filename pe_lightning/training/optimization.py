@@ -94,13 +94,14 @@ def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
     return {"name": type(optimizer).__name__, **settings, "schedule": schedule}
 
 
-def flush_subnormal(parameters: Iterable[nn.Parameter], optimizer: Optimizer) -> None:
+def flush_subnormal(optimizer: Optimizer) -> None:
     """Flushes near-subnormal gradients and momenta to zero, in place.
 
     Near are those below 128 times the square root of the smallest normal number. They change no weight, but their squares,
     and momenta as they decay, are subnormal numbers, which processors are slow at.
     """
-    for parameter in parameters:
+    # of a module they would be found by a walk through its metrics too, whose hashes cost time in every step
+    for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
             if values is not None:
                 torch.hardshrink(values, 128 * torch.finfo(values.dtype).tiny ** 0.5, out=values)

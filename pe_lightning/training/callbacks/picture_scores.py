@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.functional.image import structural_similarity_index_measure
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, last_resort
 from pe_lightning.evaluation.scores import summary
 from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.training.datamodule import SignalDataModule
@@ -145,5 +145,10 @@ def _per_picture(
             if np.isnan(truth).any():
                 why_not = "the score is for pictures without missing samples"
             elif np.isfinite(prediction).all():
-                scores[index] = function(prediction, truth)
+                try:
+                    scores[index] = function(prediction, truth)
+                except Exception as error:  # an error in a metric must not end a fit that has succeeded
+                    why_not = last_resort(error)[0]
+                if scores[index].isnan():
+                    why_not = "the metric has no score of such a picture"
     return scores, key, why_not
