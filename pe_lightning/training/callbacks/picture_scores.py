@@ -149,6 +149,6 @@ def _per_picture(
                     scores[index] = function(prediction, truth)
                 except Exception as error:  # an error in a metric must not end a fit that has succeeded
                     why_not = last_resort(error)[0]
-                if scores[index].isnan():
-                    why_not = "the metric has no score of such a picture"
+                else:
+                    why_not = "the metric has no score of such a picture" if scores[index].isnan() else why_not
     return scores, key, why_not
