@@ -147,15 +147,14 @@ def fill_files(
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
-            if mark != "nan" or upscale > 1:
+            if upscale > 1:
                 raise InputError(
-                    f"{path!r} declares its missing values and its coordinates: leave out --missing and --upscale, or read "
-                    "it as plain arrays with --axes"
+                    f"{path!r} has coordinates of its samples: leave out --upscale, or read it as plain arrays with --axes"
                 )
             from pe_lightning.signals.sources.labelled import edit_labelled
             from pe_lightning.signals.sources.points import names_of
 
-            original = edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3))
+            original = edit_labelled(path, variable, None if dims is None else names_of("dims", dims, 3), mark)
         elif variable is not None or dims is not None:
             raise InputError(f"--variable and --dims are for NetCDF and Zarr (.nc, .zarr), and {path!r} is none")
         else:

@@ -46,6 +46,7 @@ from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 from pe_lightning.signals.files import check_readable, replacing
 from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange, is_one_of
+from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
 from pe_lightning.signals.sources.kinds import read_original
 from pe_lightning.signals.sources.missing import Missing, MissingLike, grown_mask
@@ -325,6 +326,7 @@ def _of_array(
         marked |= is_one_of(stack, rule.values)
         if rule.kind == "frames":
             marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
+    note_repeated("values", [stack[~marked]], "give it as missing={0}")
     if grow:
         if stack.ndim < 4:
             raise InputError("grow is for missing samples of pictures and frames")

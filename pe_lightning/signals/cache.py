@@ -40,7 +40,7 @@ REMEDY = (
 )
 ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})(\.[0-9a-f]{32})?\.(h5|part|npy)")
 """Names of entries, of temporary files, and of entries of earlier formats, which are removed like others."""
-ENTRY_FORMAT = 6
+ENTRY_FORMAT = 7
 """Increment when the meaning of an entry changes; those of another format are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""

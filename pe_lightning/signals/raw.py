@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.repeated import note_repeated
 
 Media: TypeAlias = Literal["image", "video", "audio", "array"]
 """Medium of a signal. It decides the format of reconstructions: PNG, MP4, WAV or an array file."""
@@ -44,7 +46,10 @@ def is_one_of(values: AnyArray, numbers: Sequence[float]) -> Mask:
     """Which values equal one of the numbers; integers are compared exactly, beyond 2^53 too."""
     found = np.zeros(values.shape, bool)
     for number in numbers:
-        if values.dtype.kind not in "iu":
+        if values.dtype.kind == "f":
+            with np.errstate(over="ignore"):  # beyond the range of the dtype
+                found |= values == values.dtype.type(number)
+        elif values.dtype.kind not in "iu":
             found |= values == number
         elif np.iinfo(values.dtype).min <= number <= np.iinfo(values.dtype).max and number == int(number):
             found |= values == int(number)
@@ -178,13 +183,20 @@ def value_scaling(
         unit: Whether values within [0, 1] are unchanged.
     """
     if limits is None and full_range and dtype.kind in "biu" and dtype.itemsize <= 2:
+        if dtype.itemsize == 2:
+            note_repeated(label, islice(blocks(), 1))
         return ValueRange(dtype.name) if dtype.kind == "b" else ValueRange.of_integers(dtype)
     extents = []
-    for block in blocks():
-        with np.errstate(all="ignore"):  # the sum is not finite if one value is not
-            values = block if np.isfinite(block.min() + block.max()) else block[np.isfinite(block)]
-        if values.size:
-            extents.append((values.min().item(), values.max().item()))
+
+    def finite() -> Iterator[AnyArray]:
+        for block in blocks():
+            with np.errstate(all="ignore"):  # the sum is not finite if one value is not
+                values = block if np.isfinite(block.min() + block.max()) else block[np.isfinite(block)]
+            if values.size:
+                extents.append((values.min().item(), values.max().item()))
+            yield values
+
+    note_repeated(label, finite())
     if not extents:
         raise InputError(f"{label} holds no value that is finite: all samples are missing. Leave it out")
     low, high = min(least for least, _ in extents), max(most for _, most in extents)

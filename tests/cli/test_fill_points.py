@@ -111,12 +111,12 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     caplog.clear()
     assert main([*options, "--missing=-999", "--out", "b.csv"]) == 0
     printed = "".join(capsys.readouterr()) + caplog.text
-    assert "-9999 in 3 of 80 rows is far outside the others" in printed
+    assert "-9999 in 3 of 80 samples is far outside the others" in printed
     assert "--missing=-9999" in printed
     caplog.clear()
     pe_lightning.fit_points(POINTS[:-3], marked[:-3], model="exact")
     printed = "".join(capsys.readouterr()) + caplog.text
-    assert "-9999 in 3 of 77 rows is far outside the others" in printed
+    assert "-9999 in 3 of 77 samples is far outside the others" in printed
     assert "put NaN in its place" in printed
     assert "--missing" not in printed
 

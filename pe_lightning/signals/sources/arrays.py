@@ -21,13 +21,11 @@ from pe_lightning.signals.raw import (
     EditableFile,
     Mask,
     RawSignals,
-    float_for,
-    is_one_of,
     join_scalings,
     value_scaling,
-    with_nan,
 )
 from pe_lightning.signals.sources.clips import Clip
+from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
 from pe_lightning.signals.validation import check_claim, check_memory, check_numbers, in_common, number_range, one_length
 
@@ -40,8 +38,6 @@ Channels: TypeAlias = Literal["auto", "last", "none"]
 
 BLOCK_VALUES = 1 << 22
 """Number of values read at a time."""
-FILL_ATTRIBUTES = ("_FillValue", "missing_value")
-"""Attributes of an HDF5 dataset that declare the values of missing samples (CF conventions, Sec. 2.5.1)."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +58,8 @@ class ArrayFile:
     """Whether the first axis of the file counts signals."""
     with_channels: bool = True
     """Whether the last axis of the file is channels."""
-    fills: tuple[float, ...] = ()
-    """Values in place of missing samples, which are read as NaN."""
+    declared: Declared = NOTHING
+    """What stands for missing samples, which are read as NaN."""
     version: tuple[int, ...] = ()
     """What changes when the file is replaced or written to."""
 
@@ -73,7 +69,7 @@ class ArrayFile:
 
     @property
     def read_as(self) -> np.dtype[Any]:
-        return float_for(self.dtype) if self.fills else self.dtype
+        return self.declared.read_as(self.dtype)
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -93,9 +89,7 @@ class ArrayFile:
         # negative and open ends are resolved here, because ``length`` may leave out the end of the file
         index = tuple(slice(*part.indices(size)) for part, size in zip(index, self.shape, strict=True))
         inner = index[0 if self.counted else 1 : len(index) if self.with_channels else -1]
-        values: AnyArray = np.array(array[inner], dtype=self.dtype)
-        if self.fills:
-            values = with_nan(values, is_one_of(values, self.fills))
+        values = self.declared.with_nan(np.array(array[inner], dtype=self.dtype))
         values = values if self.counted else values[None]
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
@@ -248,20 +242,14 @@ def find_array(
             chunks = (*shape[:-1], 1)
         # extended precision is converted to float64
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
-        marks = [*fills, *(declared_fills(array) if format == "hdf5" else [])]
-        found = ArrayFile(file, format, name, shape, native, chunks, fills=tuple(dict.fromkeys(marks)), version=version)
+        declared = Declared.by_attributes(array.attrs, native) if format == "hdf5" else NOTHING
+        declared = declared.plus(fills, native)
+        found = ArrayFile(file, format, name, shape, native, chunks, declared=declared, version=version)
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
     check_numbers(found.label, dtype, " (save complex numbers as two channels, and objects as plain arrays)", "biuf")
     return found if num_axes is None else _named(found, num_axes, channels)
-
-
-def declared_fills(dataset: Any) -> list[float]:
-    """The values that the attributes of an HDF5 dataset declare to stand for missing ones (CF conventions)."""
-    given = [dataset.attrs[name] for name in FILL_ATTRIBUTES if name in dataset.attrs]
-    numbers = [value for entry in given for value in np.ravel(entry) if np.asarray(value).dtype.kind in "iuf"]
-    return [value.item() for value in numbers if np.isfinite(value)]
 
 
 def _npz_header(archive: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -355,10 +343,9 @@ def check_hdf5(path: Path, given: str) -> None:
 # -- written back ---------------------------------------------------------------------------------------------------------
 
 
-def marked_values(values: AnyArray, missing: Missing, fills: Sequence[float] = ()) -> Mask:
-    """Values that are not finite, or equal to a fill value."""
-    marked = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    return marked | is_one_of(values, [*fills, *missing.values])
+def marked_values(values: AnyArray, declared: Declared) -> Mask:
+    """Values that are not finite, or declared missing."""
+    return (~np.isfinite(values) if values.dtype.kind == "f" else False) | declared.marks(values)
 
 
 def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key: str | None = None) -> EditableFile:
@@ -369,10 +356,9 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
     signals = signals_of(array, found.label, axes)
     with found.open() as stored:
         dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
-        fills = declared_fills(stored) if found.format == "hdf5" else []
 
     def write(path: Path, values: AnyArray) -> None:
-        result = in_shape(values, array.shape, signals.shape).astype(dtype)
+        result = in_shape(found.declared.valid(values, found.dtype), array.shape, signals.shape).astype(dtype)
         content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
         if found.format == "npy":
             np.save(content, np.asfortranarray(result) if by_columns else result)
@@ -384,6 +370,7 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
                 opened[found.key][...] = result
         path.write_bytes(content.getbuffer())
 
-    names, marked = file.names(len(signals)), marked_values(signals, missing, fills)
+    names = file.names(len(signals))
+    marked = marked_values(signals, found.declared.plus(missing.values, found.dtype))
     suffixes = (".npy",) if found.format == "npy" else (file.path.suffix.lower(), ".h5", ".hdf5")
     return EditableFile(names, signals, marked, suffixes, write, resizes=found.format == "npy")

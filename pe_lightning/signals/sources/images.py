@@ -22,7 +22,15 @@ from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import Clip, alike, as_signals, in_parts
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of, reading, visible_files
-from pe_lightning.signals.sources.pictures import SAVED_FORMATS, decode_image, header_of, over_white, write_picture
+from pe_lightning.signals.sources.pictures import (
+    SAVED_FORMATS,
+    declared_by_tiff,
+    declared_missing,
+    decode_image,
+    header_of,
+    over_white,
+    write_picture,
+)
 from pe_lightning.signals.validation import Size, choice, in_common
 
 Alpha: TypeAlias = Literal["composite", "keep"]
@@ -110,7 +118,8 @@ def read_picture(
     file: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing, keep_alpha: bool = False
 ) -> Clip:
     """One picture as a clip of one frame."""
-    image, range_dtype = missing.in_picture(decode_image(file, max_pixels), file.given), header_of(file).dtype
+    image = missing.in_picture(decode_image(file, max_pixels), file.given, declared_missing(file))
+    range_dtype = header_of(file).dtype
     opacity, stored = image.shape[-1] in (2, 4), image.dtype.name
     scaling = _scaling(file, range_dtype, image.dtype, partial(iter, [image]), limits)
     if opacity and range_dtype == "float32" and scaling.found_in_data:
@@ -171,14 +180,15 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
     size = in_common("sizes (height x width) of frames", sizes, "Use ImageDataModule if each picture is a signal")
     bits = {max(header.bits, 8) for header in headers}
     stored = range_dtype = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
-    if missing.kind in ("alpha", "colour", "value"):
+    if missing.kind in ("alpha", "colour", "value") or not all(declared_by_tiff(file).is_empty for file in files):
         stored = "float32"
     shape, every = (*size, 1 if all(header.grey for header in headers) else 3), range(len(files))
 
     def read(frames: range) -> Iterator[AnyArray]:
         for part in in_parts(frames, 4 * shape[0] * shape[1] * shape[2]):
             some = [files[number] for number in part]
-            images = [over_white(missing.in_picture(decode_image(file, max_pixels), file.given)) for file in some]
+            decoded = [(file, decode_image(file, max_pixels)) for file in some]
+            images = [over_white(missing.in_picture(image, file.given, declared_missing(file))) for file, image in decoded]
             values = np.stack([np.broadcast_to(to_unit(image), shape) for image in images])  # grey pictures among RGB ones
             yield values if stored == "float32" else np.rint(values * np.float32(full_value(stored))).astype(stored)
 
@@ -200,7 +210,7 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
             f"fill writes pictures of 8 or 16 bits, and {file.given!r} has another number; save it as TIFF or .npy"
         )
     opacity = image[..., -1:] if image.shape[-1] in (2, 4) else None
-    marked: Mask = np.asarray(np.isnan(missing.in_picture(image, file.given)).any(-1))
+    marked: Mask = np.asarray(np.isnan(missing.in_picture(image, file.given, declared_missing(file))).any(-1))
     colours = image if opacity is None else image[..., :-1]
     with reading(file.given), Image.open(file.path) as opened:
         jpeg, orientation = opened.format in ("JPEG", "MPO"), int(opened.getexif().get(ExifTags.Base.Orientation, 1))

@@ -17,6 +17,7 @@ from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of
 from pe_lightning.signals.raw import EditableFile
+from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.missing import Missing, grown_mask
@@ -162,6 +163,8 @@ def read_original(
     module, _, name = EDITORS[form].partition(".")
     edit: Callable[..., EditableFile] = getattr(importlib.import_module(f"pe_lightning.signals.sources.{module}"), name)
     found = replace(edit(file, missing, axes, **({} if key is None else {"key": key})), path=file.path)
+    for name, signal, marked in zip(found.names, found.values, found.missing, strict=True):
+        note_repeated(f"{name!r} in {file.given!r}" if len(found.names) > 1 else repr(file.given), [signal[~marked]])
     if missing.kind in ("mask", "frames"):  # beside what the reader marked
         masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation)
         for signal, marked in enumerate(found.missing):

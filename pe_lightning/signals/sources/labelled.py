@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,16 @@ from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import check_readable
-from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
+from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, RawSignals, ValueRange, is_one_of
+from pe_lightning.signals.repeated import REMEDY, note_repeated
 from pe_lightning.signals.sources.arrays import check_hdf5
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.sources.paths import numbered, reading
+from pe_lightning.signals.sources.declared import FILL_ATTRIBUTES, Declared
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import SourceFile, numbered, reading
 from pe_lightning.signals.sources.points import names_of
 from pe_lightning.signals.sources.tables import file_name_of
+from pe_lightning.signals.sources.volumes import declared_by_raster
 from pe_lightning.signals.validation import check_memory, check_numbers
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
@@ -42,11 +47,14 @@ class LabelledSource(Source):
         variable: Name of the variable; the only one by default. Of a GeoTIFF the number of a band, from 1.
         dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
             by default. The others count signals.
+        missing: Numbers that mark missing values besides those that the file declares, in the units of the variable, such as
+            ``-9999``, or several with commas.
     """
 
     paths: str | list[str]
     variable: str | None = None
     dims: str | list[str] | None = None
+    missing: MissingLike = "nan"
 
     def __post_init__(self) -> None:
         given = [self.paths] if isinstance(self.paths, str) else list(self.paths)
@@ -54,10 +62,11 @@ class LabelledSource(Source):
             raise InputError(f"a labelled array is one file, or one Zarr store; got {len(given)} paths")
         self.paths = given
         self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
+        self._fills = Missing(self.missing).only_values("a labelled array")
 
     def read(self) -> RawSignals:
         assert isinstance(self.paths, list)
-        array = open_labelled(self.paths[0], self.variable)
+        array = open_labelled(self.paths[0], self.variable, self._fills)
         values, axes, names = stacked(array, self.dims)
         known = np.isfinite(values)
         low, high = (float(values.min(where=known, initial=np.inf)), float(values.max(where=known, initial=-np.inf)))
@@ -76,34 +85,76 @@ class LabelledSource(Source):
         )
 
 
-def open_labelled(path: str, variable: str | None = None) -> Any:
-    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values."""
+def open_labelled(path: str, variable: str | None = None, fills: Sequence[float] = ()) -> Any:
+    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values.
+
+    ``fills`` are further values of missing samples, in the units of the variable.
+    """
     file = Path(path).expanduser()
     check_readable(path)
     xarray = require("xarray", f"reading {path!r}")
     if file.suffix.lower() in (".tif", ".tiff"):
-        return _geotiff(file, path, variable, xarray)
+        array, missing = _geotiff(file, path, variable, xarray)
+    else:
+        array, missing = _variable(file, path, variable, xarray)
+    missing |= is_one_of(array.values, fills)
+    note_repeated(f"{array.name!r} in {path!r}", [array.values[~missing]])
+    return array.where(~missing) if missing.any() else array
+
+
+def _variable(file: Path, path: str, variable: str | None, xarray: Any) -> tuple[Any, Mask]:
+    """A variable of a NetCDF file or a Zarr store, and where its attributes declare it missing."""
+    with _opened(file, path, xarray) as dataset:
+        found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
+        if variable is None and len(found) != 1:
+            raise InputError(f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}")
+        name = found[0] if variable is None else variable
+        check_known(f"{path!r} has no variable", name, found, "It has")
+        check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
+        stored = dataset[name].load()
+        declared = _declared(stored, file, path)
+        # decoded here: the library takes a declaration that the dtype cannot represent for another number
+        dataset[name].attrs = {key: value for key, value in stored.attrs.items() if key not in FILL_ATTRIBUTES}
+        return _decoded(dataset[[name]], path, xarray)[name].load(), declared.marks(stored.values)
+
+
+@contextmanager
+def _opened(file: Path, path: str, xarray: Any) -> Iterator[Any]:
+    """The dataset of a file or a store, with the stored numbers."""
     if file.suffix.lower() not in LABELLED_SUFFIXES:
         raise InputError(f"{path!r} is no labelled array; these are {', '.join(LABELLED_SUFFIXES)}, by their suffix")
-    engine = "zarr" if file.suffix.lower() == ".zarr" else "h5netcdf"
-    require(engine, f"reading {path!r}")
+    options: dict[str, Any] = {"engine": "zarr"} if file.suffix.lower() == ".zarr" else {"engine": "h5netcdf"}
+    require(options["engine"], f"reading {path!r}")
     with reading(path):
-        if engine == "h5netcdf":
-            with file.open("rb") as stream:
-                if stream.read(3) == b"CDF":
-                    raise InputError(f"{path!r} is NetCDF 3: convert it by nccopy -k nc4 {path} NEW.nc")
+        if options["engine"] == "h5netcdf" and is_classic(file, path):
+            options["engine"] = "scipy"
+        elif options["engine"] == "h5netcdf":
             check_hdf5(file, path)
-        options = {} if engine == "zarr" else {"phony_dims": "sort"}  # names for dimensions of plain HDF5
-        with xarray.open_dataset(file, engine=engine, decode_cf=False, **options) as dataset:
-            found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
-            if variable is None and len(found) != 1:
-                raise InputError(
-                    f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}"
-                )
-            name = found[0] if variable is None else variable
-            check_known(f"{path!r} has no variable", name, found, "It has")
-            check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
-            return _decoded(dataset[[name]], path, xarray)[name].load()
+            options["phony_dims"] = "sort"  # names for dimensions of plain HDF5
+        with xarray.open_dataset(file, decode_cf=False, **options) as dataset:
+            yield dataset
+
+
+def is_classic(file: Path, path: str) -> bool:
+    """Whether a file is NetCDF 3, of the kinds that SciPy reads."""
+    with file.open("rb") as stream:
+        beginning = stream.read(4)
+    if beginning == b"CDF\x05":
+        raise InputError(f"{path!r} is NetCDF 3 of 64-bit data: convert it by nccopy -k nc4 {path} NEW.nc")
+    return beginning in (b"CDF\x01", b"CDF\x02")
+
+
+def _declared(stored: Any, file: Path, path: str) -> Declared:
+    declared = Declared.by_attributes(stored.attrs, stored.dtype)
+    is_default = file.is_dir() and not (file / "zarr.json").exists() and stored.attrs.get("_FillValue") == 0
+    if is_default:  # the library's default in Zarr 2, which has no other place for a declaration
+        if count := int((stored.values == 0).sum()):
+            rank_zero_info(
+                f"{stored.name!r} in {path!r}: {count} values are 0, the default fill value of Zarr 2, and are known; if "
+                f"they are missing, {REMEDY.format(0)}"
+            )
+        declared = replace(declared, values=tuple(value for value in declared.values if value != 0))
+    return declared
 
 
 def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
@@ -124,8 +175,8 @@ def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
     return decoded
 
 
-def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
-    """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``."""
+def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> tuple[Any, Mask]:
+    """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``, and where it is missing."""
     rasterio = require("rasterio", f"reading {path!r}")
     with reading(path), rasterio.open(file, driver="GTiff") as tiff:
         chosen = band or ("1" if tiff.count == 1 else "")
@@ -133,10 +184,13 @@ def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> Any:
         if not 1 <= number <= tiff.count:
             raise InputError(f"{path!r} has bands 1 to {tiff.count}: choose one by variable; got {band!r}")
         check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
-        values = tiff.read(number, masked=True).astype(np.float64).filled(np.nan)
+        values = tiff.read(number)
+        missing = declared_by_raster(SourceFile(file, path), tiff).marks(values)
+        if rasterio.enums.MaskFlags.per_dataset in tiff.mask_flag_enums[number - 1]:  # opacity, or a mask in the file
+            missing |= tiff.read_masks(number) == 0
         x, y = pixel_centres(tiff, path)
         name = tiff.descriptions[number - 1] or (file.stem if tiff.count == 1 else f"band{number}")
-        return xarray.DataArray(values, {"y": y, "x": x}, ("y", "x"), name)
+        return xarray.DataArray(values.astype(np.float64), {"y": y, "x": x}, ("y", "x"), name), missing
 
 
 def pixel_centres(tiff: Any, path: str) -> tuple[AnyArray, AnyArray]:
@@ -198,13 +252,15 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
 # -- written back ---------------------------------------------------------------------------------------------------------
 
 
-def edit_labelled(path: str, variable: str | None = None, dims: Sequence[str] | None = None) -> EditableFile:
-    """A variable of a NetCDF or Zarr file as signals to fill.
+def edit_labelled(
+    path: str, variable: str | None = None, dims: Sequence[str] | None = None, missing: MissingLike = "nan"
+) -> EditableFile:
+    """A variable of a NetCDF or Zarr file as signals to fill; numbers mark missing values besides declared ones.
 
     The result is NetCDF: a copy of the file with values in the missing cells of the variable, packed as the others, and
     their standard deviations as a second variable, ``<name>_std``.
     """
-    array = open_labelled(path, variable)
+    array = open_labelled(path, variable, Missing(missing).only_values("NetCDF and Zarr"))
     original = original_of(array, dims)
 
     def write(target: Path, values: AnyArray, std: AnyArray | None = None) -> None:
@@ -238,11 +294,16 @@ def _no_file(path: Any, values: AnyArray) -> None:
 
 
 def _as_netcdf(path: str) -> bytes:
-    """The content of a NetCDF file: the file itself, or a Zarr store with its groups and stored numbers as they are."""
+    """The content of a NetCDF 4 file: the file itself, or NetCDF 3, or a Zarr store with its groups and stored numbers."""
     file = Path(path).expanduser()
-    if file.is_file():
+    if file.is_file() and not is_classic(file, path):
         return file.read_bytes()
-    return netcdf_bytes(require("xarray", "NetCDF").open_groups(file, engine="zarr", decode_cf=False))
+    xarray = require("xarray", "NetCDF")
+    if file.is_dir():
+        return netcdf_bytes(xarray.open_groups(file, engine="zarr", decode_cf=False))
+    rank_zero_info(f"{path!r} is NetCDF 3, and the result NetCDF 4")
+    with xarray.open_dataset(file, engine="scipy", decode_cf=False) as dataset:
+        return netcdf_bytes({"/": dataset})
 
 
 def _edited(content: bytes, name: str, values: AnyArray, changed: AnyArray, std: AnyArray | None) -> bytes:
@@ -275,27 +336,7 @@ def packed(values: AnyArray, dtype: np.dtype[Any], attributes: Mapping[str, Any]
     """
     stored = values.astype(np.float64)
     stored = (stored - float(attributes.get("add_offset", 0))) / float(attributes.get("scale_factor", 1))
-    if dtype.kind not in "iu":
-        return stored.astype(dtype)
-    unsigned = str(attributes.get("_Unsigned", "")).lower() == "true"
-    real = np.dtype(f"u{dtype.itemsize}") if unsigned else dtype
-
-    def numbers(*keys: str) -> list[int]:
-        given = [np.asarray(attributes[key]).astype(dtype).view(real) for key in keys if key in attributes]
-        return [int(number) for each in given for number in each.ravel()]
-
-    taken, limits = sorted(numbers("_FillValue", "missing_value")), numbers("valid_range")
-    low = (limits[:1] or numbers("valid_min") or [int(np.iinfo(real).min)])[0]
-    high = (limits[1:] or numbers("valid_max") or [int(np.iinfo(real).max)])[0]
-    while low in taken:
-        low += 1
-    while high in taken:
-        high -= 1
-    top = float(high) if int(float(high)) <= high else float(np.nextafter(float(high), 0))  # 2^63 - 1 rounds up in float64
-    result = np.rint(np.clip(stored, float(low), top)).astype(real)
-    for fill in taken:
-        result[result == fill] += 1
-    return result.view(dtype)
+    return Declared.by_attributes(attributes, dtype).valid(stored, dtype)
 
 
 def netcdf_bytes(groups: Mapping[str, Any]) -> bytes:

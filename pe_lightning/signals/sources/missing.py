@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import PICTURES
 from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, float_for, is_one_of, to_unit, with_nan
 from pe_lightning.signals.sources.arrays import find_array
+from pe_lightning.signals.sources.declared import exact_number
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.sources.pictures import decode_image, upright
 
@@ -35,21 +36,6 @@ MAX_SIMILAR_SHARE = 0.1
 JPEG_START = b"\xff\xd8"
 ALLOWED = "nan, alpha, a colour such as '#ff00ff', a number, frames:10-14,30, or a mask file"
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
-
-
-def exact_number(text: str) -> float | None:
-    """The finite number that a text stands for, an integer as ``int`` of any size; ``None`` if it is none.
-
-    >>> exact_number("9007199254740993"), exact_number("-9999.0"), exact_number("a.png")
-    (9007199254740993, -9999.0, None)
-    """
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return number if abs(number) < np.inf else None
-    return None
 
 
 @dataclass(frozen=True)
@@ -138,10 +124,19 @@ class Missing:
         if self.kind in ("alpha", "colour") and self.kind not in kinds:
             raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask file")
 
-    def in_picture(self, image: AnyArray, file: str) -> AnyArray:
+    def only_values(self, what: str) -> tuple[float, ...]:
+        """The numbers that mark missing values; other marks are refused for ``what``."""
+        if self.kind not in ("nan", "value"):
+            raise InputError(
+                f"missing values of {what} are marked by numbers, such as -9999 or -9999,-999; got {self.given!r}"
+            )
+        return self.values
+
+    def in_picture(self, image: AnyArray, file: str, declared: Mask | None = None) -> AnyArray:
         """A decoded picture ``(H, W, C)`` with NaN at missing samples, in [0, 1] where integers have some.
 
-        Opacity that marks missing pixels is removed; it stays where it is partial somewhere else.
+        Opacity that marks missing pixels is removed; it stays where it is partial somewhere else. ``declared`` ``(H, W)``:
+        pixels that the file declares missing.
         """
         marked = np.zeros(image.shape[:2], dtype=bool)
         opacity = image.shape[-1] in (2, 4)
@@ -164,14 +159,8 @@ class Missing:
                 )
         elif self.kind == "value":
             marked = np.asarray(is_one_of(image, self.values).all(-1))
+        marked = marked if declared is None else marked | declared
         return with_nan(to_unit(image), marked[..., None]) if marked.any() else image
-
-    def in_values(self, values: AnyArray) -> AnyArray:
-        """Values with NaN in place of the numbers that mark missing ones; integers become floating point."""
-        return with_nan(values, is_one_of(values, self.values)) if self.values else values
-
-    def stored(self, dtype: np.dtype[Any] | str) -> np.dtype[Any]:
-        return float_for(dtype) if self.values else np.dtype(dtype)
 
     def in_signals(self, raw: RawSignals) -> RawSignals:
         """The signals with NaN where the masks are not zero, and in lost frames."""

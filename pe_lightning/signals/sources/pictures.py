@@ -20,6 +20,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray, Mask, full_value, to_unit
+from pe_lightning.signals.sources.declared import GDAL_NODATA, NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.validation import MAX_PIXELS, check_area, check_claim, check_memory
 
@@ -81,6 +82,31 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyAr
             "each axis. Remove it from the paths"
         )
     return array
+
+
+def declared_missing(file: SourceFile) -> Mask | None:
+    """Pixels ``(H, W)``, upright, that the tag ``GDAL_NODATA`` of a TIFF picture declares missing; ``None`` without one."""
+    if (declared := declared_by_tiff(file)).is_empty:
+        return None
+    import tifffile
+
+    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+        page = tiff.pages[0]
+        stored = np.moveaxis(page.asarray(), 0, -1) if page.axes == "SYX" else page.asarray()
+        colours = stored.reshape(*stored.shape[:2], -1)[..., : page.samplesperpixel - len(page.extrasamples)]
+        turn = page.tags.valueof(ExifTags.Base.Orientation, 1)
+        return np.asarray(upright(declared.marks(colours).any(-1, keepdims=True).astype(np.uint8), turn)[..., 0] > 0)
+
+
+def declared_by_tiff(file: SourceFile) -> Declared:
+    """What the first page of a file declares, if it is a TIFF file."""
+    if format_of(file.path) != "tiff":
+        return NOTHING
+    import tifffile
+
+    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+        page = tiff.pages[0]
+        return Declared.by_tag(page.tags.valueof(GDAL_NODATA), page.dtype, repr(file.given))
 
 
 def header_of(file: SourceFile) -> Header:

@@ -15,11 +15,12 @@ from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, is_one_of
+from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.signals.sources.tables import Table, file_name_of, note_repeated
+from pe_lightning.signals.sources.tables import Table, file_name_of
 from pe_lightning.signals.validation import check_numbers, choice
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
@@ -60,11 +61,7 @@ class PointSource(Source):
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
-        self._fills = Missing(self.missing).values
-        if self.missing != "nan" and not self._fills:
-            raise InputError(
-                f"missing values of points are marked by numbers, such as -9999 or -9999,-999; got {self.missing!r}"
-            )
+        self._fills = Missing(self.missing).only_values("points")
         self.coordinates = names_of("coordinates", self.coordinates, MAX_AXES)
         self.values = names_of("values", self.values)
         _check_distinct(self.coordinates, self.values)
@@ -77,7 +74,7 @@ class PointSource(Source):
         axes, values = list(columns)[: -len(self.values)], list(columns)[-len(self.values) :]
         for name in values:
             columns[name] = np.where(is_one_of(columns[name], self._fills), np.nan, columns[name])
-            note_repeated(f"column {name!r}", columns[name])
+            note_repeated(f"column {name!r}", [columns[name]])
         return points_as_signals(
             {name: columns[name] for name in axes},
             {name: columns[name] for name in values},
@@ -113,7 +110,7 @@ class PointArrays(Source):
     def read(self) -> RawSignals:
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
-            note_repeated(f"value {name!r}", column, "put NaN in its place, or mask it (numpy.ma.masked_values)")
+            note_repeated(f"value {name!r}", [column], "put NaN in its place, or mask it (numpy.ma.masked_values)")
         raw = points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
         if self.extents is not None:
             low = raw.scaling.low
@@ -306,7 +303,8 @@ def _parquet_columns(file: SourceFile, names: Sequence[str]) -> dict[str, AnyArr
 def _array_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
     found: dict[str, AnyArray] = {}
     for place, name in enumerate(names):
-        array = find_array(file, name).load()
+        found_array = find_array(file, name)
+        array = found_array.declared.with_nan(found_array.load())
         label = f"{name!r} in {file.given!r}"
         if array.ndim == 2 and place == 0 and num_axes == 1 and 1 <= array.shape[1] <= MAX_AXES:
             found |= {f"{name}_{axis}": _plain(label, column) for axis, column in enumerate(array.T)}

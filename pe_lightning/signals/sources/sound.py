@@ -16,6 +16,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
 from pe_lightning.signals.sources.arrays import marked_values
+from pe_lightning.signals.sources.declared import NOTHING
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.signals.validation import in_common, one_length
@@ -30,7 +31,7 @@ DTYPE_OF_SUBTYPE = {
 }
 """Dtypes that represent the samples exactly; other subtypes are decoded to float32."""
 LOSSLESS_FORMATS = ("WAV", "WAVEX", "FLAC", "AIFF", "RF64")
-LOSSLESS_SUBTYPES = ("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
+LOSSLESS_SUBTYPES = ("PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: 
     """Writes samples ``(N, channels)`` by soundfile, which has names for the formats."""
     import soundfile
 
-    if samples.dtype == np.uint8:  # soundfile has no uint8; it drops the lower bits
-        samples = ((samples.astype(np.int16) - 128) << 8).astype(np.int16)
+    if samples.dtype.itemsize == 1:  # soundfile has neither uint8 nor int8; it drops the lower bits of 16
+        samples = ((samples.astype(np.int16) - (128 if samples.dtype == np.uint8 else 0)) << 8).astype(np.int16)
     buffer = io.BytesIO()  # libsndfile does not report errors of the file system
     soundfile.write(buffer, samples, rate, subtype=subtype, format=format)
     path.write_bytes(buffer.getbuffer())
@@ -166,4 +167,5 @@ def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     def write(path: Path, changed: AnyArray) -> None:
         sound.write(path, changed[0])
 
-    return EditableFile((file.stem,), values, marked_values(values, missing), (file.path.suffix.lower(),), write, "audio")
+    marked = marked_values(values, NOTHING.plus(missing.values, values.dtype))
+    return EditableFile((file.stem,), values, marked, (file.path.suffix.lower(),), write, "audio")

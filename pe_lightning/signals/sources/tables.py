@@ -29,8 +29,6 @@ MAX_COLUMNS = 10_000
 """Largest number of columns that are all taken by default."""
 SAMPLE_LINES = 50
 """Number of lines from which the delimiter is found."""
-MAX_MARKS, FAR, MIN_OTHERS = 3, 2.0, 5
-"""Different numbers that may mark missing values, and their least distance from the others, as a share of their range."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})
 """Cells without a value, which are not names of columns."""
@@ -115,8 +113,7 @@ class Table:
     def columns(self, columns: Sequence[str | int] | None = None, fills: Sequence[float] = ()) -> list[Column]:
         """Columns of numbers, by default every one with a number in it; a notice names the others.
 
-        Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN. A notice names a number that
-        repeats far outside the others.
+        Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN.
         """
         given = self.file.given
         if columns is None and len(self.names) > MAX_COLUMNS:
@@ -136,7 +133,6 @@ class Table:
         for place in chosen:
             values = self.values(place)
             values[~np.isfinite(values) | is_one_of(values, fills)] = np.nan
-            note_repeated(self.label(place), values)
             found.append(Column("" if alone else self.names[place] or str(place), self.label(place), values, place))
         return found
 
@@ -205,24 +201,6 @@ class Table:
         if any("e" in cell.lower() for cell in known):
             return ".6g"
         return f".{max((len(cell.strip().partition('.')[2]) for cell in known), default=0)}f"
-
-
-def note_repeated(label: str, values: NDArray[np.float64], remedy: str = "set missing (--missing={})") -> None:
-    """Prints a number that is in several cells of a column, far outside the others: it may mark missing values.
-
-    ``{}`` in the remedy stands for the number.
-    """
-    numbers, counts = np.unique(values[np.isfinite(values)], return_counts=True)
-    for count in range(1, min(MAX_MARKS, len(numbers) - MIN_OTHERS) + 1):
-        for outside, others in ((slice(count), numbers[count:]), (slice(-count, None), numbers[:-count])):
-            distance = min(abs(numbers[outside][0] - others).min(), abs(numbers[outside][-1] - others).min())
-            if counts[outside].min() > 1 and distance > FAR * np.ptp(others):
-                shown = ",".join(f"{number:.10g}" for number in numbers[outside])
-                rank_zero_info(
-                    f"{label}: {shown} in {counts[outside].sum()} of {len(values)} rows is far outside the others, "
-                    f"{others[0]:.6g} to {others[-1]:.6g}; if it marks missing values, {remedy.format(shown)}"
-                )
-                return
 
 
 def header_of(file: SourceFile) -> list[str]:

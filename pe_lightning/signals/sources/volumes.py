@@ -20,8 +20,10 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, Media, value_scaling
 from pe_lightning.signals.sources.arrays import marked_values
 from pe_lightning.signals.sources.clips import Clip, in_parts
+from pe_lightning.signals.sources.declared import GDAL_NODATA, NOTHING, Declared
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
+from pe_lightning.signals.sources.pictures import declared_by_tiff
 from pe_lightning.signals.validation import check_area, check_claim, check_memory, check_numbers
 
 Limits: TypeAlias = "tuple[float, float] | None"
@@ -79,7 +81,9 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, missing:
 
     if dtype.kind == "b" and limits is None:
         limits = (0.0, 1.0)
-    return _clip(file, (depth, height, width, channels), _native(np.empty(0, dtype)).dtype, read, limits, True, missing)
+    native = _native(np.empty(0, dtype)).dtype
+    declared = declared_by_tiff(file).plus(missing.values, native)
+    return _clip(file, (depth, height, width, channels), native, read, limits, True, declared)
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, missing
         for part in in_parts(frames, whole[:1].nbytes):
             yield np.ascontiguousarray(whole[part.start : part.stop : part.step])
 
-    return _clip(file, volume.shape, volume.dtype, read, limits, False, missing)
+    return _clip(file, volume.shape, volume.dtype, read, limits, False, NOTHING.plus(missing.values, volume.dtype))
 
 
 def open_nifti(file: SourceFile) -> Any:
@@ -160,13 +164,13 @@ def _clip(
     read: Callable[[range], Iterator[AnyArray]],
     limits: Limits,
     full_range: bool,
-    missing: Missing,
+    declared: Declared,
 ) -> Clip:
     check_numbers(repr(file.given), dtype)
-    every, stored = range(shape[0]), missing.stored(dtype).name
+    every, stored = range(shape[0]), declared.read_as(dtype).name
 
     def marked(frames: range) -> Iterator[AnyArray]:
-        return map(missing.in_values, read(frames))
+        return map(declared.with_nan, read(frames))
 
     scaling = value_scaling(repr(file.given), dtype, partial(marked, every), limits, full_range)
     return Clip(file, every, (shape[1], shape[2]), shape[3], stored, scaling, "array", marked)
@@ -208,13 +212,13 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
             (other.asarray(), {"photometric": other.pages[0].photometric, "subfiletype": other.pages[0].subfiletype})
             for other in (*series.levels[1:], *tiff.series[1:])
         ]
-        fills = [page.nodata] if "GDAL_NODATA" in page.tags else []
+        declared = Declared.by_tag(page.tags.valueof(GDAL_NODATA), array.dtype, repr(file.given))
     view = np.moveaxis(array, 0, -1) if separate else array
     signals = signals_of(view, repr(file.given), axes)
-    marked = _marked_tiff(signals, missing, file.given, bool(page.extrasamples), fills)
+    marked = _marked_tiff(signals, missing, file.given, bool(page.extrasamples), declared)
 
     def write(path: Path, values: AnyArray) -> None:
-        result = in_shape(values, view.shape, signals.shape)
+        result = in_shape(_valid(values, declared, bool(page.extrasamples)), view.shape, signals.shape)
         result = np.moveaxis(result, -1, 0) if separate else result
         byteorder, metadata, content = options["byteorder"], options["metadata"], io.BytesIO()
         with tifffile.TiffWriter(content, byteorder=byteorder) as tiff:  # NumPy does not report a full disk
@@ -228,22 +232,32 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
     return EditableFile(file.names(len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=is_picture)
 
 
-def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, fills: Sequence[float] = ()) -> Mask:
+def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, declared: Declared) -> Mask:
     """Missing values of pictures and stacks ``(S, ..., C)``, of which the last channel may be opacity."""
     check_numbers(repr(given), signals.dtype)
-    marked = marked_values(signals, missing, fills)
+    marked = marked_values(signals, declared.plus(missing.values, signals.dtype))
     if missing.kind in ("alpha", "colour"):
         marked |= np.stack([np.isnan(missing.in_picture(image, given)).any(-1, keepdims=True) for image in signals])
-    if extra and signals.shape[-1] in (2, 4) and signals.ndim == 4 and missing.kind != "alpha":
+    if _has_opacity(signals, extra) and missing.kind != "alpha":
         marked[..., -1] = False
     return marked
+
+
+def _has_opacity(signals: AnyArray, extra: bool) -> bool:
+    return extra and signals.shape[-1] in (2, 4) and signals.ndim == 4
+
+
+def _valid(values: AnyArray, declared: Declared, extra: bool) -> AnyArray:
+    """Values ``(S, ..., C)`` that are not declared missing; opacity is unchanged."""
+    found = declared.valid(values, values.dtype)
+    return np.concatenate([found[..., :-1], values[..., -1:]], -1) if _has_opacity(values, extra) else found
 
 
 def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     """A GeoTIFF: up to 4 bands are channels of one signal, more are signals of their own."""
     rasterio = require("rasterio", f"filling {file.given!r}, a raster with coordinates or a fill value")
     with reading(file.given), _unlocated(), rasterio.open(file.path, driver="GTiff") as tiff:
-        bands, profile, fills = tiff.read(), dict(tiff.profile), [fill for fill in tiff.nodatavals if fill is not None]
+        bands, profile, declared = tiff.read(), dict(tiff.profile), declared_by_raster(file, tiff)
         kept = {name: getattr(tiff, name) for name in ("descriptions", "colorinterp", "scales", "offsets", "units")}
         spaces = [space for space in tiff.tag_namespaces() if space not in ("IMAGE_STRUCTURE", "DERIVED_SUBDATASETS")]
         tags = [(space, number, tiff.tags(number, space)) for number in range(len(bands) + 1) for space in (None, *spaces)]
@@ -252,10 +266,13 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     if str(codec := profile.get("compress")).lower() in LOSSY_COMPRESSION:
         rank_zero_info(f"{file.given!r} is compressed by {codec}, which may change known pixels: the result is, by deflate")
         profile |= {"compress": "deflate", "photometric": None}
+    if declared.is_empty and profile["nodata"] is not None and np.isfinite(profile["nodata"]):
+        profile["nodata"] = None  # which GDAL takes for a text that is no number, or for a number beyond the dtype
     together = len(bands) <= MAX_CHANNELS
     signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
 
     def write(path: Path, values: AnyArray, deviations: bool = False, points: bool = False) -> None:
+        values = values if deviations else _valid(values, declared, opaque)
         written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
         height, width = written.shape[1:]
         scales = profile["width"] / width, profile["height"] / height
@@ -276,7 +293,7 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     return EditableFile(
         file.names(len(signals)),
         np.ascontiguousarray(signals),
-        _marked_tiff(signals, missing, file.given, opaque, fills),
+        _marked_tiff(signals, missing, file.given, opaque, declared),
         (".tif", ".tiff"),
         write,
         "image" if together else "array",
@@ -284,6 +301,13 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
         located=True,
         points=point,
     )
+
+
+def declared_by_raster(file: SourceFile, raster: Any) -> Declared:
+    """What an open raster of ``rasterio`` declares: by the tag of the file, or by a file of GDAL beside it."""
+    declared, dtype = declared_by_tiff(file), np.dtype(raster.dtypes[0])
+    beside = Path(f"{raster.name}.aux.xml").exists() and raster.nodata is not None
+    return declared.plus([raster.nodata], dtype) if beside and declared.is_empty and np.isfinite(raster.nodata) else declared
 
 
 @contextmanager
@@ -301,7 +325,8 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         stored = np.asanyarray(image.dataobj.get_unscaled())
         slope, intercept = image.dataobj.slope, image.dataobj.inter
     signals = signals_of(stored, repr(file.given), axes or 3)
-    marked = marked_values(signals * slope + intercept if missing.values else signals, missing)
+    real = signals * slope + intercept if missing.values else signals
+    marked = marked_values(real, NOTHING.plus(missing.values, real.dtype))
 
     def write(path: Path, values: AnyArray) -> None:
         header = image.header.copy()

@@ -1,0 +1,163 @@
+"""What files declare about missing values: attributes of NetCDF, Zarr and HDF5, and the tag of GDAL in TIFF.
+
+A library's own value in place of a declaration that it cannot read is none: declarations are read from the attributes and
+the text of the tag.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.raw import AnyArray, Mask, float_for, is_one_of, with_nan
+
+GDAL_NODATA = 42113
+"""TIFF tag with the text of a number that stands for missing values."""
+FILL_ATTRIBUTES = ("_FillValue", "missing_value")
+"""Attributes with the values that stand for missing ones (CF conventions, Sec. 2.5.1)."""
+
+# tifffile takes 0 for a tag that it cannot convert to the dtype, and logs it; the text is read here
+logging.getLogger("tifffile").addFilter(lambda record: "GDAL_NODATA" not in record.getMessage())
+
+
+def exact_number(text: str) -> float | None:
+    """The finite number that a text stands for, an integer as ``int`` of any size; ``None`` if it is none.
+
+    >>> exact_number("9007199254740993"), exact_number("-9999.0"), exact_number("a.png")
+    (9007199254740993, -9999.0, None)
+    """
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:
+            continue
+        return number if abs(number) < np.inf else None
+    return None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Stored values that stand for missing ones, besides NaN and infinite ones.
+
+    Args:
+        values: The values; those that the dtype cannot represent mark nothing.
+        low: Least valid value, or -inf.
+        high: Largest valid value, or inf.
+        unsigned: Whether stored signed integers are unsigned ones (attribute ``_Unsigned``), as ``values`` and the limits.
+
+    >>> Declared((-1,), high=5).marks(np.array([-1, 0, 5, 6])).tolist()
+    [True, False, False, True]
+    """
+
+    values: tuple[float, ...] = ()
+    low: float = -np.inf
+    high: float = np.inf
+    unsigned: bool = False
+
+    @classmethod
+    def by_attributes(cls, attributes: Mapping[str, Any], dtype: np.dtype[Any]) -> Declared:
+        """By ``_FillValue``, ``missing_value``, ``valid_range``, ``valid_min`` and ``valid_max``.
+
+        All are in stored numbers (CF conventions, Sec. 2.5.1); floating-point limits of packed integers are in units of the
+        unpacked values (NetCDF Users Guide, appendix A).
+        """
+        unsigned = dtype.kind == "i" and str(attributes.get("_Unsigned", "")).lower() == "true"
+        scale, offset = (float(attributes.get(key, neutral)) for key, neutral in (("scale_factor", 1), ("add_offset", 0)))
+
+        def numbers(*keys: str, limits: bool = False) -> list[float]:
+            given = [np.ravel(attributes[key]) for key in keys if key in attributes]
+            found = [number.item() for each in given if each.dtype.kind in "iuf" for number in each if np.isfinite(number)]
+            if limits and dtype.kind in "iu" and (scale, offset) != (1, 0):
+                return [(number - offset) / scale if isinstance(number, float) else number for number in found]
+            return [number % 256**dtype.itemsize if unsigned and number < 0 else number for number in found]
+
+        both = numbers("valid_range", limits=True)
+        both = both if len(both) == 2 else []
+        low, high = numbers("valid_min", limits=True) or both[:1], numbers("valid_max", limits=True) or both[1:]
+        if scale < 0 and low and high and isinstance(low[0], float) and low > high:  # a negative scale swaps them
+            low, high = high, low
+        values = tuple(dict.fromkeys(numbers(*FILL_ATTRIBUTES)))
+        return cls(values, low[0] if low else -np.inf, high[0] if high else np.inf, unsigned).of(dtype)
+
+    @classmethod
+    def by_tag(cls, text: object, dtype: np.dtype[Any], label: str) -> Declared:
+        """By the text of the TIFF tag ``GDAL_NODATA``, ``None`` without one."""
+        written = "nan" if text is None else str(text).strip("\0 ").replace(",", ".")
+        number = exact_number(written)
+        if number is None and written.lower().lstrip("+-") not in ("", "nan", "inf"):
+            rank_zero_info(f"{label} declares the missing value {written!r}, which is no number: nothing is missing by it")
+        return cls(() if number is None else (number,)).of(dtype)
+
+    def of(self, dtype: np.dtype[Any]) -> Declared:
+        """Without values that a dtype cannot represent."""
+        some = np.zeros(1, self._real(dtype))
+        if some.dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                return replace(self, values=tuple(value for value in self.values if np.isfinite(some.dtype.type(value))))
+        info = np.iinfo(some.dtype) if some.dtype.kind in "iu" else None
+        held = [value for value in self.values if info is None or (info.min <= value <= info.max and value == int(value))]
+        return replace(self, values=tuple(held))
+
+    def _real(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return np.dtype(f"u{dtype.itemsize}") if self.unsigned else dtype
+
+    def plus(self, numbers: Sequence[float], dtype: np.dtype[Any]) -> Declared:
+        """With further values that stand for missing ones."""
+        return replace(self, values=tuple(dict.fromkeys([*self.values, *numbers]))).of(dtype)
+
+    @property
+    def is_empty(self) -> bool:
+        return self == Declared(unsigned=self.unsigned)
+
+    def marks(self, stored: AnyArray) -> Mask:
+        """Which stored values are missing, besides those that are not finite."""
+        real = stored.view(self._real(stored.dtype))
+        found = is_one_of(real, self.values)
+        if self.low > -np.inf:
+            found |= real < self.low
+        if self.high < np.inf:
+            found |= real > self.high
+        return found
+
+    def read_as(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        return dtype if self.is_empty else float_for(dtype)
+
+    def with_nan(self, stored: AnyArray) -> AnyArray:
+        """Values with NaN where they are missing; integers become floating point."""
+        return stored if self.is_empty else with_nan(stored, self.marks(stored))
+
+    def valid(self, values: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
+        """The nearest values of a dtype that are not declared missing, in stored numbers; others are unchanged."""
+        if self == Declared() and values.dtype == dtype:
+            return values
+        real = self._real(dtype)
+        if real.kind not in "iu":
+            least, most = (float(np.clip(limit, np.finfo(real).min, np.finfo(real).max)) for limit in (self.low, self.high))
+            result = np.clip(values.astype(real), least, most)
+            for fill in map(real.type, self.values):
+                result[result == fill] = np.nextafter(fill, real.type(least if fill > least else most))
+            return result
+        low, high = int(np.iinfo(real).min), int(np.iinfo(real).max)
+        low, high = max(low, math.ceil(max(self.low, low))), min(high, math.floor(min(self.high, high)))
+        while low in self.values:
+            low += 1
+        while high in self.values:
+            high -= 1
+        if values.dtype.kind == "f":
+            top = float(high) if int(float(high)) <= high else float(np.nextafter(float(high), 0))  # 2^63 - 1 rounds up
+            result = np.rint(np.clip(values, float(low), top)).astype(real)
+        else:
+            result = np.clip(values.view(real), real.type(low), real.type(high))
+        for fill in sorted(self.values):
+            result[result == int(fill)] += 1
+        return result.view(dtype)
+
+
+NOTHING = Declared()
+"""No declaration."""
