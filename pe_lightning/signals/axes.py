@@ -39,6 +39,10 @@ MAX_ASPECT_RATIO = 8
 NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
 
 
+EQUAL_DISTANCE = 1e-4
+"""Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
+
+
 @dataclass(frozen=True)
 class Axis:
     r"""One axis in the user's units: the coordinate ``x`` lies at :math:`u = (x - low) / length` in [0, 1).
@@ -66,6 +70,14 @@ class Axis:
     time: bool = False
     periodic: bool = False
     samples: tuple[float, ...] | None = None
+
+    @classmethod
+    def at(cls, name: str, numbers: Floats, time: bool = False) -> Axis:
+        """The axis of a grid with samples at these coordinates ``(N,)``, which ascend or descend."""
+        even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], len(numbers))).max()
+        apart = even >= EQUAL_DISTANCE * abs(np.diff(numbers)).mean()
+        ends = float(numbers[0]), float(numbers[-1])
+        return cls(name, *ends, len(numbers), time, samples=tuple(numbers.tolist()) if apart else None)
 
     def __post_init__(self) -> None:
         length = self.length

@@ -31,8 +31,6 @@ from pe_lightning.signals.validation import check_memory, check_numbers
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
 MAX_AXES = 3
-EQUAL_DISTANCE = 1e-4
-"""Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
 
 
 @sources.register("labelled")
@@ -243,9 +241,7 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
             (same, f"{label}: samples {same[:1]} and the next are equal: each needs its own"),
             (not (steps > 0).all() and not (steps < 0).all(), f"{label}: they neither ascend nor descend: sort by them"),
         )
-        even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], size)).max() < EQUAL_DISTANCE * abs(steps).mean()
-        ends = float(numbers[0]), float(numbers[-1])
-        axes.append(Axis(name, *ends, size, time, samples=None if even else tuple(numbers.tolist())))
+        axes.append(Axis.at(name, numbers, time))
     return tuple(axes)
 
 

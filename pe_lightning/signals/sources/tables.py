@@ -8,7 +8,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
+from pe_lightning.signals.sources.times import Clock, date_text
 from pe_lightning.signals.validation import one_length
 
 DELIMITERS = "\t;, "
@@ -30,8 +31,12 @@ MAX_COLUMNS = 10_000
 SAMPLE_LINES = 50
 """Number of lines from which the delimiter is found."""
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
-MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null"})
+MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null", "#n/a", "#na", "<na>"})
 """Cells without a value, which are not names of columns."""
+BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+TIME_NAMES = ("time", "date", "datetime", "timestamp", "t")
+"""Names of a column of times as numbers."""
+COMMENTS = ". Lines that begin with # are comments only above the header"
 
 
 class Column(NamedTuple):
@@ -60,7 +65,15 @@ def read_tables(
         length: Number of leading rows to take.
         fills: Numbers in place of missing ones, besides empty cells and words such as ``NA``.
     """
-    every = [(file, column) for file in files for column in Table.open(file).columns(columns, fills)]
+    tables = [(file, Table.open(file)) for file in files]
+    every = [(file, column) for file, table in tables for column in table.columns(columns, fills)]
+    for _, table in tables:
+        place, clock = table.clock()
+        if place >= 0 and (clock is None or clock.axis is not None or clock.absent.size):
+            rank_zero_info(
+                f"{table.label(place)}: the times are at unequal distances, and the rows are taken at equal ones. To take "
+                f"the times: --config points/closed_form --data.coordinates {table.names[place] or place}"
+            )
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -81,10 +94,11 @@ def read_tables(
 
 @dataclass(frozen=True)
 class Table:
-    """A UTF-8 text table: reads its columns, and writes a copy with other numbers in some cells.
+    """A text table: reads its columns, and writes a copy with other numbers in some cells.
 
-    It has the names in its header, empty texts without one; of each row below the header the number of its line, from 1; the
-    texts of each column with decimal points; the delimiter; and the name of the decimal mark, ``point`` or ``comma``.
+    It has the names in its header, empty texts without one; of each row below the header the number of its line, from 1, or
+    0 of an added row; the texts of each column with decimal points; the delimiter; and the name of the decimal mark,
+    ``point`` or ``comma``.
     """
 
     file: SourceFile
@@ -100,8 +114,9 @@ class Table:
 
         The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same
         number of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a
-        number, or if one is not and the cell below it is. Lines that begin with ``#`` are comments. The decimal mark is a
-        comma, with a notice, if some cell has a decimal comma and none a decimal point; otherwise it is a point.
+        number, or if one is not and the cell below it is. Lines above it that begin with ``#`` are comments. Of one column,
+        an empty line between others is a missing value. The decimal mark is a comma, with a notice, if some cell has a
+        decimal comma and none a decimal point; otherwise it is a point.
         """
         lines, rows, delimiter = _rows(file, most)
         rows, mark = _with_decimal_points(file, rows)
@@ -110,8 +125,10 @@ class Table:
         cells = list(zip(*rows[header:], strict=True)) or [()] * len(names)
         return cls(file, names, lines[header:], cells, delimiter, mark)
 
-    def columns(self, columns: Sequence[str | int] | None = None, fills: Sequence[float] = ()) -> list[Column]:
-        """Columns of numbers, by default every one with a number in it; a notice names the others.
+    def columns(
+        self, columns: Sequence[str | int] | None = None, fills: Sequence[float] = (), axis: int = -1
+    ) -> list[Column]:
+        """Columns of numbers, by default every one with a number in it, besides that of the ``axis``; a notice names others.
 
         Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN.
         """
@@ -120,10 +137,12 @@ class Table:
             raise InputError(f"{given!r} has {len(self.names)} columns, more than {MAX_COLUMNS}: choose columns by select")
         if columns is None:
             with_numbers = [any(np.isfinite(_number(cell)) for cell in cells) for cells in self.cells]
-            chosen = np.flatnonzero(with_numbers).tolist()
+            chosen = [place for place in np.flatnonzero(with_numbers).tolist() if place != axis]
             if not chosen:
                 raise InputError(f"{given!r} holds no column of numbers (the decimal mark is taken to be a {self.mark})")
-            if left_out := [self.label(place) for place in range(len(self.names)) if not with_numbers[place]]:
+            if left_out := [
+                self.label(place) for place in range(len(self.names)) if not (with_numbers[place] or place == axis)
+            ]:
                 rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
         else:
             chosen = [self.find(column) for column in columns]
@@ -166,34 +185,76 @@ class Table:
         for row in np.flatnonzero(~missing & (np.isnat(found) if as_dates else np.isnan(found)))[:1].tolist():
             wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00"
             wanted = wanted if dates else f"a number (the decimal mark is taken to be a {self.mark})"
+            hint = COMMENTS if cells[row].strip().startswith("#") else ""
             raise InputError(
                 f"{self.label(place)}, line {self.lines[row]}: {cells[row]!r} is not {wanted}; correct it, or leave the "
-                "cell empty where the value is missing"
+                f"cell empty where the value is missing{hint}"
             )
         return found
+
+    def clock(self) -> tuple[int, Clock | None]:
+        """Index of the column of times, and how these are spread; -1 without such a column.
+
+        It is the only one of dates, or else the only one of numbers that is named as times are.
+        """
+        dates = {}
+        for place, cells in enumerate(self.cells):
+            first = next((cell for cell in cells if not is_missing(cell)), "")
+            if np.isnan(_number(first)) and not np.isnat(_date(first)):
+                found = np.array([_date(cell) for cell in cells])
+                if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found))):
+                    dates[place] = found
+        named = [place for place, name in enumerate(self.names) if name.lower() in TIME_NAMES and place not in dates]
+        if not dates:
+            dates = {place: self.values(place) for place in named if any(np.isfinite(_number(c)) for c in self.cells[place])}
+        if len(dates) != 1:
+            return -1, None
+        ((place, times),) = dates.items()
+        return place, Clock.of(self.names[place] or str(place), times)
+
+    def with_rows(self, places: Sequence[int], place: int, times: AnyArray) -> Table:
+        """A table with further rows, empty but for a column of times ``(N,)``; the rows that it has get ``places``."""
+        rows = {number: row for row, number in enumerate(places)}
+        cells = [[column[rows[n]] if n in rows else "" for n in range(len(times))] for column in self.cells]
+        like, form = self.cells[place][0], self._form(place)
+        for number, time in enumerate(times):
+            if number not in rows:
+                cells[place][number] = date_text(time, like) if times.dtype.kind == "M" else format(time, form)
+        return replace(self, lines=[self.lines[rows[n]] if n in rows else 0 for n in range(len(times))], cells=cells)
 
     def write(self, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
         """Writes a copy with other numbers, by index of column and row, as the cells of their columns are written.
 
         Lines without one are unchanged.
         """
-        content = self.file.path.read_bytes()
-        encoding = "utf-8-sig" if content.startswith(codecs.BOM_UTF8) else "utf-8"
-        lines = content.decode(encoding).splitlines(keepends=True)
+        mark, encoding, content = _decoded(self.file)
+        lines = content.splitlines(keepends=True)
         texts: dict[int, dict[int, str]] = {}
         for column, numbers in changed.items():
             form = self._form(column)
             for row, value in numbers.items():
                 text = format(value, form)
                 texts.setdefault(row, {})[column] = text.replace(".", ",") if self.mark == "comma" else text
-        for row, cells in texts.items():
-            line = lines[self.lines[row] - 1]
-            ((*old,),) = _split([line], self.delimiter)
+        before = 0
+        for row, number in enumerate(self.lines):
+            before = number or before
+            if number and row not in texts:
+                continue
+            line = lines[before - 1]
+            cells = (
+                _split([line], self.delimiter)[0] or [""] if number else [self._cell(column[row]) for column in self.cells]
+            )
+            ending = "\r\n" if "\r\n" in line else line[len(line.rstrip("\r\n")) :][:1]
             buffer = io.StringIO()
-            writer = csv.writer(buffer, delimiter=self.delimiter, lineterminator=line[len(line.rstrip("\r\n")) :])
-            writer.writerow([cells.get(column, cell) for column, cell in enumerate(old)])
-            lines[self.lines[row] - 1] = buffer.getvalue()
-        path.write_bytes("".join(lines).encode(encoding))
+            writer = csv.writer(buffer, delimiter=self.delimiter, lineterminator=ending)
+            writer.writerow([texts.get(row, {}).get(column, cell) for column, cell in enumerate(cells)])
+            lines[before - 1] = buffer.getvalue() if number else line + buffer.getvalue()
+        path.write_bytes(mark + "".join(lines).encode(encoding))
+
+    def _cell(self, text: str) -> str:
+        """A cell of an added row."""
+        text = text.replace(".", ",") if self.mark == "comma" and np.isfinite(_number(text)) else text
+        return text or ("nan" if self.delimiter == " " else "")
 
     def _form(self, column: int) -> str:
         """Format of numbers with as many decimals as the known ones of a column; six digits if these have exponents."""
@@ -217,8 +278,10 @@ def is_missing(cell: str) -> bool:
 def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[list[str]], str]:
     """Line numbers, cells and delimiter of all rows, or of ``most``, without comments and empty lines at both ends."""
     with reading(file.given):
-        text = file.path.read_bytes().decode("utf-8-sig")
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if not line.lstrip().startswith("#")]
+        text = _decoded(file, notify=most is None)[2]
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1)]
+        first = next((place for place, (_, line) in enumerate(lines) if line.strip() and not _is_comment(line)), len(lines))
+        lines = lines[first:]
         for end in (0, -1):
             while lines and not lines[end][1].strip():
                 lines.pop(end)
@@ -228,14 +291,40 @@ def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[li
         numbers, texts = zip(*lines, strict=True)
         delimiter = max(DELIMITERS, key=lambda one: _fitness(_split(texts[:SAMPLE_LINES], one)))  # the first of several
         rows = _split(texts, delimiter)
+        if max(map(len, rows)) == 1:
+            rows = [row or [""] for row in rows]
     uneven = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
     if uneven is not None or len(rows) != len(lines):
+        hint = COMMENTS if "#" in text else ""
         where = "" if uneven is None else f", line {numbers[uneven]}: {len(rows[uneven])} cell(s)"
         raise InputError(
             f"{file.given!r}{where}, but line {numbers[0]} has {len(rows[0])} (the delimiter is taken to be {delimiter!r}). "
-            "All rows need the same number of cells, and quotes must be closed on their line"
+            f"All rows need the same number of cells, and quotes must be closed on their line{hint}"
         )
     return list(numbers), rows, delimiter
+
+
+def _is_comment(line: str) -> bool:
+    """Whether a line above the first row is a comment, and no missing value such as ``#N/A``."""
+    return line.lstrip().startswith("#") and not is_missing(re.split(f"[{DELIMITERS}]", line.strip())[0])
+
+
+def _decoded(file: SourceFile, notify: bool = False) -> tuple[bytes, str, str]:
+    """The byte-order mark of a text, its encoding, and the text; ``notify``: prints an encoding that is a guess."""
+    content = file.path.read_bytes()
+    mark, encoding = next(((mark, name) for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), (b"", "utf-8"))
+    for first, name in enumerate(("utf-16-be", "utf-16-le")):  # most characters of a table are of one byte
+        if not mark and content[first::2].count(0) > len(content) / 4:
+            encoding = name
+    try:
+        text = content[len(mark) :].decode(encoding)
+    except UnicodeDecodeError:
+        if mark or b"\0" in content:
+            raise
+        encoding, text = "cp1252", content.decode("cp1252")
+    if notify and not mark and encoding != "utf-8":
+        rank_zero_info(f"{file.given!r} is not UTF-8, and is read as {encoding}; if its texts are wrong, save it as UTF-8")
+    return mark, encoding, text
 
 
 def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
@@ -294,8 +383,24 @@ def file_name_of(name: str) -> str:
 def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
     """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
-    table = Table.open(file)
-    columns = table.columns(fills=missing.values)
+    table, axes = Table.open(file), ()
+    place, clock = table.clock()
+    if clock is not None and clock.axis is not None:
+        rank_zero_info(f"{table.label(place)}: the rows are at unequal distances, and their times are the axis")
+        axes = (clock.axis,)
+    elif clock is not None and (absent := clock.absent).size:
+        table = table.with_rows(clock.places.tolist(), place, clock.times)
+        rank_zero_info(
+            f"{table.label(place)}: {absent.size} row(s) are absent, the first at {table.cells[place][absent[0]]}: they are "
+            "missing, and are inserted in the result"
+        )
+    elif clock is None and place >= 0:
+        rank_zero_info(
+            f"{table.label(place)}: times are missing, or neither ascend nor descend: rows are taken in their order, at "
+            f"equal distances. To take the times: --coordinates {table.names[place] or place} --values COLUMN --at FILE"
+        )
+    is_axis = clock is not None and (clock.axis is not None or clock.absent.size > 0)
+    columns = table.columns(fills=missing.values, axis=place if is_axis else -1)
     values = np.stack([column.values for column in columns])[..., None]
     marked = ~np.isfinite(values)
 
@@ -311,4 +416,5 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
 
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
-    return EditableFile(names, values, marked, tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"])), write)
+    suffixes = tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"]))
+    return EditableFile(names, values, marked, suffixes, write, axes=axes)
