@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from pe_lightning.cli.verbs import print_scores
 from pe_lightning.errors import InputError, refuse, show_bytes
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 MAP_SAMPLE_BYTES = 64
 """Memory that a sample of a map takes: coordinates, value and standard deviation, and copies of them."""
+TURN = 360.0
+"""Degrees of longitude after which places repeat."""
 
 
 def _numbers(option: str, text: str, counts: Collection[int], form: str, least: float = -math.inf) -> list[float]:
@@ -32,18 +37,46 @@ def _numbers(option: str, text: str, counts: Collection[int], form: str, least: 
 def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
 
-    >>> region_of("-20,40,30,60", ["lat", "lon"])
-    {'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}
+    A region of longitudes whose west is larger than its east goes across the date line.
+
+    >>> region_of("-20,40,30,60", ["lat", "lon"]), region_of("175,-175,-20,0", ["lon", "lat"])
+    ({'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}, {'lon': (175.0, 185.0), 'lat': (-20.0, 0.0)})
     """
-    from pe_lightning.results.maps import east_and_north
+    from pe_lightning.results.maps import LONGITUDES, east_and_north
 
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
     form = f"{form}, the lower one first, such as -20,40,30,60"
     found = _numbers("region", text, {2 * len(names)}, form)
     pairs = list(zip(found[::2], found[1::2], strict=True))
+    east = list(east_and_north(names) if len(names) == 2 else names)
+    pairs = [
+        (low, high + TURN if name.lower() in LONGITUDES and low > high > low - TURN else high)
+        for name, (low, high) in zip(east, pairs, strict=True)
+    ]
     if any(low >= high for low, high in pairs):
         raise InputError(f"--region is {form}; got {text!r}")
-    return dict(zip(east_and_north(names) if len(names) == 2 else names, pairs, strict=True))
+    return dict(zip(east, pairs, strict=True))
+
+
+def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None) -> str | None:
+    """The option ``periodic``, with longitudes that are a turn of 360 degrees away from the points, too.
+
+    ``wanted`` are coordinates of the result, or their ends, per axis.
+    """
+    from pe_lightning.results.maps import LONGITUDES
+    from pe_lightning.signals.sources.paths import expand
+    from pe_lightning.signals.sources.points import POINT_FORMATS, read_columns
+
+    for name, column in wanted.items():
+        if name.lower() not in LONGITUDES or name in re.split("[,=]", periodic or ""):
+            continue
+        low, high = np.nanmin(column), np.nanmax(column)
+        columns = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
+        west, east = min(map(np.nanmin, columns)), max(map(np.nanmax, columns))
+        if (low < west and low + TURN < east) or (high > east and high - TURN > west):
+            print(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
+            periodic = name if periodic in (None, "auto", "none") else f"{periodic},{name}"
+    return periodic
 
 
 def like_raster(path: str, names: list[str]) -> tuple[dict[str, AnyArray], str | None]:
@@ -75,8 +108,6 @@ def _axes(
     fit: PointFit, sizes: list[int], limits: dict[str, tuple[float, float]], steps: dict[str, float]
 ) -> dict[str, AnyArray]:
     """Coordinates per axis: of a region, or between the lowest and the highest of the points, by number or by distance."""
-    import numpy as np
-
     if dated := [axis.name for axis in fit.axes if axis.time]:
         raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
     ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
@@ -170,6 +201,7 @@ def fill_points(
     raster, crs = (None, None) if like is None else like_raster(like, names)
     if at is None:
         check_map(out)
+    periodic = _turned(paths, limits or raster or ({} if places is None else places[0]), periodic)
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
     print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")

@@ -339,6 +339,7 @@ class EditableFile:
         points: Whether the file declares that its samples are values at points.
         jpeg: Whether it is a JPEG, or frames of which one is.
         orientation: EXIF orientation of a picture, which is applied to ``values``.
+        xyz: Whether the axes are x, y, z, as in a NIfTI file.
         grown: Pixels by which the missing samples that a mask marks were grown.
         path: The file, which is never replaced.
     """
@@ -356,5 +357,6 @@ class EditableFile:
     points: bool = False
     jpeg: bool = False
     orientation: int = 1
+    xyz: bool = False
     grown: int = 0
     path: Path | None = None

@@ -166,7 +166,7 @@ def read_original(
     for name, signal, marked in zip(found.names, found.values, found.missing, strict=True):
         note_repeated(f"{name!r} in {file.given!r}" if len(found.names) > 1 else repr(file.given), [signal[~marked]])
     if missing.kind in ("mask", "frames"):  # beside what the reader marked
-        masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation)
+        masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
         for signal, marked in enumerate(found.missing):
             marked |= masks[signal if len(masks) > 1 else 0][..., None]
     pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow

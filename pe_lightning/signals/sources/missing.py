@@ -17,7 +17,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import PICTURES
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format
 from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, float_for, is_one_of, to_unit, with_nan
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.declared import exact_number
@@ -34,6 +34,7 @@ SIMILAR_LEVELS = 48
 MAX_SIMILAR_SHARE = 0.1
 """Pixels of almost the colour of missing ones, as a share of these, from which a notice is printed."""
 JPEG_START = b"\xff\xd8"
+MASK_FORMATS: frozenset[Format] = frozenset({*PICTURES, *ARRAYS, "nifti"})
 ALLOWED = "nan, alpha, a colour such as '#ff00ff', a number, frames:10-14,30, or a mask file"
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 
@@ -46,9 +47,9 @@ class Missing:
         given: ``nan``: nothing else. ``alpha``: pixels of opacity 0. A colour ``#rrggbb`` of pictures. A number: this value;
             several with commas: ``-9999,-999``. ``frames:10-14,30``: frames of a clip or slices of a volume, from 0, both
             ends included. Otherwise a mask file
-            that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture
-            or a ``.npy`` file, of the shape of the signals after crop and resize, or of their leading
-            axes (frames of a clip), or of the last ones (the same in every frame).
+            that is not zero at missing samples, or a list of one per signal (a list of one entry is that entry): a picture,
+            an array file (``.npy``, ``.npz``, HDF5 of one array) or a NIfTI volume, of the shape of the signals after crop
+            and resize, or of their leading axes (frames of a clip), or of the last ones (the same in every frame).
     """
 
     given: MissingLike = "nan"
@@ -85,7 +86,7 @@ class Missing:
         is_word = self.kind == "mask" and isinstance(self.given, str) and re.fullmatch(r"\w+", self.given)
         if is_word and not Path(str(self.given)).exists():  # such as the name of a colour
             raise InputError(f"missing must be {ALLOWED}; there is no file {self.given!r}")
-        return expand(self.given, PICTURES | {"npy"}, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
+        return expand(self.given, MASK_FORMATS, "mask") if self.kind == "mask" else []  # type: ignore[arg-type]
 
     def _ranges(self) -> list[tuple[int, int]]:
         found = [re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part) for part in str(self.given)[len(FRAMES) :].split(",")]
@@ -94,10 +95,11 @@ class Missing:
             raise InputError(f"missing: lost frames are given by their numbers from 0, frames:10-14,30; got {self.given!r}")
         return ranges
 
-    def marks(self, grid: Sequence[int], count: int, orientation: int = 1) -> list[Mask]:
+    def marks(self, grid: Sequence[int], count: int, orientation: int = 1, xyz: bool = False) -> list[Mask]:
         """Where the mask files are not zero, or frames are lost: one mask ``(N_1, ..., N_D)`` for all signals or each.
 
-        A mask of the stored size of a picture is turned as the picture is, by its EXIF ``orientation``.
+        A mask of the stored size of a picture is turned as the picture is, by its EXIF ``orientation``. ``xyz``: the axes of
+        the signals are in the order of a NIfTI file, x first, as those of a NIfTI mask then are.
         """
         if self.kind == "frames":
             if len(grid) != 3 or max(last for _, last in self._ranges()) >= grid[0]:
@@ -108,7 +110,8 @@ class Missing:
                 lost[first : last + 1] = True
             return [np.broadcast_to(lost[:, None, None], tuple(grid))]
         masks = zip(self.masks, read_masks(self.masks, count), strict=True)
-        return [spread_mask(self._turned(mask, grid, orientation), grid, file.given) for file, mask in masks]
+        ordered = ((file, mask.T if xyz and format_of(file.path) == "nifti" else mask) for file, mask in masks)
+        return [spread_mask(self._turned(mask, grid, orientation), grid, file.given) for file, mask in ordered]
 
     @staticmethod
     def _turned(mask: Mask, grid: Sequence[int], orientation: int) -> Mask:
@@ -201,21 +204,27 @@ def read_masks(files: Sequence[SourceFile], count: int) -> list[Mask]:
 
 
 def read_mask(file: SourceFile) -> Mask:
-    """Where a mask file is not zero: a ``.npy`` file of any shape, or a picture ``(H, W)``.
+    """Where a mask file is not zero: an array file of any shape, a NIfTI volume ``(Z, Y, X)``, or a picture ``(H, W)``.
 
     A pixel of a picture is not zero if a colour channel is not, and it is not transparent; of a JPEG, if a channel is above
     half of its range.
     """
     kind = format_of(file.path)
-    if kind == "npy":
+    if kind in ARRAYS:
         image: AnyArray = find_array(file).load()
+    elif kind == "nifti":
+        from pe_lightning.signals.sources.volumes import open_nifti  # which imports this module
+
+        volume = open_nifti(file)
+        with reading(file.given):
+            image = np.asanyarray(volume.dataobj).squeeze().T
     elif kind in PICTURES:
         image = decode_image(file)
     else:
-        raise InputError(f"the mask {file.given!r} is neither a .npy file nor a picture")
+        raise InputError(f"the mask {file.given!r} is neither an array file, a NIfTI volume nor a picture")
     if image.dtype.kind == "f" and np.isnan(image).any():
         raise InputError(f"the mask {file.given!r} holds NaN; save it as booleans: numpy.save(path, mask)")
-    if kind == "npy":
+    if kind not in PICTURES:
         return np.asarray(image != 0)
     with reading(file.given), file.path.open("rb") as opened:
         if opened.read(2) == JPEG_START:  # which does not preserve zeros

@@ -30,6 +30,8 @@ Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
 MAX_JITTER = 0.25
 """Largest difference of the time of a frame from a constant rate, in frames, for lost frames to be known by the times."""
+TICKS = {True: Fraction(1, 90_000), False: Fraction(1, 1000)}
+"""Unit of the times of frames at a variable rate, in MP4 or in Matroska."""
 MP4_LIKE = ("mp4", "mov", "m4v")
 """Formats whose sound MP4 can hold."""
 SWSCALE_FLAGS = (
@@ -241,12 +243,18 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     missing.check("videos", "colour")
     clip, times, tick, stated = _described(file, None)
     found = frame_places(times, tick, stated)
-    if found is None:
+    if found is None and missing.kind == "nan":
         raise InputError(
-            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: save its frames "
-            "as pictures with numbers in a folder (ffmpeg -i FILE -fps_mode passthrough FOLDER/%04d.png), and give that"
+            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: name them "
+            "(missing: frames:10-14, from 0), or save its frames as pictures with numbers in a folder (ffmpeg -i FILE "
+            "-fps_mode passthrough FOLDER/%04d.png), and give that"
         )
-    places, rate = found
+    if found is None:
+        rank_zero_info(
+            f"{file.given!r} has a variable frame rate: frames are taken at equal distances, and keep their times"
+        )
+    stamps = None if found else times - times[0]
+    places, rate = found or (np.arange(len(times)), (len(times) - 1) / float(times[-1] - times[0]))
     check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
     shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
     values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
@@ -255,7 +263,7 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
 
     def write(path: Path, changed: AnyArray) -> None:
-        write_lossless(path, changed[0], rate, file.path)
+        write_lossless(path, changed[0], rate, file.path, stamps)
 
     with av.open(f"file:{file.path}") as container:  # what can hold the frames and the sound without loss
         fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
@@ -264,10 +272,12 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
 
 
-def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> None:
+def write_lossless(
+    path: Path, frames: AnyArray, rate: float, source: Path, times: npt.NDArray[np.float64] | None = None
+) -> None:
     """Writes frames that decode to the same values, as MP4 or Matroska by the suffix, with the sound and tags of a clip.
 
-    They are ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16.
+    They are ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16, at a constant rate or at times ``(T,)`` in seconds.
     """
     deep, grey, mp4 = frames.dtype == np.uint16, frames.shape[-1] == 1, path.suffix.lower() == ".mp4"
     given = ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
@@ -283,6 +293,8 @@ def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> N
         stream = new.add_stream(codec, rate=every, options=options)
         stream.height, stream.width = frames.shape[1:3]
         stream.pix_fmt = stored
+        if times is not None:
+            stream.codec_context.time_base = TICKS[mp4]
         sounds = {sound.index: new.add_stream_from_template(sound) for sound in old.streams.audio}
         for number, values in enumerate(frames):
             if grey and mp4:
@@ -291,6 +303,8 @@ def write_lossless(path: Path, frames: AnyArray, rate: float, source: Path) -> N
             frame = VideoFrame.from_ndarray(array, format=given)
             frame = frame if stored == given else frame.reformat(format=stored)
             frame.pts, frame.time_base = number, 1 / every
+            if times is not None:
+                frame.pts, frame.time_base = round(times[number] / TICKS[mp4]), TICKS[mp4]
             new.mux(stream.encode(frame))
         new.mux(stream.encode(None))
         for packet in old.demux(*old.streams.audio) if sounds else ():

@@ -337,4 +337,4 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         path.write_bytes(gzip.compress(content) if suffix == ".nii.gz" else content)
 
     suffix = ".nii.gz" if file.path.name.lower().endswith(".nii.gz") else ".nii"
-    return EditableFile(file.names(len(signals)), signals, marked, (suffix,), write)
+    return EditableFile(file.names(len(signals)), signals, marked, (suffix,), write, xyz=True)
