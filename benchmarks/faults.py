@@ -30,6 +30,8 @@
   Held: the command's largest resident set is below 1 GB.
 - ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
   none is worse than the mean, what is said to have converged has, and what is called exact is as good as NumPy's.
+- ``declarations``: what files declare missing, every format and dtype, read by ``fit`` and ``fill`` and written back. Held:
+  that is missing, and nothing else; a copy declares the same, and none of its values is missing.
 
 Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each
 with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
@@ -92,6 +94,7 @@ from attempts import (
     seconds_of,
     tree,
 )
+from faults_declarations import declarations
 from harness import ROOT, make_parser, print_titles
 from PIL import Image
 
@@ -624,6 +627,7 @@ SECTIONS: dict[str, Section] = {
     "readers": lambda _, mutations, rng: damaged_files(mutations, rng),
     "memory": lambda *_: memory(),
     "solves": lambda *options: solves(options[-1]),
+    "declarations": lambda *options: declarations(options[-1]),
 }
 
 

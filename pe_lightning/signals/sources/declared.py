@@ -118,7 +118,7 @@ class Declared:
     def marks(self, stored: AnyArray) -> Mask:
         """Which stored values are missing, besides those that are not finite."""
         real = stored.view(self._real(stored.dtype))
-        found = is_one_of(real, self.values)
+        found: Mask = is_one_of(real, self.values)
         if self.low > -np.inf:
             found |= real < self.low
         if self.high < np.inf:
@@ -139,7 +139,7 @@ class Declared:
         real = self._real(dtype)
         if real.kind not in "iu":
             least, most = (float(np.clip(limit, np.finfo(real).min, np.finfo(real).max)) for limit in (self.low, self.high))
-            result = np.clip(values.astype(real), least, most)
+            result: AnyArray = np.clip(values.astype(real), least, most)
             for fill in map(real.type, self.values):
                 result[result == fill] = np.nextafter(fill, real.type(least if fill > least else most))
             return result

@@ -296,7 +296,8 @@ def _as_netcdf(path: str) -> bytes:
         return file.read_bytes()
     xarray = require("xarray", "NetCDF")
     if file.is_dir():
-        return netcdf_bytes(xarray.open_groups(file, engine="zarr", decode_cf=False))
+        names = xarray.open_groups(file, engine="zarr", decode_cf=False)  # decoded in spite of decode_cf
+        return netcdf_bytes({n: xarray.open_dataset(file, engine="zarr", group=n, decode_cf=False) for n in names})
     rank_zero_info(f"{path!r} is NetCDF 3, and the result NetCDF 4")
     with xarray.open_dataset(file, engine="scipy", decode_cf=False) as dataset:
         return netcdf_bytes({"/": dataset})
@@ -340,6 +341,12 @@ def netcdf_bytes(groups: Mapping[str, Any]) -> bytes:
     h5netcdf, content = require("h5netcdf", "NetCDF"), io.BytesIO()
     with h5netcdf.File(content, "w") as file:
         for name, dataset in groups.items():
-            store = require("xarray", "NetCDF").backends.H5NetCDFStore(file if name == "/" else file.create_group(name))
-            dataset.dump_to_store(store)
+            group = file if name == "/" else file.create_group(name)
+            copied, marks = dataset.copy(), dict[str, Any]()
+            for key, array in copied.variables.items():
+                if "missing_value" in array.attrs:  # which the library refuses beside another _FillValue
+                    marks[key] = array.dtype.type(array.attrs.pop("missing_value"))
+            copied.dump_to_store(require("xarray", "NetCDF").backends.H5NetCDFStore(group))
+            for key, mark in marks.items():
+                group.variables[key].attrs["missing_value"] = mark
     return content.getvalue()

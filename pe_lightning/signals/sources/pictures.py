@@ -95,7 +95,8 @@ def declared_missing(file: SourceFile) -> Mask | None:
         stored = np.moveaxis(page.asarray(), 0, -1) if page.axes == "SYX" else page.asarray()
         colours = stored.reshape(*stored.shape[:2], -1)[..., : page.samplesperpixel - len(page.extrasamples)]
         turn = page.tags.valueof(ExifTags.Base.Orientation, 1)
-        return np.asarray(upright(declared.marks(colours).any(-1, keepdims=True).astype(np.uint8), turn)[..., 0] > 0)
+        marked = np.asarray(declared.marks(colours).any(-1, keepdims=True), np.uint8)
+        return np.asarray(upright(marked, turn)[..., 0] > 0)
 
 
 def declared_by_tiff(file: SourceFile) -> Declared:
@@ -245,7 +246,8 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ExifTags.Base.Orientation, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
     if raw.dtype.kind == "f":
-        array: AnyArray = raw.astype(np.float32)
+        with np.errstate(over="ignore"):  # numbers that stand for missing values may be beyond float32
+            array: AnyArray = raw.astype(np.float32)
     elif raw.dtype in (np.uint8, np.uint16):
         array = _whole_range(raw, max(bits, 8))
     else:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.missing import Missing
@@ -202,7 +203,7 @@ class Table:
             first = next((cell for cell in cells if not is_missing(cell)), "")
             if np.isnan(_number(first)) and not np.isnat(_date(first)):
                 found = np.array([_date(cell) for cell in cells])
-                if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found))):
+                if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found)).tolist()):
                     dates[place] = found
         named = [place for place, name in enumerate(self.names) if name.lower() in TIME_NAMES and place not in dates]
         if not dates:
@@ -383,11 +384,11 @@ def file_name_of(name: str) -> str:
 def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
     """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
-    table, axes = Table.open(file), ()
+    table, places_of_rows = Table.open(file), tuple[Axis, ...]()
     place, clock = table.clock()
     if clock is not None and clock.axis is not None:
         rank_zero_info(f"{table.label(place)}: the rows are at unequal distances, and their times are the axis")
-        axes = (clock.axis,)
+        places_of_rows = (clock.axis,)
     elif clock is not None and (absent := clock.absent).size:
         table = table.with_rows(clock.places.tolist(), place, clock.times)
         rank_zero_info(
@@ -417,4 +418,4 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
     suffixes = tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"]))
-    return EditableFile(names, values, marked, suffixes, write, axes=axes)
+    return EditableFile(names, values, marked, suffixes, write, axes=places_of_rows)

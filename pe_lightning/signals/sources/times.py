@@ -109,6 +109,6 @@ def date_text(time: np.datetime64, like: str) -> str:
     """
     digits = like.strip().removesuffix("Z")
     units: Any = {4: "Y", 7: "M", 10: "D", 13: "h", 16: "m", 19: "s", 23: "ms"}
-    text = np.datetime_as_string(time, unit=units.get(len(digits), "us"), casting="unsafe")
+    text = str(np.datetime_as_string(time, unit=units.get(len(digits), "us"), casting="unsafe"))
     text = text.replace("T", " ") if " " in digits else text
     return (text.replace("-", "/") if "/" in digits else text) + "Z" * like.strip().endswith("Z")
