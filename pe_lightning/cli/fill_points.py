@@ -73,7 +73,7 @@ def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], 
         low, high = np.nanmin(column), np.nanmax(column)
         columns = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
         west, east = min(map(np.nanmin, columns)), max(map(np.nanmax, columns))
-        if (low < west and low + TURN < east) or (high > east and high - TURN > west):
+        if low < west < low + TURN < east or west < high - TURN < east < high:
             print(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
             periodic = name if periodic in (None, "auto", "none") else f"{periodic},{name}"
     return periodic

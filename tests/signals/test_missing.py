@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -14,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.filling import read_file
 from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
 from pe_lightning.signals.blocks import load
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
@@ -253,3 +255,18 @@ def test_marks_that_do_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             source.read()
     assert spread_mask(np.array([True, False]), (2, 3), "m").tolist() == [[True] * 3, [False] * 3]
     assert spread_mask(np.array([True, False, False]), (2, 3), "m").tolist() == [[True, False, False]] * 2
+
+
+def test_masks_in_the_format_of_their_volumes(tmp_path: Path) -> None:
+    """NIfTI for NIfTI, in the order of axes of either verb, and HDF5 for HDF5."""
+    volume, mask = RNG.random((7, 6, 5)).astype(np.float32), RNG.random((7, 6, 5)) > 0.8
+    for name, values in (("a", volume), ("mask", mask.astype(np.uint8))):
+        nibabel.Nifti1Image(values, np.eye(4)).to_filename(tmp_path / f"{name}.nii.gz")
+    for name, array in (("a", volume), ("mask", mask)):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            file["values"] = array
+    for name, turned in (("nii.gz", mask.T), ("h5", mask)):
+        path, mark = tmp_path / f"a.{name}", str(tmp_path / f"mask.{name}")
+        np.testing.assert_array_equal(read_file(path, mark, axes=3).missing[0, ..., 0], mask)
+        raw = VideoSource(path, missing=mark).read()
+        np.testing.assert_array_equal(np.isnan(unit(raw)[0, ..., 0]), turned)

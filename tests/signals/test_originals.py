@@ -222,8 +222,26 @@ def test_a_video_whose_times_leave_out_frames(tmp_path: Path) -> None:
     values = changed(read(tmp_path / "deep.mkv", "frames:2"), tmp_path / "deep2.mkv")
     np.testing.assert_array_equal(read(tmp_path / "deep2.mkv").values, values)
     write_video(tmp_path / "v.mkv", frames, "ffv1", "bgr0", pts=[0, 30, 90, 110, 205, 240, 310, 330, 480])
-    with pytest.raises(InputError, match="variable frame rate"):
+    with pytest.raises(InputError, match=r"variable frame rate.*frames:10-14"):
         read(tmp_path / "v.mkv")
+    original = read(tmp_path / "v.mkv", "frames:2")
+    for name in ("w.mkv", "w.mp4"):  # with the times of the file
+        values = changed(original, tmp_path / name)
+        np.testing.assert_array_equal(read(tmp_path / name, "frames:2").values, values)
+        with av.open(str(tmp_path / name)) as container:
+            times = [round(1000 * (frame.time or 0)) for frame in container.decode(video=0)]
+        assert times == [0, 30, 90, 110, 205, 240, 310, 330, 480]
+
+
+@pytest.mark.parametrize(("suffix", "subtype"), [("wav", "PCM_U8"), ("aiff", "PCM_S8")])
+def test_sound_of_8_bits(tmp_path: Path, suffix: str, subtype: str) -> None:
+    path, copy = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    soundfile.write(path, RNG.random(200) - 0.5, 8000, subtype=subtype)
+    original = read(path)
+    original.missing[:, 10:20] = True
+    values = changed(original, copy)
+    np.testing.assert_array_equal(read(copy).values, values)
+    assert soundfile.info(str(copy)).subtype == subtype
 
 
 def test_what_cannot_be_filled(tmp_path: Path) -> None:

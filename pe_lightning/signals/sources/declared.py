@@ -68,20 +68,23 @@ class Declared:
         unpacked values (NetCDF Users Guide, appendix A).
         """
         unsigned = dtype.kind == "i" and str(attributes.get("_Unsigned", "")).lower() == "true"
-        scale, offset = (float(attributes.get(key, neutral)) for key, neutral in (("scale_factor", 1), ("add_offset", 0)))
 
-        def numbers(*keys: str, limits: bool = False) -> list[float]:
-            given = [np.ravel(attributes[key]) for key in keys if key in attributes]
-            found = [number.item() for each in given if each.dtype.kind in "iuf" for number in each if np.isfinite(number)]
-            if limits and dtype.kind in "iu" and (scale, offset) != (1, 0):
-                return [(number - offset) / scale if isinstance(number, float) else number for number in found]
-            return [number % 256**dtype.itemsize if unsigned and number < 0 else number for number in found]
+        def given(*keys: str) -> list[float]:
+            found = [np.ravel(attributes[key]) for key in keys if key in attributes]
+            return [number.item() for each in found if each.dtype.kind in "iuf" for number in each if np.isfinite(number)]
 
-        both = numbers("valid_range", limits=True)
+        scale, offset = [*given("scale_factor"), 1.0][0], [*given("add_offset"), 0.0][0]
+
+        def numbers(*keys: str) -> list[float]:
+            return [each % 256**dtype.itemsize if unsigned and each < 0 else each for each in given(*keys)]
+
+        both = numbers("valid_range")
         both = both if len(both) == 2 else []
-        low, high = numbers("valid_min", limits=True) or both[:1], numbers("valid_max", limits=True) or both[1:]
-        if scale < 0 and low and high and isinstance(low[0], float) and low > high:  # a negative scale swaps them
-            low, high = high, low
+        low, high = numbers("valid_min") or both[:1], numbers("valid_max") or both[1:]
+        is_packed = dtype.kind in "iu" and (scale, offset) != (1, 0)
+        if is_packed and any(isinstance(limit, float) for limit in (*low, *high)):
+            low, high = ([round((limit - offset) / scale, 6) for limit in limits] for limits in (low, high))
+            low, high = (low, high) if scale > 0 else (high, low)
         values = tuple(dict.fromkeys(numbers(*FILL_ATTRIBUTES)))
         return cls(values, low[0] if low else -np.inf, high[0] if high else np.inf, unsigned).of(dtype)
 

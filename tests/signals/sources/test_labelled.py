@@ -11,7 +11,7 @@ import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.pictures import draw_before_after
-from pe_lightning.signals.sources.labelled import LabelledSource, original_of
+from pe_lightning.signals.sources.labelled import LabelledSource, edit_labelled, original_of
 from pe_lightning.training import ComplexLinear, LabelledDataModule
 
 xarray = pytest.importorskip("xarray", reason="of the extra geo")
@@ -275,3 +275,21 @@ def test_calendars_without_our_dates_are_numbers(tmp_path, caplog):
     array["time"].attrs = {"units": "days since 2000-01-01", "calendar": "360_day"}
     (axis,) = LabelledSource(written(array.drop_vars([]), tmp_path / "a.nc"), "v").read().axes
     assert (axis.low, axis.high, axis.time) == (0, 11, False)
+
+
+@pytest.mark.parametrize("form", ["NETCDF3_CLASSIC", "NETCDF3_64BIT"])
+def test_netcdf_3_is_read_and_becomes_netcdf_4(sst, tmp_path, form):
+    pytest.importorskip("h5netcdf", reason="of the extra geo")
+    packed = {"sst": {"dtype": "int16", "scale_factor": 0.01, "add_offset": 20.0, "_FillValue": -32768}}
+    sst[:1].to_dataset().to_netcdf(tmp_path / "a.nc", engine="scipy", format=form, encoding=packed)
+    data = LabelledDataModule(str(tmp_path / "a.nc"), dims="lat,lon", sampling="random")
+    assert data.num_missing == [np.isnan(sst[0].values).sum()]
+    original = edit_labelled(str(tmp_path / "a.nc"), dims=["lat", "lon"])
+    original.write(tmp_path / "b.nc", np.where(original.missing, 12.34, original.values))
+    with xarray.open_dataset(tmp_path / "b.nc", engine="h5netcdf", decode_cf=False) as found:
+        assert (found.sst.attrs["_FillValue"], found.sst.dtype) == (-32768, np.dtype("i2"))
+    again = edit_labelled(str(tmp_path / "b.nc"), dims=["lat", "lon"])
+    np.testing.assert_allclose(again.values, np.where(original.missing, 12.34, original.values), atol=1e-9)
+    (tmp_path / "c.nc").write_bytes(b"CDF\x05" + bytes(40))
+    with pytest.raises(InputError, match="64-bit data: convert it by nccopy -k nc4"):
+        edit_labelled(str(tmp_path / "c.nc"))
