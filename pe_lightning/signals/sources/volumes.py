@@ -305,9 +305,10 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
 
 def declared_by_raster(file: SourceFile, raster: Any) -> Declared:
     """What an open raster of ``rasterio`` declares: by the tag of the file, or by a file of GDAL beside it."""
-    declared, dtype = declared_by_tiff(file), np.dtype(raster.dtypes[0])
-    beside = Path(f"{raster.name}.aux.xml").exists() and raster.nodata is not None
-    return declared.plus([raster.nodata], dtype) if beside and declared.is_empty and np.isfinite(raster.nodata) else declared
+    declared, beside = declared_by_tiff(file), Path(f"{raster.name}.aux.xml")
+    if declared.is_empty and beside.exists() and b"NoDataValue" in beside.read_bytes() and np.isfinite(raster.nodata):
+        return NOTHING.plus([raster.nodata], np.dtype(raster.dtypes[0]))
+    return declared
 
 
 @contextmanager
