@@ -156,7 +156,7 @@ def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureF
     assert not Path("other.tif").exists()
 
 
-@pytest.mark.parametrize(("start", "region"), [(0, "-15,15,-30,30"), (-180, "165,-165,-30,30")])
+@pytest.mark.parametrize(("start", "region"), [(0, "-60,60,-30,30"), (-180, "120,-120,-30,30")])
 def test_regions_beyond_the_longitudes_of_the_points(start: float, region: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Across the date line, or with other longitudes than the points have: these are then periodic."""
     xarray = pytest.importorskip("xarray", reason="of the extra geo")
@@ -164,7 +164,7 @@ def test_regions_beyond_the_longitudes_of_the_points(start: float, region: str, 
     lon, lat = rng.uniform(start, start + 360, 150), rng.uniform(-60, 60, 150)
 
     def field(lon: np.ndarray, lat: np.ndarray) -> np.ndarray:
-        return 10 + 3 * np.cos(np.radians(lon)) + lat / 30
+        return 10 + 3 * np.cos(5 * np.radians(lon)) + lat / 30
 
     table = np.c_[lon, lat, field(lon, lat)]
     np.savetxt("globe.csv", table, delimiter=",", header="lon,lat,temp", comments="", fmt="%.9g")
@@ -172,6 +172,6 @@ def test_regions_beyond_the_longitudes_of_the_points(start: float, region: str, 
     assert main([*options, f"--region={region}", "--out", "globe.nc"]) == 0
     assert "taken as periodic" in capsys.readouterr().out
     with xarray.open_dataset("globe.nc", engine="h5netcdf") as found:
-        assert (np.diff(found["lon"]) == 5).all()
+        assert (np.diff(found["lon"]) == 20).all()
         expected = field(found["lon"].values, found["lat"].values[:, None])
-        np.testing.assert_allclose(found["temp"], expected, atol=0.05)
+        np.testing.assert_allclose(found["temp"], expected, atol=0.2)
