@@ -58,6 +58,14 @@ def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     return dict(zip(east, pairs, strict=True))
 
 
+def _ends(name: str, columns: Sequence[AnyArray]) -> tuple[float, float]:
+    """Least and largest coordinate; infinity and -infinity if all are missing."""
+    from pe_lightning.signals.axes import as_numbers
+
+    numbers = np.concatenate([as_numbers(name, column, column.dtype.kind == "M") for column in columns])
+    return float(np.fmin.reduce(numbers, initial=np.inf)), float(np.fmax.reduce(numbers, initial=-np.inf))
+
+
 def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None) -> str | None:
     """The option ``periodic``, with longitudes that are a turn of 360 degrees away from the points, too.
 
@@ -70,9 +78,8 @@ def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], 
     for name, column in wanted.items():
         if name.lower() not in LONGITUDES or name in re.split("[,=]", periodic or ""):
             continue
-        low, high = np.nanmin(column), np.nanmax(column)
-        columns = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
-        west, east = min(map(np.nanmin, columns)), max(map(np.nanmax, columns))
+        tables = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
+        (low, high), (west, east) = _ends(name, [np.asarray(column)]), _ends(name, tables)
         if low < west < low + TURN < east or west < high - TURN < east < high:
             print(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
             periodic = name if periodic in (None, "auto", "none") else f"{periodic},{name}"

@@ -156,6 +156,7 @@ def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureF
     assert not Path("other.tif").exists()
 
 
+@pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 @pytest.mark.parametrize(("start", "region"), [(0, "-60,60,-30,30"), (-180, "120,-120,-30,30")])
 def test_regions_beyond_the_longitudes_of_the_points(start: float, region: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Across the date line, or with other longitudes than the points have: these are then periodic."""
@@ -171,6 +172,8 @@ def test_regions_beyond_the_longitudes_of_the_points(start: float, region: str, 
     options = ["fill", "globe.csv", "--coordinates", "lon,lat", "--values", "temp", "--folds", "none", "--grid", "7,5"]
     assert main([*options, f"--region={region}", "--out", "globe.nc"]) == 0
     assert "taken as periodic" in capsys.readouterr().out
+    Path("nowhere.csv").write_text("lon,lat\n")
+    assert main([*options[:-2], "--model", "exact", "--at", "nowhere.csv", "--out", "at.csv"]) == 0
     with xarray.open_dataset("globe.nc", engine="h5netcdf") as found:
         assert (np.diff(found["lon"]) == 20).all()
         expected = field(found["lon"].values, found["lat"].values[:, None])
