@@ -16,7 +16,7 @@ from pe_lightning import encoders, networks, training
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry
-from pe_lightning.signals.files import save_figure, write_atomically
+from pe_lightning.signals.files import replacing_results, save_figure, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,15 +34,18 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
     """Writes ``encoders/NAME.md`` for every registered encoder, including those of plugins, and ``networks/NAME.md``.
 
     Args:
-        folder: The output folder, created if necessary. Files of the same name are replaced.
+        folder: The output folder, created if necessary. Only files that this function wrote before are replaced.
         scores: A YAML file of ``benchmarks/encoder_scores.py``.
 
     Returns:
         The written pages.
     """
     measured = _read_scores(scores)
-    for part in ("encoders", "networks"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+    with replacing_results(folder, "pages") as temporary:
+        return [folder / page.relative_to(temporary) for page in _write_pages(temporary, measured)]
+
+
+def _write_pages(folder: Path, measured: Mapping[str, Any]) -> list[Path]:
     pages = {}
     for name in encoders.names():
         cls = encoders.registry.get(name)

@@ -12,10 +12,9 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from pe_lightning.cli import console, read
 from pe_lightning.errors import InputError, check_known
-from pe_lightning.signals.files import save_figure, write_atomically
+from pe_lightning.signals.files import check_results, replacing_results, save_figure, write_atomically
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from torch import Tensor
 
     from pe_lightning.encoders import Encoder
@@ -52,10 +51,9 @@ def analyze(
         samples: Number of positions, i/N for i from 0 to N - 1.
         ckpt_path: A checkpoint of a fit, whose encoders are measured as they were learned.
         signal: Which signal's encoders, if each has its own.
-        out: Folder to write to.
+        out: Folder to write to; only files of an earlier analysis are replaced.
     """
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {str(out)!r} is a file; name a folder")
+    check_results(out, "analyze", ["analysis.json", "analysis.png"])
     if signal and ckpt_path is None:
         raise InputError("--signal is for --ckpt_path")
     from pe_lightning.encoders import Samples
@@ -80,22 +78,26 @@ def analyze(
         print(f"stable rank of {name}: {rank:.4g}")
     similarities = {name: [{"position": at, "map": found.tolist()} for at, found in row] for name, row in maps.items()}
     found = {"encoders": reports, "layers": ranks, "similarity": similarities}
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "analysis.json", json.dumps(found, allow_nan=False))
-    _save(out / "analysis.png", figure(*reports))
-    if any(report["weights"] for report in reports):
-        _save(out / "weights.png", weight_figure(*reports))
-    if maps:
-        title = "similarity of one position to all others"
-        shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}
-        _save(out / "similarity.png", similarity_figure(shown, title))
+    with replacing_results(out, "analyze") as folder:
+        write_atomically(folder / "analysis.json", json.dumps(found, allow_nan=False))
+        figures = {"analysis.png": figure(*reports)}
+        if any(report["weights"] for report in reports):
+            figures["weights.png"] = weight_figure(*reports)
+        if maps:
+            title = "similarity of one position to all others"
+            shown = {name: [(str(at), found) for at, found in row] for name, row in maps.items()}
+            figures["similarity.png"] = similarity_figure(shown, title)
+        for name, drawn in figures.items():
+            save_figure(folder / name, drawn)
+    for name in figures:
+        print(f"wrote {out / name}")
 
 
 def pages(folder: Path, /, *, scores: Path | None = None) -> None:
     """Writes a Markdown page with figures about each encoder and network.
 
     Args:
-        folder: The output folder.
+        folder: The output folder, in which only pages of an earlier command are replaced.
         scores: File of benchmarks/encoder_scores.py with measured scores for the pages.
     """
     from pe_papers.pages import write_pages
@@ -201,8 +203,3 @@ def _print(reports: Sequence[Mapping[str, Any]]) -> None:
         f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how"
     )
     print("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")
-
-
-def _save(path: Path, drawn: Figure) -> None:
-    save_figure(path, drawn)
-    print(f"wrote {path}")

@@ -281,6 +281,8 @@ class CommandLine(LightningCLI):
         chosen: list[Callback] = [*given, self.stop]
         self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
         self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
+        if self.recorder.root is None and options["default_root_dir"] is not None:
+            self.recorder.root = Path(options["default_root_dir"]).expanduser() / "runs"
         self.recorder.log_runs = self.recorder.log_runs and options["logger"] is not False
         for name, value in self.recorder_options.items():
             setattr(self.recorder, name, value)

@@ -160,6 +160,7 @@ def fill_points(
     from pe_lightning.estimators.point_fit import fit_source
     from pe_lightning.results.maps import check_map, plot_map, write_places
     from pe_lightning.signals.axes import SECONDS
+    from pe_lightning.signals.files import replacing
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.points import (  # imports torch, which --help does not need
         PointSource,
@@ -230,9 +231,13 @@ def fill_points(
         found.crs = crs
         if out.suffix in (".tif", ".tiff"):
             check_map(out, found.axes)
-        print(f"wrote {found.write(out, force)}")
         caption = f"{fit.info.num_points} points and their {'x'.join(str(len(x)) for x in found.axes.values())} map"
-        print(f"picture: {plot_map(out.with_name(f'{out.stem}_map.png'), found, *fit.points, caption)}")
+        picture = out.with_name(f"{out.stem}_map.png")
+        with replacing(picture, force=force) as temporary:
+            plot_map(temporary, found, *fit.points, caption)
+            found.write(out, force)
+        print(f"wrote {out}")
+        print(f"picture: {picture}")
         return 0
     assert places is not None
     coords, columns = places

@@ -15,7 +15,7 @@ from pe_lightning import __version__
 from pe_lightning.errors import InputError
 from pe_lightning.results.old_names import current_settings
 
-LAST = "last.ckpt"
+LAST, BEST = "last.ckpt", "best.ckpt"
 VERSION_KEY = "pe_lightning/version"
 """Key of the version of this package that wrote a checkpoint."""
 

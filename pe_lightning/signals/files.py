@@ -8,13 +8,17 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import json
 import os
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from uuid import uuid4
+
+from filelock import FileLock, Timeout
 
 from pe_lightning.errors import InputError, did_you_mean, refuse, show_bytes
 
@@ -58,6 +62,15 @@ def stem_of(path: Path) -> str:
     return path.stem.removesuffix(".nii")
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the content of a file, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 22):
+            digest.update(part)
+    return digest.hexdigest()
+
+
 # -- before work ----------------------------------------------------------------------------------------------------------
 
 
@@ -99,13 +112,14 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
 
     Args:
         outputs: Every file that will be written.
-        inputs: Every file that is read; none of them is replaced, with ``force`` either.
+        inputs: Every file that is read, and folders all of whose files are; none is replaced, with ``force`` either.
         force: Whether files that exist may be replaced.
     """
     read, written = {path.expanduser().resolve() for path in inputs}, set()
     for path in outputs:
         real, name = path.expanduser().resolve(), str(path)
         is_read = real in read or any(path.exists() and one.exists() and path.samefile(one) for one in read)
+        is_read = is_read or (real.exists() and real.parent in read)
         taken = path.is_dir() or (os.path.lexists(path) and not force)
         refuse(
             (is_read, f"{name!r} would be written, and is read: choose another name, --out OTHER"),
@@ -113,6 +127,53 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
             (taken, f"{name!r} exists: choose another name, --out OTHER, or replace files with --force"),
         )
         written.add(real)
+
+
+def named_files(tree: Any) -> list[Path]:
+    """Every file that a configuration of plain values names."""
+    if isinstance(tree, Mapping):
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        return [path for entry in tree for path in named_files(entry)]
+    return [Path(tree)] if isinstance(tree, str) and os.path.isfile(os.path.expanduser(tree)) else []
+
+
+def check_results(folder: Path, verb: str, names: Iterable[str]) -> None:
+    """Refuses to replace files in a folder that the verb did not write, or that were changed since.
+
+    Args:
+        folder: The folder of the results; it need not exist.
+        verb: The verb of the command, or ``reproduce NAME``.
+        names: Paths of the files, relative to the folder.
+    """
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise InputError(f"cannot write to {str(folder)!r}, which is not a folder: choose another name, --out OTHER")
+    own = _own_results(folder, verb)
+    for path in (folder / name for name in names):
+        if os.path.lexists(path) and not _is_own(path, own.get(str(path.relative_to(folder)), ())):
+            raise InputError(
+                f"{str(path)!r} was not written by pe-lightning {verb}, or was changed since: choose another folder, --out "
+                "OTHER, or move that file"
+            )
+
+
+def _own_results(folder: Path, verb: str) -> dict[str, list[str]]:
+    """SHA-256 of the contents that the verb has written, by the paths of the files."""
+    try:
+        content = json.loads(_list_of_results(folder, verb).read_text())
+        return {str(name): [str(digest) for digest in digests] for name, digests in content.items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"cannot read the list of results {str(_list_of_results(folder, verb))!r}: {error}") from error
+
+
+def _list_of_results(folder: Path, verb: str) -> Path:
+    return folder / f".{verb.replace(' ', '-')}.json"
+
+
+def _is_own(path: Path, digests: Collection[str]) -> bool:
+    return bool(digests) and path.is_file() and not path.is_symlink() and sha256_of(path) in digests
 
 
 # -- writing --------------------------------------------------------------------------------------------------------------
@@ -158,6 +219,44 @@ def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterat
             shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def replacing_results(folder: Path, verb: str) -> Iterator[Path]:
+    """Yields a temporary folder, whose files replace those that the verb wrote into ``folder`` before, and no other file.
+
+    A hidden file of the folder, such as ``.compare.json``, lists them. On an exception the folder is as before.
+
+    Args:
+        folder: The folder of the results.
+        verb: The verb of the command, or ``reproduce NAME``.
+
+    Raises:
+        InputError: If a file was not written by the verb, or was changed since (:func:`check_results`), or another command
+            is writing there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        listed = _list_of_results(folder, verb)
+        with FileLock(listed.with_suffix(".lock"), timeout=0), tempfile.TemporaryDirectory(prefix=".", dir=folder) as name:
+            temporary = Path(name)
+            yield temporary
+            files = {str(path.relative_to(temporary)): path for path in sorted(temporary.rglob("*")) if path.is_file()}
+            check_results(folder, verb, files)
+            before, digests = _own_results(folder, verb), {name: [sha256_of(path)] for name, path in files.items()}
+            # both contents are its own, whenever it is killed
+            write_atomically(listed, json.dumps({**before, **{n: before.get(n, []) + digests[n] for n in files}}))
+            for name, path in files.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, folder / name)
+            for name in before.keys() - files.keys():
+                if _is_own(folder / name, before[name]):
+                    (folder / name).unlink()
+            write_atomically(listed, json.dumps(digests))
+    except Timeout as error:
+        raise InputError(f"another command is writing to {str(folder)!r}: wait, or choose another --out") from error
+    except OSError as error:
+        raise _not_written(folder, None, error) from error
+
+
 def _claim(path: Path) -> None:
     try:
         path.open("xb").close()
@@ -183,11 +282,15 @@ def append_lines(path: Path, lines: str) -> None:
 
 def _not_written(path: Path, size: int | None, error: OSError) -> InputError:
     needed = "" if size is None else f", which takes {show_bytes(size)}"
-    place = next(folder for folder in path.absolute().parents if folder.is_dir())
     return InputError(
         f"cannot write {str(path)!r}{needed}: {error.strerror or error}; the disk has "
-        f"{show_bytes(shutil.disk_usage(place).free)} free. What was written before is kept"
+        f"{show_bytes(free_bytes(path))} free. What was written before is kept"
     )
+
+
+def free_bytes(path: Path) -> int:
+    """Bytes that are free on the disk of a path, which need not exist."""
+    return shutil.disk_usage(next(folder for folder in path.absolute().parents if folder.is_dir())).free
 
 
 def figure_bytes(figure: Figure, form: str = "png", dpi: int = 110) -> bytes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import os
-import shutil
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from pe_lightning.signals.blocks import grid_axes, grid_blocks
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
+from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
@@ -261,8 +262,7 @@ class OutputGrid(Output, LightningDataModule):
         if isinstance(info, SignalInfo):
             shape, values = self.grid(info), info.num_signals * info.channels
             needed = values * math.prod(shape) * np.dtype(info.scaling.dtype).itemsize
-            free = shutil.disk_usage(self.trainer.default_root_dir).free  # type: ignore[union-attr]
-            if needed > free:
+            if needed > (free := free_bytes(Path(self.trainer.default_root_dir))):  # type: ignore[union-attr]
                 raise InputError(
                     f"output_shape {list(shape)} takes {show_bytes(needed)}; the disk has {show_bytes(free)} free"
                 )

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from pe_lightning.cli import console
 from pe_lightning.errors import InputError
-from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_papers.reproduce.definition import Definition, load, names
 
 
@@ -75,13 +75,14 @@ def reproduce(
         raise InputError("gpus_per_cell needs launcher ray; without it, use --trainer.accelerator gpu")
     definition.check_blocks(blocks)
     definition.check_options(options, quick, blocks)
+    folder = Path(out or Path("reproductions") / f"{definition.name}{'-quick' * quick}")
+    check_results(folder, f"reproduce {definition.name}", [f"{definition.name}.csv", f"{definition.name}.md"])
     # these import Lightning, which takes seconds
     from pe_papers.reproduce.layout import check_layouts, draw
     from pe_papers.reproduce.run import run_definition
     from pe_papers.reproduce.tables import as_csv, as_markdown, with_interpolation
 
     check_layouts(definition)
-    folder = Path(out or Path("reproductions") / f"{definition.name}{'-quick' * quick}")
     rows, signum = run_definition(definition, folder, blocks, quick, paths, options, launcher, gpus_per_cell)
     expected = [entry for entry in definition.entries(quick, paths) if not blocks or entry.labels["block"] in blocks]
     failed = len(expected) - sum(not blocks or row["block"] in blocks for row in rows)
@@ -95,11 +96,12 @@ def reproduce(
         "mode": "quick" if quick else "full",
         "signals_from": " ".join(paths) or "samples",
     }
-    files = [folder / f"{definition.name}.csv", folder / f"{definition.name}.md"]
-    write_atomically(files[0], as_csv(rows, common))
-    write_atomically(files[1], markdown)
-    files += draw(definition, [row for row in rows if "folder" in row], folder, " ".join(remarks[:2]))
-    return Reproduction(rows, files, markdown, failed, signum)
+    with replacing_results(folder, f"reproduce {definition.name}") as temporary:
+        files = [temporary / f"{definition.name}.csv", temporary / f"{definition.name}.md"]
+        write_atomically(files[0], as_csv(rows, common))
+        write_atomically(files[1], markdown)
+        files += draw(definition, [row for row in rows if "folder" in row], temporary, " ".join(remarks[:2]))
+    return Reproduction(rows, [folder / file.name for file in files], markdown, failed, signum)
 
 
 def _remarks(

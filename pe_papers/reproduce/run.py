@@ -59,7 +59,7 @@ def run_definition(
         (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
     order = [cell.data_options for cell in cells]
     cells.sort(key=lambda cell: order.index(cell.data_options))  # fits that share data are consecutive
-    record = SweepRecord(folder)
+    record = SweepRecord(folder, fits.fingerprint)
     done = []
     for cell in others:
         try:
@@ -76,6 +76,11 @@ def run_definition(
 
 
 class _Cells(Fits):
+    def fingerprint(self, tree: Mapping[str, Any]) -> str | None:
+        if "function" not in tree:
+            return super().fingerprint(tree)
+        return None if tree["data"] is None else str(_data_of(tree).fingerprint)
+
     def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
         return _call(tree, folder) if "function" in tree else super().run(tree, folder)
 
@@ -108,8 +113,10 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     arguments = dict(tree["model"]["init_args"])
     try:
         if tree["data"] is not None:
-            arguments["data"] = getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
+            arguments["data"] = _data_of(tree)
         results = getattr(importlib.import_module(module), name)(**arguments)
+        if tree["data"] is not None:
+            results = {**results, "data_fingerprint": arguments["data"].fingerprint}
     except Exception as error:  # the other cells still run
         return Outcome(0.0, error=f"{type(error).__name__}: {error}", trace=traceback.format_exc())
     folder.mkdir(parents=True, exist_ok=True)
@@ -118,12 +125,16 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     return Outcome(time.perf_counter() - began, results)
 
 
+def _data_of(tree: Mapping[str, Any]) -> Any:
+    return getattr(datamodules, tree["data"]["class_path"])(**tree["data"]["init_args"])
+
+
 def _row(entry: Entry, folder: Path) -> Row:
     metrics: dict[str, Any] = json.loads((folder / runs.METRICS).read_text())
     paper = dict(zip(("paper", "paper_std", "paper_seconds"), entry.paper, strict=False))
     row = {**entry.labels, **paper, "folder": folder}
     if "function" in entry.settings:
-        return row | metrics
+        return row | {key: value for key, value in metrics.items() if key != "data_fingerprint"}
     score = metrics["metric"]
     ranks = metrics.get("stable_rank", {}).get("features", [])
     if "grid" not in metrics:  # an attention task, whose "signals" are its test sets

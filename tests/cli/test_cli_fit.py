@@ -160,6 +160,14 @@ def test_test_validate_and_predict_of_a_checkpoint_write_beside_it(fitted):
     assert main(["predict", "--ckpt_path", checkpoint, "--output_shape", "64", "48", "--output_format", "npy"]) == 0
     assert np.load(fitted / "predict/64x48/astronaut.npy").shape == (64, 48, 3)
     assert len(list(Path("runs").glob("*/*"))) == 1, "no second run directory"
+    best = ["predict", "--ckpt_path", str(fitted / "checkpoints/best.ckpt")]
+    before = (fitted / "predict/32x32/astronaut.png").stat().st_mtime_ns
+    assert main(best) == 0
+    assert (fitted / "predict/best/32x32/astronaut.png").is_file()
+    assert (fitted / "predict/32x32/astronaut.png").stat().st_mtime_ns == before
+    for _ in range(2):  # the second time it exists
+        assert main([*best, "--trainer.default_root_dir", "elsewhere/new"]) == 0
+    assert len(list(Path("elsewhere/new/runs").glob("*/*/32x32/astronaut.png"))) == 2
 
 
 def test_predict_needs_neither_data_nor_configuration(fitted, tmp_path):
@@ -168,7 +176,7 @@ def test_predict_needs_neither_data_nor_configuration(fitted, tmp_path):
     alone.mkdir()
     (fitted / "checkpoints/last.ckpt").rename(alone / "model.ckpt")
     assert main(["predict", "--ckpt_path", str(alone / "model.ckpt"), "--scale", "2"]) == 0
-    large = picture(alone / "predict/64x64/astronaut.png").astype(int)
+    large = picture(alone / "predict/model/64x64/astronaut.png").astype(int)
     small = picture(fitted / "reconstructions/astronaut.png").astype(int)
     assert np.abs(large[::2, ::2] - small).max() <= 1
 

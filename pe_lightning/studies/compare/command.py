@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 
 from pe_lightning.errors import InputError, printable, show_metric
 from pe_lightning.results.runs import flatten, slug
-from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
 from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, cells, compare, print_scores, why_several
 
@@ -37,11 +36,13 @@ def compare_runs(
         runs: Run directories, or folders that contain some.
         by: Group runs by this key of metrics.json, such as encoder.name or seed: one row per value.
         baseline: Run, group or interpolation that differences are taken against (default: the best).
-        out: Folder for index.html, table.csv, table.md and plots.
+        out: Folder for index.html, table.csv, table.md and plots; only files of an earlier comparison are replaced.
         pictures: Largest number of signals per run in index.html.
         frames: Largest number of frames of a video, or slices of a volume, in index.html.
         megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.
     """
+    if out is not None:
+        check_results(out, "compare", ["index.html", "table.csv", "table.md"])
     found = find_runs(runs)
     _warn(found.problems)
     if not found.runs:
@@ -49,10 +50,8 @@ def compare_runs(
     tables = compare(found.runs, by, baseline)
     print_scores(tables, by)
     if out is not None:
-        try:
-            _write_report(out, tables, by, pictures, frames, megapixels)
-        except OSError as error:
-            raise InputError(f"cannot write the report to {str(out)!r}: {error.strerror or error}") from error
+        with replacing_results(out, "compare") as folder:
+            _write_report(folder, tables, by, pictures, frames, megapixels)
         print(f"report: {printable(out / 'index.html')}")
     return 0
 
@@ -65,7 +64,7 @@ def _warn(problems: Sequence[str]) -> None:
 def _write_report(
     folder: Path, tables: Sequence[ScoreTable], by: str | None, pictures: int, frames: int, megapixels: float
 ) -> None:
-    """Writes all files atomically, and removes plots of an earlier report that this report does not have."""
+    """Writes all files."""
     from pe_lightning.studies.compare.page import Curve, collect, draw_page, plot, read_curve
 
     runs = [run for table in tables for run in table.runs]
@@ -96,10 +95,6 @@ def _write_report(
     )
     for name, content in written.items():
         write_atomically(folder / name, content)
-    names = "|".join({"psnr", *(re.escape(slug(table.metric.name)) for table in tables)})
-    for entry in folder.iterdir():
-        if re.fullmatch(rf"({names})_vs_(step|seconds|parameters)(_\d+)?\.png", entry.name) and entry.name not in written:
-            entry.unlink()
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:

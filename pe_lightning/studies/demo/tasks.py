@@ -360,7 +360,7 @@ def write_demo(folder: Path, size: int) -> dict[str, dict[str, float]]:
         with replacing(folder / f"{name}.jpg") as file:
             _picture(task, solved, scores[name]).save(file, "JPEG", quality=88)
     page = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(PAGE)
-    write_atomically(folder / "index.html", page.render(sections=sections))
+    write_atomically(folder / "index.html", page.render(sections=sections), force=False)
     return scores
 
 

@@ -13,7 +13,7 @@ from jsonargparse.typing import PositiveFloat
 from pe_lightning.cli.arguments import read, rewrite
 from pe_lightning.cli.messages import unknown_option
 from pe_lightning.errors import InputError
-from pe_lightning.signals.files import check_outputs, write_atomically
+from pe_lightning.signals.files import check_outputs, named_files, write_atomically
 
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
@@ -44,7 +44,7 @@ def suggest(
             --data NAME if the kind of a file is ambiguous.
         budget: Time limit in seconds; no trial but the first starts after it, and encoders without a trial are listed.
         out: The configuration file to write.
-        force: Overwrite this file if it exists.
+        force: Replace this file if it exists; files that are read are never replaced.
         encoders: A,B: encoders to try (default: all, see pe-lightning encoders).
         num_features: N,M: features per axis (default: as many as trained samples, and half as many).
         all: Show all rows and columns of the table (default: the best eight).
@@ -58,8 +58,9 @@ def suggest(
     counts = list(dict.fromkeys(_words(num_features)))
     if any(not word.isdecimal() or int(word) < 1 for word in counts):
         raise InputError(f"--num_features takes integers >= 1, separated by commas; got {num_features!r}")
-    check_outputs([out], [], force)
     arguments = _fit_options(paths or [], options)
+    configs = [option.value for option in read(options)[1] if option.key == "config" and option.value is not None]
+    check_outputs([out], named_files([*(paths or ()), *configs]), force)
     import torch  # these take seconds
     from rich.console import Console
     from rich.status import Status
@@ -75,6 +76,8 @@ def suggest(
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
+    # also those of folders, and what a configuration names, such as a mask
+    check_outputs([out], [*named_files(plain_values("fit", config)), *data.source.files()], force)
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_eval_mask == "none":
@@ -84,7 +87,7 @@ def suggest(
             )
         from pe_lightning.studies.suggest.sparse import suggest_sparse
 
-        write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out))
+        write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out), force)
         print("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
         print(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0
@@ -100,7 +103,7 @@ def suggest(
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
-    write_atomically(out, configuration(result, data, plain_values("fit", config), out))
+    write_atomically(out, configuration(result, data, plain_values("fit", config), out), force)
     print(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -17,6 +18,7 @@ from pe_lightning.cli.arguments import Option, read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.runs import flatten
+from pe_lightning.signals.files import named_files, sha256_of
 
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """Values that attention tasks take in place of an encoder."""
@@ -52,6 +54,12 @@ class Cell:
     def data_options(self) -> str:
         """The configuration of the data as JSON: cells with equal ones can share a DataModule."""
         return "" if self.tree is None else json.dumps(self.tree["data"], sort_keys=True)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """SHA-256 of every file that the configuration names outside of its data, such as a pretrained model."""
+        named = named_files([(self.tree or {}).get(key) for key in ("trainer", "model")])
+        return {str(path): sha256_of(path.expanduser()) for path in named}
 
 
 def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -39,7 +39,8 @@ def sweep(
 ) -> int:
     """Fits every combination of the varied settings, each in a run directory of its own.
 
-    The same command again skips finished fits and resumes interrupted ones. Ctrl-C stops after the current fit, twice at
+    The same command again skips finished fits and resumes interrupted ones; other settings, or other content of the data,
+    are refused where a fit with the old ones has begun. Ctrl-C stops after the current fit, twice at
     once; SIGTERM and SIGHUP stop the current fit after its step. Exit status: 0, 1 if a fit failed or was refused, 2 if none
     can be run, 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
 
@@ -69,7 +70,7 @@ def sweep(
     fits = Fits()
     cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
-    record = SweepRecord(out)
+    record = SweepRecord(out, fits.fingerprint)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False

@@ -50,13 +50,15 @@ class SweepRecord:
 
     Args:
         folder: The folder of the sweep.
+        fingerprint: Returns the fingerprint of the data of a complete configuration; ``None`` if they have none.
 
     Attributes:
         signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, fingerprint: Callable[[Mapping[str, Any]], str | None]) -> None:
         self.folder = folder
+        self._fingerprint = fingerprint
         self.signum: int | None = None
         self.entries: dict[str, dict[str, Any]] = {}
         path = folder / RECORD
@@ -77,19 +79,33 @@ class SweepRecord:
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that has finished before, else ``None``."""
+        """The metrics of a cell that has finished before, else ``None``: it is then started, or resumed.
+
+        Raises:
+            InputError: If its folder holds another run: of other settings, of data or files with other content, or of
+                settings that are not known.
+        """
         run = self.folder / cell.name
         if run.exists() and cell.name not in self.entries:
             raise InputError(f"{str(run)!r} exists and is not a run of this sweep. Remove it, or choose another --out")
-        if cell.tree is None or not (run / runs.METRICS).is_file():
+        has_metrics, has_checkpoint = (run / runs.METRICS).is_file(), any((run / runs.CHECKPOINTS).glob("*.ckpt"))
+        if cell.tree is None or not (has_metrics or has_checkpoint or (run / runs.CONFIG).exists()):
             return None
-        changed = differences(read_config(run), cell.tree)
+        remedy = "choose another --out, or move that folder away to run it again"
+        try:
+            changed = differences(config_files.read_config(run / runs.CONFIG), cell.tree)
+        except InputError as error:
+            raise InputError(f"{str(run)!r} does not say with which settings it was run ({error}); {remedy}") from error
+        known = self.entries[cell.name].get("files", {})
+        changed += [f"content of {name}" for name, digest in cell.files.items() if known.get(name, digest) != digest]
+        metrics = dict(json.loads((run / runs.METRICS).read_text())) if has_metrics else None
+        if metrics is not None and not changed and (old := metrics.get("data_fingerprint")) is not None:
+            new = self._fingerprint(cell.tree)
+            changed += [] if new in (None, old) else [f"content of the data: {old}, now {new}"]
         if changed:
-            raise InputError(
-                f"{str(run)!r} was run with other settings ({'; '.join(changed[:3])}); choose another --out, or remove that "
-                "folder to run it again"
-            )
-        return dict(json.loads((run / runs.METRICS).read_text()))
+            what = "files" if changed[0].startswith("content of") else "settings"
+            raise InputError(f"{str(run)!r} was run with other {what} ({'; '.join(changed[:3])}); {remedy}")
+        return metrics
 
     def status(self, cell: Cell) -> Status | None:
         """The recorded status of a cell; ``None`` for one that is not in the record."""
@@ -180,6 +196,7 @@ class SweepRecord:
             "repeat": cell.repeat,
             "seed": None if cell.tree is None else cell.tree["seed_everything"],
             "arguments": list(cell.arguments),
+            "files": cell.files,
             "run_dir": None if status in ("waiting", "refused") else cell.name,
             **more,
         }
@@ -195,14 +212,6 @@ class SweepRecord:
 
     def _say(self, text: str, style: str = "yellow") -> None:
         self._bar.console.print(Text(text, style), soft_wrap=True)
-
-
-def read_config(run: Path) -> dict[str, Any]:
-    """The configuration in a run directory; empty if it cannot be read."""
-    try:
-        return config_files.read_config(run / runs.CONFIG)
-    except InputError:
-        return {}
 
 
 def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import time
 import traceback
 import warnings
@@ -21,9 +20,9 @@ from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.results import runs
-from pe_lightning.results.checkpoint_files import LAST
-from pe_lightning.studies.sweep.cells import Cell, checked, differences, reseeded
-from pe_lightning.studies.sweep.record import Outcome, SweepRecord, read_config
+from pe_lightning.results.checkpoint_files import BEST, LAST
+from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
+from pe_lightning.studies.sweep.record import Outcome, SweepRecord
 from pe_lightning.training.checkpoints import read_model
 from pe_lightning.training.interrupts import Interrupted, raise_interrupted
 
@@ -57,6 +56,10 @@ class Fits:
         data.prepare_data()
         return data
 
+    def fingerprint(self, tree: Mapping[str, Any]) -> str | None:
+        """The fingerprint of the data of a complete configuration, as in ``metrics.json``; ``None`` if they have none."""
+        return getattr(self.load(tree), "fingerprint", None)
+
     def _data_of(self, tree: Mapping[str, Any], config: Namespace) -> LightningDataModule:
         options = json.dumps(tree["data"], sort_keys=True)
         if self._data is None or self._data[0] != options:
@@ -74,18 +77,19 @@ class Fits:
 
         Args:
             tree: The result of :meth:`resolve`.
-            folder: The run directory. An interrupted fit of the same configuration is resumed there.
+            folder: The run directory. An interrupted fit of the same configuration is resumed there, by the last checkpoint
+                that can be read.
 
         Raises:
             KeyboardInterrupt: If a signal ends the fit.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
-        checkpoint = _checkpoint(folder) if not differences(read_config(folder), tree) else None
-        if checkpoint is None and folder.exists():
-            shutil.rmtree(folder)
+        checkpoint: Path | None = None
+        notes: list[str] = []
         logging.disable(logging.INFO)  # messages of Lightning about every fit
         with warnings.catch_warnings(record=True) as caught:
             try:
+                checkpoint, notes = _checkpoint(folder)
                 metrics = self._fit(tree, folder, checkpoint)
             except InputError as refused:
                 error = str(refused)
@@ -97,7 +101,7 @@ class Fits:
                 error, trace = f"{type(failed).__name__}: {paragraph(str(failed), 500)}", traceback.format_exc()
             finally:
                 logging.disable(logging.NOTSET)
-        texts = dict.fromkeys(" ".join(str(warning.message).split()) for warning in caught)
+        texts = dict.fromkeys([*notes, *(" ".join(str(warning.message).split()) for warning in caught)])
         return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
     def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
@@ -114,13 +118,20 @@ class Fits:
         return dict(job.recorder.metrics)
 
 
-def _checkpoint(folder: Path) -> Path | None:
-    path = folder / runs.CHECKPOINTS / LAST
-    try:
-        read_model(path)
-    except InputError:
-        return None  # killed before the first checkpoint: the cell starts again
-    return path
+def _checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
+    """The checkpoint to resume from, ``None`` in a folder that has none; and what was wrong with others."""
+    found = [path for name in (LAST, BEST) if (path := folder / runs.CHECKPOINTS / name).exists()]
+    problems: list[str] = []
+    for path in found:
+        try:
+            read_model(path)
+        except InputError as error:
+            problems.append(str(error))
+        else:
+            return path, [f"{problem}; resumed from {path.name}" for problem in problems]
+    if problems:
+        raise InputError(f"{'; '.join(problems)}; move {str(folder)!r} away to run the cell again")
+    return None, []
 
 
 def run_cells(

@@ -65,7 +65,8 @@ class RunRecorder(Callback):
 
     The directory is created after data and model are checked: a run that fails on bad input leaves no files.
     The first process chooses it and broadcasts it. A fit that resumes from a checkpoint in a folder ``checkpoints`` uses
-    the directory around it; validate, test and predict write into a folder of their name there.
+    the directory around it; validate, test and predict write into a folder of their name there, ``predict`` for
+    ``last.ckpt`` and ``predict/best`` for ``best.ckpt``, or into a new directory below ``root``, if that is elsewhere.
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
@@ -162,18 +163,27 @@ class RunRecorder(Callback):
             self.durations.mark("W&B" if self.wandb.enabled else "logs")
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
-        if self.ckpt_path is not None and (stage != "fit" or self.ckpt_path.parent.name == runs.CHECKPOINTS):
-            run = runs.of_checkpoint(self.ckpt_path)
-            folder = run if stage == "fit" else run / TrainerFn(stage).value
+        path = self.ckpt_path
+        if path is not None and stage == "fit" and path.parent.name == runs.CHECKPOINTS:
+            folder = runs.of_checkpoint(path)
+        elif path is not None and stage != "fit" and self._may_hold(run := runs.of_checkpoint(path)):
+            folder = run / TrainerFn(stage).value / ("" if path.name == LAST else path.stem)
         elif self.folder is not None:
             folder = Path(self.folder).absolute()
         else:
-            name = run_name(module.describe(), data_of(trainer))
+            if path is None or stage == "fit":
+                name = run_name(module.describe(), data_of(trainer))
+            else:  # the model is described by the checkpoint, which is not loaded yet
+                name = run.parent.name if path.parent.name == runs.CHECKPOINTS else path.stem
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
         folder.mkdir(parents=True, exist_ok=True)
         if stage == "fit":
             self._lock = runs.hold(folder)
         return folder
+
+    def _may_hold(self, run: Path) -> bool:
+        """Whether a run directory is one that evaluations may add to: any, unless ``root`` is elsewhere."""
+        return self.root is None or run.resolve().is_relative_to(Path(self.root).resolve())
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._lock is not None:

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,13 +67,14 @@ def test_the_files(make_run, tmp_path, capsys):
     (run / "logs" / "version_0" / "metrics.csv").write_text("step,val/psnr\n49,10.0\n99,20.0\n")
     out = tmp_path / "report"
     out.mkdir()
-    theirs = {"notes.txt", "psnr_vs_time.png", "psnr_vs_step_2.png.bak"}
-    for name in {"index.html", "psnr_vs_seconds_2.png", *theirs}:
+    theirs = {"notes.txt", "psnr_vs_time.png", "psnr_vs_step_2.png"}
+    for name in theirs:
         (out / name).write_text("old")
     assert main(["compare", str(tmp_path / "runs"), "--out", str(out)]) == 0
     assert f"report: {out / 'index.html'}" in capsys.readouterr().out
-    assert {path.name for path in out.iterdir()} == FILES | theirs | {"psnr_vs_step.png"}
-    assert {path.name for path in out.iterdir() if path.read_bytes() == b"old"} == theirs
+    visible = {path.name: path for path in out.iterdir() if path.name[0] != "."}
+    assert set(visible) == FILES | theirs | {"psnr_vs_step.png"}
+    assert {name for name, path in visible.items() if path.read_bytes() == b"old"} == theirs
     assert all(np.asarray(Image.open(out / name)).std() > 0 for name in FILES if name.endswith(".png"))
     rows = list(csv.DictReader((out / "table.csv").read_text().splitlines()))
     assert [row["name"] for row in rows] == ["a/1", "runs/b|_1", "bicubic interpolation"]
@@ -81,6 +83,30 @@ def test_the_files(make_run, tmp_path, capsys):
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
     assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
+
+
+def test_only_files_of_an_earlier_report_are_replaced(make_run, tmp_path, capsys):
+    runs, out = make_run("runs/a/1", (30.0, 31.0)).parent, tmp_path / "report"
+    command = ["compare", str(runs), "--out", str(out)]
+    (runs / "1/logs/version_0").mkdir(parents=True)
+    (runs / "1/logs/version_0/metrics.csv").write_text("step,val/psnr\n49,10.0\n99,20.0\n")
+    assert main(command) == 0
+    assert (out / "psnr_vs_step.png").is_file()
+    shutil.rmtree(runs / "1/logs")
+    (out / "psnr_vs_seconds.png").unlink()
+    assert main(command) == 0
+    assert not (out / "psnr_vs_step.png").exists(), "a plot of the earlier report that this one does not have"
+    (out / "table.md").write_text("edited by hand")
+    (out / "index.html").unlink()
+    (out / "index.html").symlink_to(runs / "1/metrics.json")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    for name in ("index.html", "table.md"):
+        assert main(command) == 2
+        assert f"{name}' was not written by pe-lightning compare, or was changed since" in capsys.readouterr().err
+        assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+        (out / name).unlink()
+        del before[name]
+    assert main(command) == 0
 
 
 def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, capsys):

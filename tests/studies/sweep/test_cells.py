@@ -9,6 +9,7 @@ from pe_lightning.cli.cli import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.studies.sweep.cells import (
+    Cell,
     cell_name,
     differences,
     make_cells,
@@ -147,3 +148,17 @@ def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_de
     assert differences(before, now) == ["trainer.max_steps: 2000, now 7", "data.missing: nan, now black"]
     before["data"]["init_args"]["removed"] = 1  # no longer an option
     assert "data.removed: 1, now nothing" in differences(before, now)
+
+
+def test_files_that_a_model_is_made_from_are_known_by_their_content(tmp_path):
+    def digests():
+        return list(
+            Cell("a", {}, 0, (), {"model": {"init_args": {"pretrained": str(tmp_path / "prior.ckpt")}}}).files.values()
+        )
+
+    assert digests() == []
+    (tmp_path / "prior.ckpt").write_bytes(b"one")
+    first = digests()
+    (tmp_path / "prior.ckpt").write_bytes(b"two")
+    assert len(first) == len(digests()) == 1
+    assert first != digests()

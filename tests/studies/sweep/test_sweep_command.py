@@ -5,8 +5,11 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import yaml
+from PIL import Image
 from stopping import run_command, stopped
 
 from pe_lightning.__main__ import main
@@ -110,6 +113,59 @@ def test_the_same_command_again_runs_nothing_and_another_never_overwrites(capsys
     assert "is not the folder of a sweep" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert len(list(Path("t").iterdir())) == 1
+
+
+def contents(folder: str) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_an_unfinished_cell_is_resumed_started_or_refused_and_never_deleted(capsys):
+    cell = Path("s/encoder-gau")
+    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau", "--out", "s", "--trainer.max_steps"]
+    assert main([*command, "10"]) == 0
+    expected = torch.load(cell / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    (cell / "metrics.json").unlink()
+    (cell / "mine.txt").write_text("mine")
+    before = contents("s")
+    assert main([*command, "20"]) == 2
+    assert "trainer.max_steps: 10, now 20" in capsys.readouterr().err
+    assert contents("s") == before
+    (cell / "config.yaml").rename("config.yaml")
+    assert main([*command, "10"]) == 2
+    assert "does not say with which settings" in capsys.readouterr().err
+    Path("config.yaml").rename(cell / "config.yaml")
+    assert contents("s") == before
+    os.truncate(cell / "checkpoints/last.ckpt", 900)
+    assert main([*command, "10"]) == 0
+    assert "resumed from best.ckpt" in capsys.readouterr().err
+    found = torch.load(cell / "checkpoints/last.ckpt", weights_only=True)["state_dict"]
+    assert all(torch.equal(found[name], value) for name, value in expected.items() if value is not None)
+    (cell / "metrics.json").unlink()
+    for path in cell.glob("checkpoints/*.ckpt"):
+        os.truncate(path, 900)
+    before = contents(str(cell))
+    assert main([*command, "10"]) == 1
+    assert "move '" in record()["encoder-gau"]["error"]
+    assert contents(str(cell)) == before
+    for path in (cell / "checkpoints/last.ckpt", cell / "checkpoints/best.ckpt", cell / "config.yaml"):
+        path.unlink()
+    assert main([*command, "10"]) == 0, "nothing is there to resume from"
+    assert (cell / "mine.txt").read_text() == "mine"
+
+
+def test_replaced_content_is_not_finished_before(capsys):
+    pictures = np.random.default_rng(0).integers(0, 255, (2, 20, 20), dtype=np.uint8)
+    Image.fromarray(pictures[0]).save("a.bmp")
+    times = Path("a.bmp").stat()
+    command = ["sweep", "a.bmp", *SMALL[2:], "--model.ridge", "0.01", *QUIET, *ENCODERS]
+    assert main(command) == 0
+    before = contents("s")
+    Image.fromarray(pictures[1]).save("a.bmp")
+    os.utime("a.bmp", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert Path("a.bmp").stat().st_size == times.st_size
+    assert main(command) == 2
+    assert "content of the data: " in capsys.readouterr().err
+    assert contents("s") == before
 
 
 def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(capsys, monkeypatch):
