@@ -105,6 +105,17 @@ def test_the_command_writes_what_python_gives(fitted, tmp_path, capsys):
         assert (tmp_path / name).stat().st_size > 20_000
 
 
+def test_only_files_of_an_earlier_analysis_are_replaced(tmp_path, capsys):
+    command = ["analyze", "--encoder", "gau", "--samples", "16", "--out", str(tmp_path)]
+    (tmp_path / "weights.png").write_text("mine")
+    assert main(command) == 0
+    assert main(command) == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main([*command, "--encoder", "lff"]) == 2
+    assert "weights.png' was not written by pe-lightning analyze" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

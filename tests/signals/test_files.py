@@ -10,7 +10,7 @@ import pytest
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import files
-from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.files import replacing_results, write_atomically
 
 
 def test_content_is_written_and_replaced(tmp_path: Path) -> None:
@@ -51,3 +51,35 @@ def test_permissions_are_those_of_any_new_file(mask: int, mode: int, tmp_path: P
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
+
+
+def test_results_are_replaced_together_and_only_those_of_the_verb(tmp_path: Path) -> None:
+    """On an exception, and while another command writes there, the folder is as before."""
+
+    def write(**files: str) -> None:
+        with replacing_results(tmp_path, "compare") as folder:
+            (folder / "in").mkdir()
+            for name, content in files.items():
+                (folder / "in" / name).write_text(content)
+
+    def visible() -> dict[str, str]:
+        return {path.name: path.read_text() for path in tmp_path.glob("in/*")}
+
+    write(a="1", b="1")
+    (tmp_path / "in/c").write_text("mine")
+    write(a="2")
+    assert visible() == {"a": "2", "c": "mine"}
+    with pytest.raises(InputError, match=r"in/c' was not written by pe-lightning compare"):
+        write(a="3", c="3")
+    with pytest.raises(KeyError), replacing_results(tmp_path, "compare") as folder:
+        (folder / "d").write_text("4")
+        raise KeyError
+    with (
+        replacing_results(tmp_path, "compare"),
+        pytest.raises(InputError, match="another command is writing"),
+        replacing_results(tmp_path, "compare"),
+    ):
+        pass
+    (tmp_path / "in/b").write_text("1")  # the content of an earlier file under its name, but no file of the last report
+    with pytest.raises(InputError, match=r"in/b' was not written"):
+        write(b="5")

@@ -12,6 +12,7 @@ from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
+from pe_lightning.studies.suggest import search
 from pe_papers.tasks.drawing import draw_words
 
 FEW = ["--encoders", "gau,bspline,rff"]
@@ -129,6 +130,30 @@ def test_an_existing_configuration_is_replaced_only_with_force(capsys):
     written = Path("suggested.yaml").read_text()
     assert "ComplexLinear" in written
     assert "beats every encoder by" in written, "interpolation is better than noise"
+
+
+def test_nothing_that_is_read_is_replaced_and_of_several_one_succeeds(capsys, monkeypatch):
+    """Pictures, a configuration and what it names, by their names and by links."""
+    Path("pictures").mkdir()
+    picture("pictures/a.png", 24, 24)
+    Path("c.yaml").write_text("data: {class_path: ImageDataModule, init_args: {paths: pictures}}\n")
+    Path("link.yaml").symlink_to("pictures/a.png")
+    Path("hard.yaml").hardlink_to("c.yaml")
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    for out in ("pictures/a.png", "c.yaml", "link.yaml", "hard.yaml"):
+        assert main(["suggest", "--config", "c.yaml", "--encoders", "noise", "--out", out, "--force"]) == 2
+        assert f"{out!r} would be written, and is read" in capsys.readouterr().err
+    assert main(["suggest", "pictures/a.png", "--encoders", "noise", "--out", "pictures/a.png", "--force"]) == 2
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+    def slower(*arguments, search=search.search):
+        Path("suggested.yaml").write_text("of another command")
+        return search(*arguments)
+
+    monkeypatch.setattr(search, "search", slower)
+    assert main(["suggest", "pictures/a.png", "--encoders", "noise"]) == 2
+    assert "has been written by another program meanwhile" in capsys.readouterr().err
+    assert Path("suggested.yaml").read_text() == "of another command"
 
 
 def write(name: str, content: str | bytes) -> str:
