@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.results.runs import file_names
+from pe_lightning.results.runs import MAX_FILES, file_names
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import PointBatch, SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
@@ -60,7 +60,7 @@ def write_points(
     info: SignalInfo,
     draw: bool = True,
 ) -> list[str]:
-    """Writes ``points.csv``, places with value, prediction and whether they were trained on, and a picture per signal.
+    """Writes ``points.csv``, places with value, prediction and whether they were trained on, and pictures.
 
     Args:
         folder: Folder of the files.
@@ -68,7 +68,7 @@ def write_points(
         prediction: ``(S, P, 1)`` in [0, 1].
         batch: All points, with masks.
         info: Names, axes and ranges of the signals.
-        draw: Whether to draw the pictures, whose paths are returned.
+        draw: Whether to draw the first :data:`~pe_lightning.results.runs.MAX_FILES` signals; the paths are returned.
     """
     folder.mkdir(parents=True, exist_ok=True)
     points = batch.coords[0].double().numpy()
@@ -84,7 +84,7 @@ def write_points(
             "prediction": info.scaling.restore(prediction[index, :, 0].astype(np.float64), index),
         }
         columns |= {name: pair["truth"], f"{name}_prediction": pair["prediction"], f"{name}_trained": trained.astype(int)}
-        if draw:
+        if draw and index < MAX_FILES:
             rmse = metrics["test/rmse_per_signal"][index] if "test/rmse" in metrics else None
             caption = name if rmse is None else f"{name}, held-out RMSE {rmse:.4g}"
             pictures.append(str(plot_points(folder / f"{stem}_comparison.png", info.axes, points, pair, trained, caption)))

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import unit_of
+from pe_lightning.results.comparisons import ALL_SIGNALS
 from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
-from pe_lightning.results.runs import file_names, frames_of
-from pe_lightning.results.signal_files import Formats, choose_format, new_array, write_signal
+from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
+from pe_lightning.results.signal_files import Formats, add_signals, choose_format, new_array, new_dataset, write_signal
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import FileValues
@@ -31,8 +32,6 @@ from pe_lightning.signals.sources.points import read_places
 Array = npt.NDArray[np.float32]
 Write = Callable[[Path, Array, SignalInfo, int], Path | None]
 
-MAX_SHEETS = 64
-"""Largest number of rows, videos or volumes with a comparison picture; all images have one."""
 MAX_STORED_FRAMES = 32
 """Largest number of frames of a cube in a comparison file."""
 MAX_STORED_BYTES = 1 << 27
@@ -105,8 +104,13 @@ def write_reconstructions(
 ) -> list[str]:
     """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.png``, whose paths it returns, and ``.h5``.
 
-    The picture shows trained samples, truth, reconstruction, interpolation and error; of rows and cubes only the first
-    :data:`MAX_SHEETS` have one. The HDF5 file has the data (see :func:`write_comparison`).
+    The picture shows trained samples, truth, reconstruction, interpolation and error. The HDF5 file has the data (see
+    :func:`write_comparison`).
+
+    Of more than 64 signals, whose values take at most :data:`MAX_ASSEMBLED_BYTES`, only the first 64 have files and
+    pictures, and ``reconstructions.h5`` holds all: ``values`` and ``names`` (see
+    :func:`~pe_lightning.results.signal_files.add_signals`), and the datasets of the comparisons with an axis of signals
+    before the others (one mask ``trained``, if it is that of all).
 
     Args:
         folder: Folder of the files.
@@ -121,7 +125,16 @@ def write_reconstructions(
     """
     pictures = []
     metric = metrics.get("metric", "psnr")
-    for index, stem in enumerate(file_names(tuple(metrics["signals"]))):
+    stems, frames = file_names(tuple(metrics["signals"])), [0]
+    if values.ndim == 5:
+        frame = values[0, 0].size
+        frames = frames_of(values.shape[1], min(MAX_STORED_FRAMES, max(1, MAX_STORED_BYTES // (2 * frame))))
+    every = {"reconstruction": predictions, "truth": values}
+    every |= {} if interpolation is None else {"interpolation": interpolation[1]}
+    together = len(stems) > MAX_FILES and predictions.nbytes <= MAX_ASSEMBLED_BYTES
+    if together:
+        _write_together(folder / ALL_SIGNALS, metrics["signals"], every, info, frames, train_mask)
+    for index, stem in enumerate(stems[:MAX_FILES] if together else stems):
         prediction, truth = predictions[index], values[index]
         if write is None or info is None or write(folder / stem, prediction, info, index) is None:
             write_signal(folder / stem, prediction, info, index)
@@ -129,13 +142,10 @@ def write_reconstructions(
             continue
         trained = None if train_mask is None else train_mask[index if len(train_mask) > 1 else 0]
         other = None if interpolation is None else interpolation[1][index]
-        compared = {"reconstruction": prediction, "truth": truth} | ({} if other is None else {"interpolation": other})
-        frames = [0]
-        if truth.ndim == 4:
-            frames = frames_of(len(truth), min(MAX_STORED_FRAMES, max(1, MAX_STORED_BYTES // (2 * truth[0].size))))
-            compared = {name: cube[frames] for name, cube in compared.items()}
-        write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
-        if not draw or (truth.ndim != 3 and index >= MAX_SHEETS):
+        if not together:
+            compared = {name: array[index][frames] if truth.ndim == 4 else array[index] for name, array in every.items()}
+            write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
+        if not draw or index >= MAX_FILES:
             continue
 
         def caption(what: str, scores: Mapping[str, Any], index: int = index) -> str:
@@ -184,22 +194,57 @@ def write_comparison(
     """
     content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
     with h5py.File(content, "w") as file:
-        truth = values["truth"]
+        shape, convert = _stored(values["truth"].shape, frames)
         for name, array in values.items():
-            if truth.ndim == 2:
+            if len(shape) == 2:
                 file.create_dataset(name, data=array, dtype=np.float32, chunks=True, shuffle=True, compression=1)
-                continue
-            channels = truth.shape[-1] if truth.shape[-1] <= 4 else 1
-            levels = to_levels(array[..., :channels]).reshape(len(frames), *truth.shape[-3:-1], channels)
-            file.create_dataset(name, data=levels, chunks=(1, *levels.shape[1:]), compression=1)
-            file.attrs["frames"] = list(frames)
-        if truth.ndim == 2 and trained is not None:
-            file.create_dataset("trained", data=trained, compression=1)
-        if info is not None:
-            file.attrs["media"] = info.media
-            if info.rate is not None:
-                file.attrs["rate"] = info.rate
+            else:
+                file.create_dataset(name, data=convert(array), chunks=(1, *shape[1:]), compression=1)
+        _describe_comparison(file, values["truth"].ndim, info, frames, trained)
     write_atomically(path, content.getbuffer())
+
+
+def _write_together(
+    path: Path,
+    names: Sequence[str],
+    values: Mapping[str, Array],
+    info: SignalInfo | None,
+    frames: Sequence[int],
+    trained: npt.NDArray[np.bool_] | None,
+) -> None:
+    content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
+    with h5py.File(content, "w") as file:
+        add_signals(file, values["reconstruction"], names, info)
+        for name, array in values.items() if 3 <= values["truth"].ndim <= 5 else ():
+            shape, convert = _stored(array.shape[1:], frames)
+            dataset = new_dataset(file, name, (len(array), *shape), np.float32 if array.ndim == 3 else np.uint8)
+            for start in range(0, len(array), step := dataset.chunks[0]):
+                block = array[start : start + step]
+                dataset[start : start + step] = np.stack([convert(s[frames] if s.ndim == 4 else s) for s in block])
+        _describe_comparison(file, values["truth"].ndim - 1, info, frames, trained)
+    write_atomically(path, content.getbuffer())
+
+
+def _stored(shape: Sequence[int], frames: Sequence[int]) -> tuple[tuple[int, ...], Callable[[Array], npt.NDArray[Any]]]:
+    """The shape that a comparison has of a signal ``(*grid, C)``, and what converts the signal, or its frames."""
+    if len(shape) == 2:
+        return tuple(shape), lambda array: array
+    channels = shape[-1] if shape[-1] <= 4 else 1
+    stored = (len(frames), *shape[-3:-1], channels)
+    return stored, lambda array: to_levels(array[..., :channels]).reshape(stored)
+
+
+def _describe_comparison(
+    file: h5py.File, num_dims: int, info: SignalInfo | None, frames: Sequence[int], trained: npt.NDArray[np.bool_] | None
+) -> None:
+    if num_dims > 2:
+        file.attrs["frames"] = list(frames)
+    elif trained is not None:
+        file.create_dataset("trained", data=trained, compression=1)
+    if info is not None:
+        file.attrs["media"] = info.media
+        if info.rate is not None:
+            file.attrs["rate"] = info.rate
 
 
 class FileAssembly:

@@ -20,6 +20,8 @@ CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
+MAX_FILES = 64
+"""Largest number of signals that all have files of their own; of more, the first have, and one HDF5 file holds all."""
 
 
 def slug(text: str) -> str:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 from collections.abc import Sequence
 from fractions import Fraction
@@ -45,6 +46,10 @@ Array = npt.NDArray[np.float32]
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
 AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
+
+
+CHUNK_BYTES = 1 << 20
+"""Largest chunk of an HDF5 dataset, in bytes: that of HDF5's cache."""
 
 
 def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> Formats:
@@ -179,15 +184,51 @@ def _write_h5(
 ) -> None:
     """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
     low, high = scaling.of(index)
-    names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
-    if len(names) != values.ndim - 1:
-        names = tuple(f"axis{number}" for number in range(1, values.ndim))
     content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
     with h5py.File(content, "w") as file:
         dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
         _restore_into(dataset, values, scaling, index)
-        dataset.attrs["axes"] = [*names, "channel"]
-        dataset.attrs["scaling"] = json.dumps(ValueRange(scaling.dtype, (low,), (high,)).to_dict())
-        if rate is not None:
-            dataset.attrs["rate"] = float(rate)
+        _describe(dataset, axis_names(values.ndim - 1, info), ValueRange(scaling.dtype, (low,), (high,)), rate)
     path.write_bytes(content.getbuffer())
+
+
+def axis_names(num_axes: int, info: SignalInfo | None) -> tuple[str, ...]:
+    """Names of the axes of a signal and of its channels, such as ``("height", "width", "channel")``."""
+    names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
+    if len(names) != num_axes:
+        names = tuple(f"axis{number}" for number in range(1, num_axes + 1))
+    return (*names, "channel")
+
+
+def _describe(dataset: h5py.Dataset, axes: Sequence[str], scaling: ValueRange, rate: Fraction | None) -> None:
+    dataset.attrs["axes"] = list(axes)
+    dataset.attrs["scaling"] = json.dumps(scaling.to_dict())
+    if rate is not None:
+        dataset.attrs["rate"] = float(rate)
+
+
+def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: SignalInfo | None = None) -> None:
+    """Adds the datasets ``values`` ``(S, *grid, C)``, in dtype and range of the source, and ``names`` ``(S,)``.
+
+    The attributes of ``values`` are those of a file of one signal, with the axis ``signal`` before the others.
+    """
+    scaling = info.scaling if info is not None else ValueRange("float32")
+    dataset = new_dataset(file, "values", values.shape, scaling.dtype)
+    step = dataset.chunks[0]
+    for start in range(0, len(values), step):
+        with np.errstate(over="ignore"):  # values beyond the dtype become infinite
+            block = [scaling.restore(signal, start + place) for place, signal in enumerate(values[start : start + step])]
+        dataset[start : start + step] = np.stack(block)
+    _describe(dataset, ("signal", *axis_names(values.ndim - 2, info)), scaling, _rate(values.shape[1:], info))
+    # file names need not be UTF-8
+    file.create_dataset("names", data=[name.encode(errors="surrogateescape") for name in names], dtype=h5py.string_dtype())
+
+
+def new_dataset(file: h5py.File, name: str, shape: Sequence[int], dtype: npt.DTypeLike) -> h5py.Dataset:
+    """Creates a compressed dataset in chunks of at most :data:`CHUNK_BYTES`, of whole signals or frames if they fit."""
+    chunks = [1] * len(shape)
+    for axis in reversed(range(len(shape))):
+        chunks[axis] = max(1, min(shape[axis], CHUNK_BYTES // (math.prod(chunks) * np.dtype(dtype).itemsize)))
+        if chunks[axis] < shape[axis]:
+            break
+    return file.create_dataset(name, shape=shape, dtype=dtype, chunks=tuple(chunks), shuffle=True, compression=1)

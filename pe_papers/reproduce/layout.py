@@ -21,7 +21,6 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import h5py
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -29,6 +28,7 @@ from matplotlib.ticker import LogFormatter, NullLocator
 
 from pe_lightning.errors import InputError, check_known
 from pe_lightning.results import runs
+from pe_lightning.results.comparisons import open_comparison
 from pe_lightning.signals.files import save_figure
 from pe_lightning.studies.statistics import t_interval
 from pe_papers.reproduce.definition import Definition
@@ -311,7 +311,7 @@ def _show(axes: Axes, row: Row, what: str, signal: int) -> None:
         axes.imshow(np.array(row["image"], dtype=float), cmap="viridis")
         return
     stem = runs.file_names(tuple(row["signals"]))[signal]
-    with h5py.File(row["folder"] / runs.RECONSTRUCTIONS / f"{stem}_comparison.h5") as file:
+    with open_comparison(row["folder"] / runs.RECONSTRUCTIONS, stem, signal) as file:
         values = np.array(file[what])
         if values.ndim == 2:
             x = np.arange(len(values)) / len(values)

@@ -11,9 +11,10 @@ import torch
 from PIL import Image
 
 from pe_lightning.results import reconstructions
+from pe_lightning.results.comparisons import open_comparison
 from pe_lightning.results.pictures import to_levels
 from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
-from pe_lightning.results.runs import frames_of
+from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.training.datamodule import OutputGrid
@@ -72,6 +73,43 @@ def test_some_frames_of_a_large_cube_and_the_first_of_many_channels_are_compared
             frames = list(file.attrs["frames"])
             assert frames == frames_of(50, count)
             assert np.array_equal(file["truth"][...], to_levels(values[0, frames][..., :1]))
+
+
+@pytest.mark.parametrize(("grid", "media"), [((40,), "audio"), ((6, 8), "image"), ((3, 6, 8), "video")])
+def test_of_many_signals_one_file_holds_all_and_the_first_have_files(
+    grid: tuple, media: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comparison of a signal is the same from the file of all and from a file of its own."""
+    names = ("one", "two", "b\udcfc")
+    info = SignalInfo(names, grid, 1, ValueRange("int16", (-1.0, 0.0, 3.0), (1.0, 5.0, 9.0)), 25.0, media)
+    values, about = random(3, *grid, 1), scores(*names)
+    options = {"info": info, "train_mask": values[:1, ..., 0] > 0.5, "interpolation": ("linear", 0.7 * values)}
+    about["baselines"] = {"linear": about}
+    write_reconstructions(tmp_path / "each", about, 0.9 * values, values, **options)
+    monkeypatch.setattr(reconstructions, "MAX_FILES", 2)
+    pictures = write_reconstructions(tmp_path / "all", about, 0.9 * values, values, **options)
+    assert [Path(path).name for path in pictures] == ["one_comparison.png", "two_comparison.png"]
+    each, together = ({path.name: path for path in (tmp_path / name).iterdir()} for name in ("each", "all"))
+    assert together.pop("reconstructions.h5")
+    assert set(together) == {name for name in each if name.startswith(("one", "two")) and not name.endswith("comparison.h5")}
+    assert all(path.read_bytes() == each[name].read_bytes() for name, path in together.items() if name.endswith("png"))
+    for index, stem in enumerate(file_names(names)):
+        with open_comparison(tmp_path / "each", stem, index) as one, open_comparison(tmp_path / "all", stem, index) as same:
+            assert (
+                set(one)
+                == set(same)
+                == {"truth", "reconstruction", "interpolation"} | ({"trained"} if len(grid) == 1 else set())
+            )
+            assert all(np.array_equal(one[name][()], same[name][()]) for name in one)
+            assert {key: list(np.ravel(value)) for key, value in one.attrs.items()} == {
+                key: list(np.ravel(value)) for key, value in same.attrs.items()
+            }
+    with h5py.File(tmp_path / "all/reconstructions.h5") as file:
+        assert [name.decode(errors="surrogateescape") for name in file["names"]] == list(names)
+        assert file["values"].attrs["axes"][0] == "signal"
+        assert len(file["values"].attrs["axes"]) == file["values"].ndim
+        for index, signal in enumerate(file["values"]):
+            assert np.array_equal(signal, info.scaling.restore(0.9 * values[index], index))
 
 
 def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:

@@ -71,9 +71,8 @@ def test_results_are_replaced_together_and_only_those_of_the_verb(tmp_path: Path
     assert visible() == {"a": "2", "c": "mine"}
     with pytest.raises(InputError, match=r"in/c' was not written by pe-lightning compare"):
         write(a="3", c="3")
-    with pytest.raises(KeyError), replacing_results(tmp_path, "compare") as folder:
-        (folder / "d").write_text("4")
-        raise KeyError
+    with pytest.raises(TypeError):
+        write(a="4", d=5)  # type: ignore[arg-type]
     with (
         replacing_results(tmp_path, "compare"),
         pytest.raises(InputError, match="another command is writing"),

@@ -16,9 +16,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import h5py
 import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, StrictUndefined
@@ -28,6 +28,7 @@ from PIL import Image
 
 from pe_lightning import __version__
 from pe_lightning.errors import printable
+from pe_lightning.results.comparisons import Comparison, open_comparison
 from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
@@ -152,8 +153,8 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
         base64.
     """
     runs = [run for table in tables for run in table.runs]
-    jobs = [(run, stem) for run in runs for stem in file_names(tuple(run.metrics["signals"]))[:most]]
-    contents = _Contents([run for run, _ in jobs], frames, megapixels)
+    jobs = [(run, *job) for run in runs for job in enumerate(file_names(tuple(run.metrics["signals"]))[:most])]
+    contents = _Contents([job[0] for job in jobs], frames, megapixels)
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # Pillow releases the interpreter lock while encoding
         tiles = pool.map(lambda job: contents.tile(*job), jobs)  # results are in the order of the jobs
         found = {run: dict(zip(run.signals[:most], tiles, strict=False)) for run in runs}
@@ -202,37 +203,40 @@ class _Contents:
             self.texts[key] = encode()
         return key
 
-    def tile(self, run: Run, stem: str) -> Tile:
-        path = run.path / RECONSTRUCTIONS / f"{stem}_comparison.h5"
+    def tile(self, run: Run, index: int, stem: str) -> Tile:
         if len(run.grid) not in (1, 2, 3):
             return {"reason": f"signals of {len(run.grid) or 'unknown'} axes are not shown"}
-        if not path.is_file():
-            return {"reason": f"no {path.name}"}
+        name = f"{stem}_comparison.h5"
         try:
-            with h5py.File(path) as file:
-                for name in [name for name in DATASETS if name in file]:
-                    check_dataset(file[name], path, path.name)
+            with open_comparison(run.path / RECONSTRUCTIONS, stem, index) as file:
+                for dataset in file.datasets.values():
+                    path = Path(dataset.file.filename)
+                    name = path.name
+                    check_dataset(dataset, path, name)
                 tile = self._row(file) if len(run.grid) == 1 else self._frames(file, (1, *run.grid)[-3])
                 rate = file.attrs.get("rate")
                 return tile | {"rate": None if rate is None else float(rate)}
+        except FileNotFoundError:
+            return {"reason": f"no {name}"}
         except (OSError, ValueError, LookupError, RuntimeError) as error:  # raised by h5py for damaged files
-            return {"reason": printable(f"{path.name} cannot be read: {error}")}
+            return {"reason": printable(f"{name} cannot be read: {error}")}
 
-    def _frames(self, file: h5py.File, count: int) -> Tile:
-        truth, held = file["truth"], file.attrs["frames"]
+    def _frames(self, file: Comparison, count: int) -> Tile:
+        stored, held = {name: file[name] for name in DATASETS if name in file}, file.attrs["frames"]
+        truth = stored["truth"]
         parts = min(len(held), self.frames)
         places = [(2 * part + 1) * len(held) // (2 * parts) for part in range(parts)]  # the file may have uneven spacing
         if len(held) == count:
             places = frames_of(count, parts)
         return {
-            **{name: [self.picture(file[name][place]) for place in places] for name in DATASETS if name in file},
+            **{name: [self.picture(pictures[place]) for place in places] for name, pictures in stored.items()},
             "frames": [int(held[place]) for place in places],
             "count": count,
             "what": "frame" if file.attrs.get("media") == "video" else "slice",
             "size": [truth.shape[2], truth.shape[1]],
         }
 
-    def _row(self, file: h5py.File) -> Tile:
+    def _row(self, file: Comparison) -> Tile:
         count, channels = file["truth"].shape
         lines = {name: file[name][:, :MAX_CHANNELS].T for name in DATASETS if name in file}
         step = 1 if count <= self.row_values else -(-2 * count // self.row_values)

@@ -23,6 +23,7 @@ from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.metrics import create, metrics, unit_of
 from pe_lightning.evaluation.scores import summary
 from pe_lightning.results import runs
+from pe_lightning.results.comparisons import ALL_SIGNALS
 from pe_lightning.results.metrics_file import SCHEMA
 from pe_lightning.signals.batches import GridBatch, SignalInfo
 from pe_lightning.signals.sources.paths import SourceFile
@@ -252,7 +253,9 @@ def print_scores(
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
     # printed without wrapping, so that the path can be copied
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
-        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}")
+        together = folder / runs.RECONSTRUCTIONS / ALL_SIGNALS
+        some = f"{ALL_SIGNALS}, and pictures of the first {runs.MAX_FILES} signals" if together.is_file() else ""
+        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}{f' ({some})' if some else ''}")
     print(f"metrics:         {folder / runs.METRICS}")
 
 
