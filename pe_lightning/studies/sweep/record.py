@@ -98,7 +98,10 @@ class SweepRecord:
             raise InputError(f"{str(run)!r} does not say with which settings it was run ({error}); {remedy}") from error
         known = self.entries[cell.name].get("files", {})
         changed += [f"content of {name}" for name, digest in cell.files.items() if known.get(name, digest) != digest]
-        metrics = dict(json.loads((run / runs.METRICS).read_text())) if has_metrics else None
+        try:
+            metrics = dict(json.loads((run / runs.METRICS).read_text())) if has_metrics else None
+        except (ValueError, TypeError) as error:
+            raise InputError(f"cannot read {str(run / runs.METRICS)!r} ({error}); {remedy}") from error
         if metrics is not None and not changed and (old := metrics.get("data_fingerprint")) is not None:
             new = self._fingerprint(cell.tree)
             changed += [] if new in (None, old) else [f"content of the data: {old}, now {new}"]
