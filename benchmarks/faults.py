@@ -15,6 +15,11 @@
   from files that name other files or servers, and from a WAV file whose header lies. Held: status 2 with one paragraph, and
   every file that was there as before; of several at a time, also of resumptions of one run, one succeeds; after a kill the
   same command succeeds.
+- ``outputs``: every verb that takes the name of an output, which is new, its own, foreign, the input, a link to it, or taken
+  by several at a time; predictions of several checkpoints. Held: nothing that was there is lost, and status 0 or 2 as due.
+- ``reuse``: sweeps, fits, suggestions and predictions that are given again after pictures, masks, arrays or pretrained
+  models were replaced under the same name, size and times, settings changed, or files of the run were damaged. Held: the
+  result of a first command, or a refusal; nothing is deleted.
 - ``values``: fills of files of every format, packed NetCDF with large offsets included, and of arrays of any size.
   Held: everything but the missing cells is as before, to the bit, and values and standard deviations are finite.
 - ``caches``: besides, bytes of entries are changed, before they are opened and while they are open, entries are removed and
@@ -95,6 +100,8 @@ from attempts import (
     tree,
 )
 from faults_declarations import declarations
+from faults_outputs import outputs
+from faults_reuse import reuse
 from harness import ROOT, make_parser, print_titles
 from PIL import Image
 
@@ -623,6 +630,8 @@ SECTIONS: dict[str, Section] = {
     "caches": faults_cache.rows,
     "folders": lambda *_: [read_only_folders()],
     "files": lambda kills, _, rng: written_files(-(-kills // 6), rng),
+    "outputs": lambda *_: outputs(),
+    "reuse": lambda *_: reuse(),
     "values": lambda kills, _, rng: kept_values(2 * -(-kills // 6), rng),
     "readers": lambda _, mutations, rng: damaged_files(mutations, rng),
     "memory": lambda *_: memory(),

@@ -114,7 +114,7 @@ def _content(row: Row) -> None:
             lambda: _replace("a.npy", lambda: np.save("a.npy", np.asarray(picture(1)) / 255)),
         ),
         "an array that is streamed": (
-            ["a.npy", "--data", "ImageDataModule", "--data.storage.in_memory", "false"],
+            ["a.npy", "--data", "ImageDataModule", "--data.storage.in_memory", "false", "--data.batching.kind", "blocks"],
             lambda: _replace("a.npy", lambda: np.save("a.npy", np.asarray(picture(1)) / 255)),
         ),
         "a mask": (

@@ -16,7 +16,7 @@ from pe_lightning import encoders, networks, training
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry
-from pe_lightning.signals.files import replacing_results, save_figure, write_atomically
+from pe_lightning.signals.files import check_results, replacing_results, save_figure, write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,6 +41,7 @@ def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
         The written pages.
     """
     measured = _read_scores(scores)
+    check_results(folder, "pages", [*(f"encoders/{name}.md" for name in encoders.names()), "networks/relu.md"])
     with replacing_results(folder, "pages") as temporary:
         return [folder / page.relative_to(temporary) for page in _write_pages(temporary, measured)]
 
