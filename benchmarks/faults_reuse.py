@@ -233,7 +233,6 @@ def _damage(row: Row) -> None:
     last, best = CELL / "checkpoints/last.ckpt", CELL / "checkpoints/best.ckpt"
     damages: dict[str, Callable[[Path], Any]] = {
         "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
-        "empty": lambda path: path.write_bytes(b""),
         "gone": lambda path: path.unlink(),
     }
     files = {
