@@ -27,6 +27,7 @@ from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.entries import EntryValues, described_signals, stored_bytes, write_entry
+from pe_lightning.signals.files import sha256_of
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
@@ -44,7 +45,6 @@ ENTRY_FORMAT = 7
 """Increment when the meaning of an entry changes; those of another format are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""
-READ_BYTES = 1 << 22
 MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for values; training needs memory besides."""
 
@@ -246,11 +246,8 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
 
 
 def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with reading(str(path)), path.open("rb") as file:
-        while part := file.read(READ_BYTES):
-            digest.update(part)
-    return digest.hexdigest()
+    with reading(str(path)):
+        return sha256_of(path)
 
 
 def _default_limit() -> int:
