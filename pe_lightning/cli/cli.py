@@ -10,15 +10,18 @@ import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import lightning
+import torch
 import yaml
 from jsonargparse import SUPPRESS, ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
-from lightning.pytorch.cli import LightningArgumentParser, LightningCLI, SaveConfigCallback
+from lightning.pytorch.callbacks import ProgressBar
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
@@ -29,19 +32,31 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
-from pe_lightning.signals.files import write_atomically
 from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedModule
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
-from pe_lightning.training.checkpoints import BestAndLast, Resumption, restoring
+from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption, refuse_other_data, restoring
 from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 
 OPTIONS = [
-    *(f"--{name}" for name in ("config", "encoder", "seed_everything", "trainer", "model", "data", "wandb", "ckpt_path")),
+    *(
+        f"--{name}"
+        for name in (
+            "config",
+            "encoder",
+            "seed_everything",
+            "trainer",
+            "model",
+            "data",
+            "wandb",
+            "ckpt_path",
+            "resume_with_other_data",
+        )
+    ),
     *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
     *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
 ]
@@ -50,8 +65,14 @@ OPTIONS = [
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
 
+OPTIMIZER_OPTIONS = frozenset({"encoder_lr", "lr", "weight_decay"})
+"""Arguments of models that a resumed fit takes in place of those of its checkpoint."""
+
 NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
 """Arguments of the Trainer's methods that the configuration provides."""
+
+OF_ONE_COMMAND = ("ckpt_path", "weights_only", "resume_with_other_data")
+"""Options that ``config.yaml`` leaves out: a run that is repeated is not resumed."""
 
 SECTIONS = frozenset({"trainer", "model", "data"})
 """Sections of a configuration that describe instances."""
@@ -103,10 +124,26 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
+class _Parser(LightningArgumentParser):
+    def dump(self, cfg: Namespace, *args: Any, **kwargs: Any) -> str:
+        """Text of a configuration; defaults that have no text of their own, devices and enumerations, by their names."""
+        return str(super().dump(_named(cfg), *args, **kwargs))
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, Namespace):
+        return Namespace(**{key: _named(entry) for key, entry in vars(value).items()})
+    if isinstance(value, list):
+        return [_named(entry) for entry in value]
+    if isinstance(value, torch.device):
+        return str(value)
+    return value.value if isinstance(value, str) and isinstance(value, Enum) else value
+
+
 @functools.cache
 def make_parser(verb: str) -> LightningArgumentParser:
     """The parser of ``fit``, ``validate``, ``test`` or ``predict``, for any LightningModule and LightningDataModule."""
-    parser = LightningArgumentParser(
+    parser = _Parser(
         prog=f"pe-lightning {verb}",
         usage=f"pe-lightning {verb} [options]; pe-lightning {verb} --help is shorter",
         description=PURPOSES[verb],
@@ -120,6 +157,9 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_lightning_class_args(LightningModule, "model", subclass_mode=True)
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
+    if verb == "fit":
+        other_data = "Whether a checkpoint of a fit of other data may be resumed."
+        parser.add_argument("--resume_with_other_data", type=bool, default=False, help=other_data)
     parser.add_argument("--float32_matmul_precision", default="highest", help=SUPPRESS)  # of configurations of 0.2.0
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
@@ -267,7 +307,8 @@ class CommandLine(LightningCLI):
         self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
         if config.ckpt_path and isinstance(self.model, TrainedModule):
             saved = read_checkpoint(config.ckpt_path)["hyper_parameters"]
-            refuse_other_model(saved, dict(self.model.hparams), MEMORY_OPTIONS)
+            may_differ = MEMORY_OPTIONS | (OPTIMIZER_OPTIONS if self.verb == "fit" else frozenset())
+            refuse_other_model(saved, dict(self.model.hparams), may_differ)
         if self.verb == "fit" and _plain(config.data).get("validation") == "auto":
             rank_zero_info(
                 "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by "
@@ -278,24 +319,30 @@ class CommandLine(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         options = {**self.config_init.trainer, **kwargs}
         given = options["callbacks"]
-        chosen: list[Callback] = [*given, self.stop]
         self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
+        # first: others may need its loggers; a caller that is not interactive draws its own bar
+        others = [c for c in given if c is not self.recorder and (self.interactive or not isinstance(c, ProgressBar))]
+        chosen: list[Callback] = [self.recorder, *others, self.stop]
         self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
         if self.recorder.root is None and options["default_root_dir"] is not None:
             self.recorder.root = Path(options["default_root_dir"]).expanduser() / "runs"
         self.recorder.log_runs = self.recorder.log_runs and options["logger"] is not False
         for name, value in self.recorder_options.items():
             setattr(self.recorder, name, value)
-        if not any(isinstance(callback, Resumption) for callback in self.model.configure_callbacks()):
-            chosen.append(Resumption())  # a module of the user's own
+        if self.config.get("resume_with_other_data"):
+            chosen.append(Resumption(other_data=True))
+        own = {type(callback) for callback in [*chosen, *self.model.configure_callbacks()]}
+        chosen += [cls() for cls in (Resumption, FiniteWeights) if cls not in own]  # a module of the user's own
+        has_bar = options["barebones"] or any(isinstance(callback, ProgressBar) for callback in others)
         if not self.interactive:
             options["enable_progress_bar"] = False
-        elif options["enable_progress_bar"] is not False:
+        elif options["enable_progress_bar"] is not False and not has_bar:
             chosen.append(PSNRProgressBar())
-        if self.verb == "fit" and options["enable_checkpointing"] is not False:
+        if self.verb == "fit" and not options["barebones"] and options["enable_checkpointing"] is not False:
             chosen.append(self.best)
-        if not options["fast_dev_run"]:
-            chosen.append(KeepConfig(self.parser, self.config, self.recorder))
+        if self.verb == "fit":
+            tree = plain_values("fit", self.config)
+            self.recorder.hyper_parameters = {key: value for key, value in tree.items() if key not in OF_ONE_COMMAND}
         if options["logger"] in (None, True):
             options["logger"] = False  # the recorder attaches loggers once the run has a directory
         try:
@@ -314,6 +361,7 @@ class CommandLine(LightningCLI):
         if isinstance(self.datamodule, SignalDataModule):
             self.recorder.picture_scores.check(self.datamodule)
         if self.verb == "fit":
+            self._check_data()
             self._score_folds()
             self._build_model()
         method = getattr(self.trainer, self.verb)
@@ -333,6 +381,12 @@ class CommandLine(LightningCLI):
                 # a run that is torn down would stay the current one of this process
                 wandb.finish(exit_code=exit_status(self.stop.signum or 0) if self.stop.preempted else None)
                 wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
+
+    def _check_data(self) -> None:
+        """Refuses a checkpoint of other data before any work; Python's fits do so when the checkpoint is loaded."""
+        if self.config.ckpt_path and not any(c.other_data for c in self.trainer.callbacks if isinstance(c, Resumption)):
+            self.datamodule.prepare_data()
+            refuse_other_data(read_checkpoint(self.config.ckpt_path), self.datamodule)
 
     def _score_folds(self) -> None:
         """Scores copies of the model that are fitted to all folds but one, if the data has folds."""
@@ -372,25 +426,3 @@ def _selects_by_validation(config: Namespace) -> bool:
         if (name == "ReduceLROnPlateau" and not monitored) or (name != "ModelCheckpoint" and monitored.startswith("val/")):
             return True
     return False
-
-
-class KeepConfig(SaveConfigCallback):
-    """Writes the resolved configuration of a fit into the run directory."""
-
-    def __init__(self, parser: LightningArgumentParser, config: Namespace, recorder: RunRecorder) -> None:
-        super().__init__(parser, config, save_to_log_dir=False)
-        self.recorder = recorder
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Writes the configuration of a fit. An evaluation leaves that of its run unchanged."""
-        if stage == "fit":
-            super().setup(trainer, pl_module, stage)
-
-    def save_config(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Writes ``config.yaml`` into the run directory: the settings that repeat the run in any LightningCLI."""
-        tree = plain_values(stage, self.config)
-        tree = {key: value for key, value in tree.items() if key not in ("ckpt_path", "weights_only")}
-        self.recorder.hyper_parameters = tree
-        if self.recorder.run_dir is not None:
-            text = f"# lightning.pytorch=={lightning.__version__}\n{yaml.safe_dump(tree, sort_keys=False)}"
-            write_atomically(self.recorder.run_dir / runs.CONFIG, text)

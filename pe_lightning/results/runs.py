@@ -20,6 +20,7 @@ CONFIG = "config.yaml"
 METRICS = "metrics.json"
 CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
+LOCK = ".lock"
 MAX_FILES = 64
 """Largest number of signals that all have files of their own; of more, the first have, and one HDF5 file holds all."""
 
@@ -86,7 +87,7 @@ def claim(root: str | Path, name: str) -> Path:
 
 def hold(run_dir: Path) -> FileLock:
     """Locks a run directory for one fit; the system releases the lock when the process ends, in any way."""
-    lock = FileLock(run_dir / ".lock")
+    lock = FileLock(run_dir / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout as error:

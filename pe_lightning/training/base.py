@@ -22,7 +22,7 @@ from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
 from pe_lightning.results.old_names import current_settings
-from pe_lightning.training.checkpoints import Resumption, check_optimizer
+from pe_lightning.training.checkpoints import check_optimizer, own_callbacks
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer_covers,
@@ -80,6 +80,7 @@ class TrainedModule(LightningModule, ABC):
 
     def __init__(self) -> None:
         super().__init__()
+        self._lr: float | None = None
         self.fold_scores: dict[str, Tensor] = {}
         """Scores of held-out samples by name, of fits of all folds but one, in place of those of the test."""
         self.validated_step: int | None = None
@@ -138,6 +139,25 @@ class TrainedModule(LightningModule, ABC):
 
     # -- the optimiser ------------------------------------------------------------------------------------------------
 
+    @property
+    def lr(self) -> float | None:
+        """Learning rate in place of that of the optimiser, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self._lr = value
+        trainer = trainer_of(self)
+        if trainer is None or not trainer.optimizers:
+            return
+        for group in (optimizer.param_groups[0] for optimizer in trainer.optimizers):
+            group.update({name: value for name in ("lr", "initial_lr") if name in group})
+        for scheduler in (config.scheduler for config in trainer.lr_scheduler_configs):
+            if hasattr(scheduler, "base_lrs"):  # from which the next rates follow
+                scheduler.base_lrs = [value, *scheduler.base_lrs[1:]]
+        if self.optimization is not None:
+            self.optimization["lr"] = value
+
     @abstractmethod
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
         """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words."""
@@ -153,7 +173,7 @@ class TrainedModule(LightningModule, ABC):
         return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
 
     def configure_callbacks(self) -> list[Callback]:
-        return [Resumption()]
+        return own_callbacks(trainer_of(self))
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
         """Steps a scheduler; ``ReduceLROnPlateau`` is stepped by :meth:`on_validation_epoch_end` instead.

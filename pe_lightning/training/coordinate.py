@@ -432,6 +432,8 @@ class CoordinateModule(FunctionModule):
         if self.encoder_lr is not None and self.networks.features_are_trained:
             parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
         optimizer = (self.optimizer or self.default_optimizer)(parameters)
+        if self.lr is not None:
+            optimizer.defaults["lr"] = optimizer.param_groups[0]["lr"] = self.lr
         if self.lr_scheduler is not None:
             scheduler = self.lr_scheduler(optimizer)
             return optimizer, scheduler, type(scheduler).__name__

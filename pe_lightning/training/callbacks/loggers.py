@@ -119,18 +119,16 @@ def wandb_is_offline() -> bool:
         return True
 
 
-def make_loggers(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
-    """Creates the loggers of a run in each process, of which the first one writes.
+def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
+    """Starts the W&B run of a fit, and makes its logger in each process, of which the first one writes; none on an error.
 
     ``goals`` is ``max`` or ``min`` per logged value: which of its values is the summary of the run in W&B.
     """
-    loggers: list[Logger] = [CSVLog(run_dir, TrainingClock.of(trainer))]
-    if settings.enabled:
-        with wandb_may_fail():
-            # the run is started here and not by WandbLogger, whose arguments make wandb warn
-            experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
-            loggers.append(TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
-    return loggers
+    with wandb_may_fail():
+        # the run is started here and not by WandbLogger, whose arguments make wandb warn
+        experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
+        return [TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment)]
+    return []
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:

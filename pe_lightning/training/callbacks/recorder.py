@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import platform
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ import lightning
 import numpy as np
 import numpy.typing as npt
 import torch
+import yaml
 from filelock import FileLock
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import Tensor
@@ -32,9 +37,10 @@ from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
-from pe_lightning.training.callbacks.loggers import WandbSettings, log_scores, make_loggers
+from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_scores, start_wandb
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.scores import (
     Describes,
@@ -81,7 +87,7 @@ class RunRecorder(Callback):
 
     Attributes:
         run_dir: The run directory; ``None`` before it is chosen.
-        hyper_parameters: The resolved configuration as plain values, for the loggers.
+        hyper_parameters: The resolved configuration as plain values, for ``config.yaml`` and the loggers; set before a fit.
         metrics: Content of ``metrics.json`` after a test.
         clock: The clock of the fit, which runs from data in memory to final parameters.
     """
@@ -113,6 +119,9 @@ class RunRecorder(Callback):
         self.durations = runs.Durations()
         self.clock = TrainingClock()
         self._earlier = 0.0  # seconds of the fit that is resumed
+        self._begun = False
+        self._unused: Path | None = None  # the run directory, if nothing was in it
+        self._start_wandb: Callable[[], list[Logger]] | None = None
         self._lock: FileLock | None = None
         self._results: TestResults | None = None
         self._predictions: PredictionWriter | None = None
@@ -127,6 +136,7 @@ class RunRecorder(Callback):
         """Builds the module, which may refuse the data, then chooses the directory and attaches loggers."""
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
+        self._begun = False
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         if not isinstance(pl_module, Describes):
@@ -158,9 +168,9 @@ class RunRecorder(Callback):
             check_monitors(trainer.callbacks, goals, held_out)  # type: ignore[attr-defined]
         if self.log_runs and not trainer.loggers:
             group = self.wandb.group or data_name(pl_module.describe().get("signals", ["data"]), data)
-            self.durations.mark("fit")
-            trainer.loggers = make_loggers(trainer, self.run_dir, replace(self.wandb, group=group), goals)
-            self.durations.mark("W&B" if self.wandb.enabled else "logs")
+            trainer.loggers = [CSVLog(self.run_dir, TrainingClock.of(trainer))]
+            settings = replace(self.wandb, group=group)
+            self._start_wandb = partial(start_wandb, trainer, self.run_dir, settings, goals) if settings.enabled else None
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         path = self.ckpt_path
@@ -177,6 +187,7 @@ class RunRecorder(Callback):
                 name = run.parent.name if path.parent.name == runs.CHECKPOINTS else path.stem
             folder = runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
         folder.mkdir(parents=True, exist_ok=True)
+        self._unused = folder if not any(folder.iterdir()) else None
         if stage == "fit":
             self._lock = runs.hold(folder)
         return folder
@@ -190,10 +201,34 @@ class RunRecorder(Callback):
             self._lock.release()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Ends the record; the directory of a fit that was refused before it began is removed, as nothing is in it."""
         self.teardown(trainer, pl_module, "")
+        if self._unused is not None and not self._begun:
+            with suppress(OSError):
+                (self._unused / runs.LOCK).unlink()
+                self._unused.rmdir()
+
+    def _begin(self, trainer: Trainer, module: LightningModule) -> None:
+        """Writes the configuration and the description of a fit, and starts its W&B run; once."""
+        if self._begun or self.run_dir is None:
+            return
+        self._begun = True
+        if self.hyper_parameters and trainer.is_global_zero:
+            text = f"# lightning.pytorch=={lightning.__version__}\n{yaml.safe_dump(self.hyper_parameters, sort_keys=False)}"
+            write_atomically(self.run_dir / runs.CONFIG, text)
+        if self._start_wandb is not None:
+            self.durations.mark("fit")
+            trainer.loggers = [*trainer.loggers, *self._start_wandb()]
+            self.durations.mark("W&B")
+        self._log_description(trainer, module)
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Begins the record of a resumed fit: all of its state is restored, and nothing has refused it."""
+        self._begin(trainer, pl_module)
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._log_description(trainer, pl_module)
+        if trainer.ckpt_path is None:
+            self._begin(trainer, pl_module)
         self.clock = TrainingClock.of(trainer)
         self.clock.start(self._earlier or getattr(pl_module, "choice_seconds", 0.0))
         self._earlier = 0.0
@@ -212,6 +247,7 @@ class RunRecorder(Callback):
         self.clock.pause(pl_module.device)  # of a fit without steps
         if self.run_dir is None:
             return
+        self._begin(trainer, pl_module)  # of a resumed fit without steps
         # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there
         callbacks = trainer.checkpoint_callbacks
         if callbacks and not any(getattr(callback, "last_is_complete", False) for callback in callbacks):
