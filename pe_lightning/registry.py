@@ -17,6 +17,8 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
 from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from pathlib import Path
@@ -256,24 +258,57 @@ class Registry(Generic[T]):
 
 
 def import_class(path: str) -> Any:
-    """What an import path names, which a configuration or a checkpoint holds.
-
-    A module that lies in the working directory alone is imported only if ``PYTHONPATH`` names the folder: a checkpoint is no
-    reason to run the files beside it. The program may import it before.
-    """
+    """What an import path names, which a configuration or a checkpoint holds; see :func:`asked_modules`."""
     module, _, attribute = path.rpartition(".")
-    top = module.partition(".")[0]
-    if top not in sys.modules and top not in packages_distributions():
-        here = Path.cwd().resolve()
-        given = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
-        others = [folder for folder in sys.path if Path(folder).resolve() != here]
-        only_here = PathFinder.find_spec(top, [str(here)]) and not PathFinder.find_spec(top, others)
-        if only_here and here not in [Path(folder).resolve() for folder in given]:
-            raise InputError(
-                f"{path!r} is in this folder, whose modules are not imported unasked: type PYTHONPATH=. before the command, "
-                f"or import {top} first"
-            )
+    if module and (reason := _unasked(module.partition(".")[0], {Path.cwd().resolve()}, _asked())):
+        raise InputError(f"{path!r} {reason}")
     return getattr(importlib.import_module(module), attribute)
+
+
+@contextmanager
+def asked_modules() -> Iterator[None]:
+    """Inside, a module that lies in the working directory alone is imported only if ``PYTHONPATH`` names the folder.
+
+    A checkpoint or a configuration is no reason to run the files beside it. The program may import them before.
+
+    Raises:
+        ModuleNotFoundError: If another module of the working directory is imported.
+    """
+    gate = _Gate()
+    sys.meta_path.insert(0, gate)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(gate)
+
+
+class _Gate(MetaPathFinder):
+    def __init__(self) -> None:
+        # a parser works in the folder of the file that it reads
+        self._folder, self._asked = Path.cwd().resolve(), _asked()
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Finds nothing, and refuses modules that nobody asked for."""
+        folders = {self._folder, Path.cwd().resolve()}
+        if path is None and (reason := _unasked(fullname, folders, self._asked)):
+            raise ModuleNotFoundError(f"{fullname!r} {reason}", name=fullname)
+
+
+def _asked() -> set[Path]:
+    return {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
+
+
+def _unasked(top: str, folders: set[Path], asked: set[Path]) -> str | None:
+    """Why a top-level module of these folders is not to be imported, to follow its name; ``None`` if it is elsewhere too."""
+    if top in sys.modules or not PathFinder.find_spec(top, [str(folder) for folder in folders]):
+        return None
+    others = [folder for folder in sys.path if (found := Path(folder).resolve()) not in folders or found in asked]
+    if PathFinder.find_spec(top, others) or top in packages_distributions():
+        return None
+    return (
+        "is in this folder, whose modules are not imported unasked: type PYTHONPATH=. before the command, or import "
+        f"{top} first"
+    )
 
 
 def path_of(cls: type) -> str:

@@ -29,7 +29,7 @@ from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError
-from pe_lightning.registry import REGISTRIES, find_registry
+from pe_lightning.registry import REGISTRIES, asked_modules, find_registry
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedModule
@@ -185,10 +185,11 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
     parser = make_parser(verb)
     try:
         config: Namespace
-        if isinstance(given, Mapping):
-            config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
-        else:
-            config = parser.parse_args(list(given))
+        with asked_modules():
+            if isinstance(given, Mapping):
+                config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
+            else:
+                config = parser.parse_args(list(given))
     except (ArgumentError, ImportError) as error:
         of_verb = [f"--{name}" for name, *_ in OUTPUT if verb == "predict"]
         raise InputError(explain(str(error), [*OPTIONS, *of_verb])) from error
@@ -247,7 +248,7 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
     chosen = config.clone()
     for section in SECTIONS - frozenset(sections):
         del chosen[section]
-    with _input_errors():
+    with _input_errors(), asked_modules():
         instances: Namespace = make_parser(verb).instantiate_classes(chosen)
     return instances
 

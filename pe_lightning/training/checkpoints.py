@@ -73,7 +73,7 @@ class CheckpointFiles(TorchCheckpointIO):
         self._left_out = False
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        state = checkpoint["state_dict"]
+        state = checkpoint.get("state_dict", checkpoint)  # a process that is started for a fit returns its state alone
         self._left_out = not all(bool(state[name].isfinite().all()) for name in self.weights & state.keys())
         if self._left_out:
             rank_zero_warn(f"{path} is not written: the weights are not finite")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import multiprocessing
 import platform
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,6 +29,7 @@ from torchmetrics import Metric
 
 import pe_lightning
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.report import FitReport
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
@@ -38,7 +41,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.training.base import datamodule_of
+from pe_lightning.training.base import TrainedModule, datamodule_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_scores, start_wandb
 from pe_lightning.training.callbacks.picture_scores import PictureScores
@@ -59,6 +62,8 @@ from pe_lightning.training.datamodule import OutputGrid
 
 Array = npt.NDArray[np.float32]
 
+RECORD_KEY = "pe_lightning/record"
+"""Key of ``callback_metrics`` by which a process that fits gives the record to the one that has started it."""
 VERSIONS = {
     **{module.__name__: module.__version__ for module in (pe_lightning, torch, lightning, np)},
     "python": platform.python_version(),
@@ -122,6 +127,7 @@ class RunRecorder(Callback):
         self._begun = False
         self._unused: Path | None = None  # the run directory, if nothing was in it
         self._start_wandb: Callable[[], list[Logger]] | None = None
+        self._handed_over: dict[str, Any] = {}  # of a fit of other processes
         self._lock: FileLock | None = None
         self._results: TestResults | None = None
         self._predictions: PredictionWriter | None = None
@@ -137,6 +143,8 @@ class RunRecorder(Callback):
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
         self._begun = False
+        if self.run_dir is None and RECORD_KEY in trainer.callback_metrics:
+            self._take_over(trainer, pl_module)
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         if not isinstance(pl_module, Describes):
@@ -171,6 +179,38 @@ class RunRecorder(Callback):
             trainer.loggers = [CSVLog(self.run_dir, TrainingClock.of(trainer))]
             settings = replace(self.wandb, group=group)
             self._start_wandb = partial(start_wandb, trainer, self.run_dir, settings, goals) if settings.enabled else None
+
+    def _hand_over(self, trainer: Trainer, module: Any) -> None:
+        """Gives the record to the process that has started this one, such as by ``ddp_spawn``.
+
+        Lightning takes back the weights and ``callback_metrics`` alone.
+        """
+        solution = getattr(module, "solution", None)
+        record = {
+            "run_dir": str(self.run_dir),
+            "seconds": self.clock.seconds,
+            "steps": trainer.global_step,
+            "optimization": getattr(module, "optimization", None),
+            "solution": None if solution is None else solution.to_dict(),
+            "reports": reports(trainer),
+        }
+        trainer.callback_metrics[RECORD_KEY] = torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8)
+
+    def _take_over(self, trainer: Trainer, module: Any) -> None:
+        """Continues the record of a fit that other processes made."""
+        if not any(True for _ in module.parameters()):
+            raise InputError(
+                f"{type(module).__name__} was not built when its fit was given to other processes, whose weights it has not "
+                "received: call build_from(data) before Trainer.fit, or use strategy='ddp'"
+            )
+        record = json.loads(trainer.callback_metrics[RECORD_KEY].numpy().tobytes())
+        self.run_dir, self._handed_over = Path(record["run_dir"]), record
+        self.clock.start(record["seconds"])
+        self.clock.pause(torch.device("cpu"))
+        if isinstance(module, TrainedModule):
+            module.optimization = record["optimization"]
+        if isinstance(module, CoordinateModule) and record["solution"] is not None:
+            module.solution = FitReport.from_dict(record["solution"])
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
         path = self.ckpt_path
@@ -254,6 +294,8 @@ class RunRecorder(Callback):
             close_epoch(trainer)  # not closed by Lightning if the checkpoint was of the last step: no loop has run
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
+        if multiprocessing.parent_process() is not None:
+            self._hand_over(trainer, pl_module)
 
     def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
         if self.run_dir is None or not trainer.is_global_zero:
@@ -293,11 +335,11 @@ class RunRecorder(Callback):
         self.metrics = {
             **results.scores(self.picture_scores),
             "fit_seconds": self.clock.seconds or None,
-            "steps": trainer.global_step,
+            "steps": self._handed_over.get("steps", trainer.global_step),
             **results.described,
             "checkpoint_bytes": self._checkpoint_bytes(),
             "baselines": {},
-            **reports(trainer),
+            **self._handed_over.get("reports", reports(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": VERSIONS,
         }
