@@ -136,6 +136,24 @@ class SignalAt(Callback):
             os.kill(os.getpid(), self.signum)
 
 
+class SpoilAt(Callback):
+    """Makes a weight of one process NaN after a step.
+
+    Args:
+        step: The optimiser step.
+        rank: Of the process.
+    """
+
+    def __init__(self, step: int, rank: int) -> None:
+        self.step = step
+        self.rank = rank
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        """Spoils it."""
+        if trainer.global_step == self.step and trainer.global_rank == self.rank:
+            next(pl_module.parameters()).data.view(-1)[0] = torch.nan
+
+
 class Act(Callback):
     """Does something after a step of the cell with one encoder, the first time only.
 

@@ -201,6 +201,11 @@ class TrainedModule(LightningModule, ABC):
         every: int = self.trainer.log_every_n_steps  # type: ignore[attr-defined]
         return every > 0 and (self.trainer.global_step + 1) % every == 0
 
+    def log(self, *args: Any, **kwargs: Any) -> None:
+        """As Lightning's; nothing with ``Trainer(barebones=True)``, where that warns."""
+        if not self.trainer.barebones:
+            super().log(*args, **kwargs)
+
     def log_step(self, values: Mapping[str, Tensor]) -> None:
         """Logs values that are equal in every process; during a fit at the optimiser step.
 

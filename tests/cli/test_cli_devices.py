@@ -144,3 +144,28 @@ def test_a_warm_head_in_float64_is_that_of_one_process(tmp_path):
     two = fit(tmp_path / "two", "warm_head.yaml", *arguments, *DDP)
     assert two["test/psnr"] == pytest.approx(one["test/psnr"], abs=1e-9)
     assert_same_state(tmp_path / "one", tmp_path / "two", 1e-9)
+
+
+@pytest.mark.parametrize("devices", [DDP, SIGNALS], ids=["ddp", "signals"])
+def test_processes_stop_together_where_one_has_weights_that_are_not_finite(tmp_path, devices):
+    arguments = [*THREE, *EPOCHS, "--trainer.max_steps", "40", "--trainer.log_every_n_steps", "5"]
+    spoil = ["--trainer.callbacks+", "stopping.SpoilAt", "--trainer.callbacks.step", "23", "--trainer.callbacks.rank", "1"]
+    done = run_fit(tmp_path, "demo.yaml", *arguments, *spoil, *devices)
+    assert done.returncode == 2
+    assert done.stderr.count("the weights are not finite after step 25, and were after step 20") == 2
+    state = checkpoint(only_run(tmp_path))
+    assert state["global_step"] == 20
+    assert all(value.isfinite().all() for value in state["state_dict"].values())
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_notebook"])
+def test_a_fit_of_processes_that_lightning_starts_is_one_run(tmp_path, strategy):
+    arguments = [*EPOCHS, "--trainer.max_steps", "20", "--trainer.devices=2", f"--trainer.strategy={strategy}"]
+    done = run_fit(tmp_path, "demo.yaml", *arguments, launched=True)
+    assert done.returncode == 0, done.stderr
+    run = only_run(tmp_path)
+    found = metrics(run)
+    assert (found["steps"], found["optimizer"]["name"]) == (20, "SGD")
+    assert found["fit_seconds"] > 0
+    assert checkpoint(run)["global_step"] == 20
+    assert (run / "config.yaml").is_file()

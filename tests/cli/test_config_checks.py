@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import torch
 from commands import error_of
 
 from pe_lightning import __version__, load
-from pe_lightning.cli.arguments import check_names
+from pe_lightning.cli.arguments import check_names, rewrite
+from pe_lightning.cli.cli import parse
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import VERSION_KEY
 
@@ -73,6 +75,45 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
     Path("c.yaml").write_text(json.dumps({"model": model, "data": data, **section}))
     error_of(capsys, [verb, "--config", "c.yaml"])
     assert [path.name for path in Path().iterdir()] == ["c.yaml"]
+
+
+@pytest.mark.usefixtures("empty_folder")
+@pytest.mark.parametrize("where", ["optimizer", "lr_scheduler", "data", "callbacks", "option", "folder"])
+def test_no_class_path_imports_a_file_of_the_current_folder(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Wherever it stands: checkpoints, configurations of runs and of users, options."""
+    Path("evil.py").write_text("open('pwned', 'w')")
+    evil = {"class_path": "evil.Model", "init_args": {}}
+    model = {"_class_path": "pe_lightning.SimpleMLP", "encoder": "gau", **({where: evil} if where[-1] == "r" else {})}
+    checkpoint = {"state_dict": {}, "hyper_parameters": model, VERSION_KEY: __version__}
+    Path("run/checkpoints").mkdir(parents=True)
+    torch.save(checkpoint | {"pytorch-lightning_version": "2.6.0"}, "run/checkpoints/last.ckpt")
+    data = {"class_path": "pe_lightning.ImageDataModule", "init_args": {"paths": "samples://astronaut", "resize": 16}}
+    config = {"data": evil if where == "data" else data, "trainer": {"callbacks": [evil] if where == "callbacks" else []}}
+    Path("run/config.yaml").write_text(json.dumps(config))
+    test = ["test", "--ckpt_path", "run/checkpoints/last.ckpt"]
+    fit = ["fit", "--config", "run/config.yaml", "--model", "SimpleMLP", "--model.encoder", "gau"]
+    more = {"option": ["--trainer.callbacks+", "evil.Model"], "folder": ["--model", "evil.Model"]}
+    # the folder that python -m puts first, also where the parser works in the folder of a configuration
+    monkeypatch.syspath_prepend("" if where != "folder" else str(Path.cwd()))
+    for arguments in [test] if where in ("optimizer", "lr_scheduler") else [fit] if where != "data" else [test, fit]:
+        error_of(capsys, [*arguments, *more.get(where, [])])
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.usefixtures("empty_folder")
+def test_a_class_of_a_folder_that_is_asked_for_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("mine.py").write_text("from lightning.pytorch import Callback\nclass Mine(Callback): ...")
+    Path("sub").mkdir()
+    Path("sub/c.yaml").write_text("trainer: {callbacks: [mine.Mine]}")
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    words = ["--config=image/demo", "--config=sub/c.yaml"]
+    with pytest.raises(InputError, match=r"'mine' is in this folder.*type PYTHONPATH=\."):
+        parse("fit", rewrite("fit", words))
+    monkeypatch.setenv("PYTHONPATH", ".")
+    assert parse("fit", rewrite("fit", words)).trainer.callbacks[0].class_path == "mine.Mine"
+    sys.modules.pop("mine")
 
 
 @pytest.mark.usefixtures("empty_folder")

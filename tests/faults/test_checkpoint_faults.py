@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -172,6 +173,70 @@ def test_a_resumed_run_logs_its_scores_too(made: Path) -> None:
     score = torch.load("run/checkpoints/last.ckpt", weights_only=True)["callbacks"]
     (best,) = [state for state in score.values() if "best_model_score" in state]
     assert best["best_model_path"] == str(Path("run/checkpoints/best.ckpt").absolute())
+
+
+def damage(content: dict[str, Any]) -> None:
+    content["loops"] = {}
+
+
+@pytest.mark.parametrize(
+    ("more", "alter", "words"),
+    [
+        (["--data.sampling.stride", "4"], None, "is of a fit of other data: sampling {'name': 'grid', 'stride': 2"),
+        (["--data.eval_mask", "all"], None, "other data: protocol rest, now all"),
+        ([], damage, "does not fit the model, or is damaged"),
+        (
+            ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1"],
+            None,
+            "keeps the classes of its optimiser",
+        ),
+    ],
+)
+def test_a_resumption_that_is_refused_changes_no_file(
+    more: list[str],
+    alter: Callable[[dict[str, Any]], None] | None,
+    words: str,
+    made: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(made, "run")
+    if alter is not None:
+        content = torch.load("run/checkpoints/last.ckpt", weights_only=True)
+        alter(content)
+        torch.save(content, "run/checkpoints/last.ckpt")
+    again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "run/checkpoints/last.ckpt", *more]
+    refused(capsys, again, words)
+    if "--data.eval_mask" in more:
+        assert main([*again, "--resume_with_other_data", "true"]) == 0
+        saved = yaml.safe_load(Path("run/config.yaml").read_text())
+        assert saved["data"]["init_args"]["eval_mask"] == "all"
+        assert "resume_with_other_data" not in saved
+    if alter is not None:  # of no run: nothing is left of the new one
+        shutil.copy("run/checkpoints/last.ckpt", "alone.ckpt")
+        assert main([*again[:-1], "alone.ckpt"]) == 2
+        assert not list(Path().glob("runs/*/*"))
+
+
+def test_a_changed_learning_rate_is_applied_and_recorded(made: Path) -> None:
+    shutil.copytree(made, "run")
+    again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "run/checkpoints/last.ckpt", "--model.optimizer.lr", "0.01"]
+    assert main(again) == 0
+    (state,) = torch.load("run/checkpoints/last.ckpt", weights_only=True)["optimizer_states"]
+    assert state["param_groups"][0]["lr"] == 0.01
+    assert json.loads(Path("run/metrics.json").read_text())["optimizer"]["lr"] == 0.01
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["model"]["init_args"]["optimizer"]["init_args"]["lr"] == 0.01
+
+
+def test_a_fit_that_diverges_ends_with_words_and_keeps_its_checkpoint(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(made, "run")
+    before = Path("run/checkpoints/last.ckpt").read_bytes(), Path("run/metrics.json").read_bytes()
+    again = [*FIT, "--trainer.max_steps", "40", "--ckpt_path", "run/checkpoints/last.ckpt", "--model.optimizer.lr", "1e38"]
+    assert main(again) == 2
+    assert "the weights are not finite after step 25, and were after step 20" in capsys.readouterr().err
+    assert before == (Path("run/checkpoints/last.ckpt").read_bytes(), Path("run/metrics.json").read_bytes())
+    assert main(["test", "--ckpt_path", "run/checkpoints/last.ckpt"]) == 0
 
 
 def test_a_run_is_resumed_by_one_process_at_a_time(made: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,14 +22,14 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.callbacks.weight_averaging import EMAWeightAveraging
 from lightning.pytorch.loggers.logger import DummyLogger
-from torch.optim import Adam
-from torch.optim.lr_scheduler import ReduceLROnPlateau
+from torch.optim import SGD, Adam
+from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR, OneCycleLR, ReduceLROnPlateau, SequentialLR
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import CoordinateModule, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
-from pe_lightning.training.checkpoints import BestAndLast
+from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption
 
 STEPS_PER_EPOCH = 6
 
@@ -112,10 +112,12 @@ def run(
     callbacks: list[Callback],
     checkpoint: Path | None = None,
     make: Callable[[], CoordinateModule] = MODULES["simple"],
+    values: torch.Tensor | None = None,
     **options: Any,
 ) -> tuple[Trainer, CoordinateModule]:
     seed_everything(0)
-    data, module = TensorDataModule(signals(1, 12, 12), batching=Batching(steps_per_epoch=STEPS_PER_EPOCH)), make()
+    values = signals(1, 12, 12) if values is None else values
+    data, module = TensorDataModule(values, batching=Batching(steps_per_epoch=STEPS_PER_EPOCH)), make()
     module.build_from(data)
     recorder = RunRecorder(folder=folder, ckpt_path=checkpoint, wandb=WandbSettings(enabled=False), table=False, log=False)
     quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
@@ -196,3 +198,124 @@ def test_a_fit_that_early_stopping_ended_is_not_trained_further(tmp_path: Path) 
 def test_weights_of_an_unbuilt_module_are_not_averaged(make_trainer: MakeTrainer) -> None:
     with pytest.raises(InputError, match=r"call SimpleMLP.build_from\(data\) before Trainer.fit"):
         make_trainer(callbacks=swa(), max_steps=5).fit(MODULES["simple"](), TensorDataModule(signals(1, 12, 12)))
+
+
+def test_other_data_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
+    run(tmp_path, [], max_steps=12)
+    checkpoint, other = tmp_path / "checkpoints/last.ckpt", signals(1, 12, 12).flip(1)
+    before = checkpoint.read_bytes()
+    with pytest.raises(InputError, match=r"other data: fingerprint \w+, now \w+\. .*Resumption\(other_data=True\)"):
+        run(tmp_path, [], checkpoint, values=other)
+    assert checkpoint.read_bytes() == before
+    trainer, _ = run(tmp_path, [Resumption(other_data=True)], checkpoint, values=other, max_steps=18)
+    assert trainer.global_step == 18
+    run(tmp_path, [], checkpoint, values=other)  # which is the data of the checkpoint now
+
+
+def optimized(lr: float, schedule: Callable[[Adam], Any], cls: type = Adam) -> Callable[[], CoordinateModule]:
+    return lambda: MODULES["simple"](optimizer=lambda parameters: cls(parameters, lr=lr), lr_scheduler=schedule)
+
+
+SCHEDULES: dict[str, Callable[[float], Callable[[Adam], Any]]] = {
+    "cosine": lambda lr: lambda o: CosineAnnealingLR(o, T_max=40, eta_min=lr / 100),
+    "exponential": lambda lr: lambda o: ExponentialLR(o, 0.9 + lr),
+    "lambda": lambda lr: lambda o: LambdaLR(o, lambda step: 1 / (1 + step)),
+    "one cycle": lambda lr: lambda o: OneCycleLR(o, max_lr=lr, total_steps=50),
+    "sequence": lambda lr: lambda o: SequentialLR(o, [ExponentialLR(o, 0.9), CosineAnnealingLR(o, 40)], [10]),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_other_arguments_of_the_optimiser_are_applied(tmp_path: Path, name: str) -> None:
+    """The rates are those of a fit that had them from its first step on."""
+    before, after = (optimized(lr, SCHEDULES[name](lr)) for lr in (0.01, 0.002))
+    whole, _ = run(tmp_path / "whole", [], make=after, max_steps=24)
+    run(tmp_path, [], make=before, max_steps=14)
+    resumed, module = run(tmp_path, [], tmp_path / "checkpoints/last.ckpt", make=after, max_steps=24)
+    rates = [group.optimizers[0].param_groups[0]["lr"] for group in (whole, resumed)]
+    assert rates[1] == pytest.approx(rates[0], rel=1e-12)
+    assert module.optimization is not None
+    assert module.optimization["lr"] == 0.002
+    again, _ = run(tmp_path, [], tmp_path / "checkpoints/last.ckpt", make=after, max_steps=30)
+    whole, _ = run(tmp_path / "longer", [], make=after, max_steps=30)
+    assert again.optimizers[0].param_groups[0]["lr"] == pytest.approx(whole.optimizers[0].param_groups[0]["lr"], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "words"),
+    [
+        (optimized(0.002, SCHEDULES["lambda"](0), SGD), {}, "keeps the classes of its optimiser and schedule"),
+        (optimized(0.002, SCHEDULES["exponential"](0)), {}, "keeps the classes of its optimiser and schedule"),
+        (optimized(0.002, SCHEDULES["lambda"](0)), {"max_steps": 12}, r"has taken its 12 steps, so that lr 0.01, now 0.002"),
+    ],
+)
+def test_what_a_resumed_fit_cannot_change_is_refused(
+    tmp_path: Path, make: Callable[[], CoordinateModule], options: dict[str, Any], words: str
+) -> None:
+    run(tmp_path, [], make=optimized(0.01, SCHEDULES["lambda"](0)), max_steps=12)
+    with pytest.raises(InputError, match=words):
+        run(tmp_path, [], tmp_path / "checkpoints/last.ckpt", make=make, **options)
+
+
+def test_the_rate_of_a_plateau_is_not_changed(tmp_path: Path) -> None:
+    run(tmp_path, [], make=plateau, max_steps=12)
+    other = optimized(0.01, lambda optimizer: ReduceLROnPlateau(optimizer, mode="max"))
+    with pytest.raises(InputError, match="follows from the fit so far"):
+        run(tmp_path, [], tmp_path / "checkpoints/last.ckpt", make=other)
+
+
+def test_the_patience_of_a_resumed_fit_is_the_one_given(tmp_path: Path) -> None:
+    run(tmp_path, [early(patience=5, min_delta=100)], max_steps=12)
+    trainer, _ = run(tmp_path, [early(patience=3, min_delta=100)], tmp_path / "checkpoints/last.ckpt", max_steps=200)
+    assert trainer.global_step == 4 * STEPS_PER_EPOCH
+
+
+class Spoil(Callback):
+    """Makes a weight NaN after a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *args: Any) -> None:
+        if trainer.global_step == self.step:
+            next(pl_module.parameters()).data.view(-1)[0] = torch.nan
+
+
+def weights_of(folder: Path) -> dict[str, tuple[int, bool]]:
+    """The step of every checkpoint, and whether its weights are finite."""
+    found = {path.name: torch.load(path, weights_only=True) for path in folder.rglob("*.ckpt")}
+    return {
+        name: (c["global_step"], all(bool(v.isfinite().all()) for v in c["state_dict"].values()))
+        for name, c in found.items()
+    }
+
+
+MANY = {"every_n_train_steps": 1, "filename": "{step}"}
+
+
+@pytest.mark.filterwarnings("ignore:.* is not written. the weights are not finite")
+@pytest.mark.parametrize(
+    ("callbacks", "every", "step"), [(list, 1000, 18), (swa, 4, 16), (lambda: [ModelCheckpoint(**MANY)], 4, 16)]
+)
+def test_weights_that_are_not_finite_stop_a_fit_and_replace_no_checkpoint(
+    tmp_path: Path, callbacks: Callable[[], list[Callback]], every: int, step: int
+) -> None:
+    with pytest.raises(InputError, match=rf"not finite after step {step}, and were after step 12.*--model.optimizer.lr"):
+        run(tmp_path, [Spoil(14), *callbacks()], log_every_n_steps=every, max_epochs=8, max_steps=-1)
+    found = weights_of(tmp_path)
+    assert all(finite for _, finite in found.values())
+    assert found["last.ckpt"][0] == 12
+
+
+@pytest.mark.filterwarnings("ignore:.* is not written. the weights are not finite")
+def test_a_fit_that_may_go_on_keeps_its_finite_checkpoints(tmp_path: Path) -> None:
+    callbacks = [Spoil(14), ModelCheckpoint(**MANY), FiniteWeights(stop=False)]
+    with pytest.warns(UserWarning, match=r"not finite") as caught:
+        trainer, _ = run(tmp_path, callbacks)
+    (told,) = [str(warning.message) for warning in caught if "the fit goes on" in str(warning.message)]
+    assert "after step 17, and were after step 12" in told
+    assert trainer.global_step == 33
+    found = weights_of(tmp_path)
+    assert {step for step, _ in found.values()} <= {6, 12, 13}
+    assert all(finite for _, finite in found.values())
+    assert "step=13.ckpt" in found, "nothing is removed for what is not written"

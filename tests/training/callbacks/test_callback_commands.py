@@ -8,6 +8,8 @@ import yaml
 from commands import DEMO, NO_WANDB, error_of, fit, metrics
 
 from pe_lightning.__main__ import main
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse, plain_values
 
 DEMO = [*DEMO, *NO_WANDB]
 
@@ -40,6 +42,45 @@ def test_bad_arguments_are_refused_before_anything_is_written(capsys):
     bad = ["--trainer.callbacks+", "Snapshots", "--trainer.callbacks.every_n_steps", "0"]
     assert "Snapshots: every_n_steps must be an integer >= 1" in error_of(capsys, ["fit", *DEMO, *bad])
     assert not Path("runs").exists()
+
+
+SWA = ["StochasticWeightAveraging", "--trainer.callbacks.swa_lrs", "0.01", "--trainer.callbacks.swa_epoch_start", "5"]
+
+
+def test_defaults_without_a_text_are_written_by_name_and_read_back():
+    timer = ["--trainer.callbacks+", "Timer", "--trainer.callbacks.duration", "00:01:00:00"]
+    given = ["--config=image/demo", *timer, "--trainer.callbacks+", *SWA]
+    tree = plain_values("fit", parse("fit", rewrite("fit", given)))
+    assert tree["trainer"]["callbacks"][0]["init_args"]["interval"] == "step"
+    assert tree["trainer"]["callbacks"][1]["init_args"]["device"] == "cpu"
+    assert plain_values("fit", parse("fit", yaml.safe_load(yaml.safe_dump(tree)))) == tree
+
+
+def test_callbacks_that_need_a_logger_a_bar_or_a_rate_find_theirs(capsys):
+    finder = ["--trainer.callbacks+", "LearningRateFinder", "--trainer.callbacks.num_training_steps", "30"]
+    bar = ["--trainer.callbacks+", "TQDMProgressBar", "--trainer.enable_progress_bar", "true"]
+    run = fit(*DEMO, *finder, *bar, "--trainer.callbacks+", "DeviceStatsMonitor")
+    found = metrics(run)["optimizer"]["lr"]
+    assert found != metrics(fit(*DEMO))["optimizer"]["lr"]
+    state = torch.load(run / "checkpoints/last.ckpt", weights_only=True)
+    assert state["optimizer_states"][0]["param_groups"][0]["lr"] == pytest.approx(found / (1 + 20 / 500))
+    columns = (run / "logs/version_0/metrics.csv").read_text().splitlines()[0]
+    assert "DeviceStatsMonitor" in columns
+
+
+def test_a_fit_without_anything_that_costs_time():
+    options = [
+        *DEMO,
+        "--trainer.barebones",
+        "true",
+        "--trainer.log_every_n_steps",
+        "0",
+        "--trainer.enable_progress_bar",
+        "null",
+    ]
+    run = fit(*options)
+    assert metrics(run)["steps"] == 20
+    assert not (run / "logs").exists()
 
 
 EARLY = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
