@@ -10,6 +10,12 @@
   (SWA), and for fits in float64. ``accumulated``: fits with ``GradientAccumulationScheduler`` that get SIGTERM.
 - ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
   command had ended.
+- ``resumptions``: a checkpoint is resumed with other data, another model or optimiser, or damaged. Held: status 2 with one
+  paragraph, and no file or folder has changed; with other arguments of the optimiser: its rates are those of a fit that had
+  them from its beginning. ``not_finite``: fits whose weights stop being finite. Held: status 2, or 0 if the fit may go on,
+  and all checkpoints are finite.
+- ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration. Held: written and read back
+  without a change, or refused as it takes a function.
 - ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
 - ``files``: fills, maps and exports to a name that is taken or read, on a full disk, several at a time, killed, from a pipe,
   from files that name other files or servers, and from a WAV file whose header lies. Held: status 2 with one paragraph, and
@@ -66,6 +72,8 @@ from pathlib import Path
 from typing import Any
 
 import faults_cache
+import faults_lightning
+import faults_resumption
 import h5py
 import nibabel
 import numpy as np
@@ -628,6 +636,10 @@ SECTIONS: dict[str, Section] = {
     "sweeps": lambda kills, _, rng: [killed_sweeps("sweeps killed, given again", -(-kills // 6), rng, SWEEP)],
     "comparisons": lambda kills, _, rng: [killed_comparisons(-(-kills // 6), rng)],
     "caches": faults_cache.rows,
+    "caches": lambda kills, _, rng: [killed_caches(-(-kills // 6), rng)],
+    "resumptions": lambda *_: faults_resumption.resumptions(),
+    "not_finite": lambda *_: faults_resumption.not_finite(),
+    "lightning": lambda *_: faults_lightning.lightning_classes(),
     "folders": lambda *_: [read_only_folders()],
     "files": lambda kills, _, rng: written_files(-(-kills // 6), rng),
     "outputs": lambda *_: outputs(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -118,7 +117,10 @@ def refused(row: Row, name: str, arguments: list[str], word: str = "") -> None:
     """Counts a resumption that has to end with one paragraph and status 2, and to change no file."""
     before, folders = tree(), set(Path().rglob("*/"))
     status, errors = forked(partial(command, arguments))
-    same, told = tree() == before and set(Path().rglob("*/")) == folders, errors.count("pe-lightning: error: ") == 1 and word in errors
+    same, told = (
+        tree() == before and set(Path().rglob("*/")) == folders,
+        errors.count("pe-lightning: error: ") == 1 and word in errors,
+    )
     row.add(status == REFUSED and same and told, f"{name}: status {status}, unchanged {same}, {errors[-250:]}")
     restored(before)
 
@@ -135,7 +137,7 @@ def damages() -> dict[str, Callable[[dict[str, Any]], object]]:
     }
 
 
-def resumptions(_: random.Random) -> Iterator[Row]:
+def resumptions() -> Iterator[Row]:
     """What differs: other data and other fits are refused, other arguments of the optimiser are applied."""
     with folder():
         pictures()
@@ -179,7 +181,7 @@ def resumptions(_: random.Random) -> Iterator[Row]:
         yield row
 
 
-def not_finite(_: random.Random) -> Iterator[Row]:
+def not_finite() -> Iterator[Row]:
     """Fits whose weights stop being finite."""
     row = Row("fits whose weights stop being finite: status 2, checkpoints stay finite; or they go on")
     with folder():

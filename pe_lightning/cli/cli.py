@@ -132,7 +132,7 @@ class _Parser(LightningArgumentParser):
 
 def _named(value: Any) -> Any:
     if isinstance(value, Namespace):
-        return Namespace(**{key: _named(entry) for key, entry in vars(value).items()})
+        return dict_to_namespace({key: _named(entry) for key, entry in vars(value).items()})
     if isinstance(value, list):
         return [_named(entry) for entry in value]
     if isinstance(value, torch.device):
@@ -327,7 +327,7 @@ class CommandLine(LightningCLI):
         self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
         if self.recorder.root is None and options["default_root_dir"] is not None:
             self.recorder.root = Path(options["default_root_dir"]).expanduser() / "runs"
-        self.recorder.log_runs = self.recorder.log_runs and options["logger"] is not False
+        self.recorder.log_runs &= options["logger"] is not False and not options["barebones"]
         for name, value in self.recorder_options.items():
             setattr(self.recorder, name, value)
         if self.config.get("resume_with_other_data"):
@@ -385,7 +385,8 @@ class CommandLine(LightningCLI):
 
     def _check_data(self) -> None:
         """Refuses a checkpoint of other data before any work; Python's fits do so when the checkpoint is loaded."""
-        if self.config.ckpt_path and not any(c.other_data for c in self.trainer.callbacks if isinstance(c, Resumption)):
+        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
+        if self.config.ckpt_path and not any(c.other_data for c in callbacks if isinstance(c, Resumption)):
             self.datamodule.prepare_data()
             refuse_other_data(read_checkpoint(self.config.ckpt_path), self.datamodule)
 

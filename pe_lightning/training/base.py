@@ -140,8 +140,8 @@ class TrainedModule(LightningModule, ABC):
     # -- the optimiser ------------------------------------------------------------------------------------------------
 
     @property
-    def lr(self) -> float | None:
-        """Learning rate in place of that of the optimiser, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it."""
+    def lr(self) -> Any:
+        """Learning rate in place of that of the optimiser, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it, or ``None``."""
         return self._lr
 
     @lr.setter

@@ -124,11 +124,12 @@ def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals:
 
     ``goals`` is ``max`` or ``min`` per logged value: which of its values is the summary of the run in W&B.
     """
+    loggers: list[Logger] = []
     with wandb_may_fail():
         # the run is started here and not by WandbLogger, whose arguments make wandb warn
         experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
-        return [TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment)]
-    return []
+        loggers.append(TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
+    return loggers
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:
