@@ -636,7 +636,6 @@ SECTIONS: dict[str, Section] = {
     "sweeps": lambda kills, _, rng: [killed_sweeps("sweeps killed, given again", -(-kills // 6), rng, SWEEP)],
     "comparisons": lambda kills, _, rng: [killed_comparisons(-(-kills // 6), rng)],
     "caches": faults_cache.rows,
-    "caches": lambda kills, _, rng: [killed_caches(-(-kills // 6), rng)],
     "resumptions": lambda *_: faults_resumption.resumptions(),
     "not_finite": lambda *_: faults_resumption.not_finite(),
     "lightning": lambda *_: faults_lightning.lightning_classes(),

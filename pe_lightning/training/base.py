@@ -141,7 +141,7 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def lr(self) -> Any:
-        """Learning rate in place of that of the optimiser, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it, or ``None``."""
+        """Learning rate in place of the optimiser's, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it; or ``None``."""
         return self._lr
 
     @lr.setter
