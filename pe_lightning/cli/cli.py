@@ -132,7 +132,7 @@ class _Parser(LightningArgumentParser):
 
 def _named(value: Any) -> Any:
     if isinstance(value, Namespace):
-        return dict_to_namespace({key: _named(entry) for key, entry in vars(value).items()})
+        return Namespace(**{key: _named(entry) for key, entry in vars(value).items()})  # type: ignore[no-untyped-call]
     if isinstance(value, list):
         return [_named(entry) for entry in value]
     if isinstance(value, torch.device):
