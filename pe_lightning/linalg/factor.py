@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 import scipy.linalg
@@ -112,6 +113,26 @@ def factor_axes(features: Sequence[Tensor | Operator]) -> list[AxisFactor]:
         )
         factors.append(next(same, None) or factor_axis(matrix))
     return factors
+
+
+def ridge_response(factors: Sequence[AxisFactor], ridge: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    r"""Joint singular values, and the factors :math:`s / (s^2 + \rho)` of ridge regression, ``(r_1 ... r_D,)`` float64.
+
+    Singular values count as zero, with a factor of zero, below the root of the least normal number of ``dtype``, and without
+    a ridge up to ``eps`` times the largest axis times the largest singular value: rounding errors of data.
+
+    Args:
+        factors: The factors of all axes.
+        ridge: Relative ridge.
+        dtype: Precision of the data.
+    """
+    singular = reduce(torch.kron, [factor.singular_values for factor in factors])
+    info = torch.finfo(dtype)
+    cutoff = info.tiny**0.5  # keeps weights finite for extremely small features
+    if ridge == 0 and singular.numel():
+        cutoff = max(cutoff, max(max(factor.shape) for factor in factors) * info.eps * float(singular.amax()))
+    absolute = ridge * math.prod(factor.mean_diagonal for factor in factors)
+    return singular, torch.where(singular > cutoff, singular / (singular.square() + absolute), 0.0)
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, str]:

@@ -22,7 +22,7 @@ from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import psnr
-from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products
+from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products, ridge_response
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation
 from pe_lightning.solvers.held_out import (
@@ -111,11 +111,20 @@ def tied(curve: Sequence[tuple[float, float]]) -> dict[Literal["least", "largest
     return {"least": least, "largest": float(ridges[last])}
 
 
-def check_ridge(ridge: object) -> float | None:
-    """``ridge`` as a number, ``None`` for ``auto``."""
+def check_ridge(ridge: object, dtype: torch.dtype = torch.float64) -> float | None:
+    """``ridge`` as it is used for data of a dtype (:func:`used_ridge`), ``None`` for ``auto``."""
     if ridge == "auto":
         return None
-    return validation.number("ridge", ridge, "[0, inf)", hint=" or 'auto' (1e-3 is moderate, 0 plain least squares)")
+    text = " or 'auto' (1e-3 is moderate, 0 plain least squares)"
+    return used_ridge(validation.number("ridge", ridge, "[0, inf)", hint=text), dtype)
+
+
+def used_ridge(ridge: float, dtype: torch.dtype) -> float:
+    """``ridge``, or zero where it is below rounding: less than the square of ``eps`` of the data's dtype.
+
+    Such a ridge damps singular values below ``eps`` only, which are rounding errors: the solution is then that of least norm.
+    """
+    return ridge if ridge >= torch.finfo(torch.promote_types(dtype, torch.float32)).eps ** 2 else 0.0
 
 
 def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choice | None:
@@ -254,7 +263,7 @@ def choose_grid(
             the encoders.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
     """
-    strength = check_ridge(ridge)
+    strength = check_ridge(ridge, values.dtype)
     given = _given(encoders, strength, sigma)
     if given is not None:
         return given
@@ -292,12 +301,10 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
         norms = [(encoder(points) @ factors[-1].right).square().mean(0) for points in (x, half)]
         at.append(norms[0])
         both.append(norms[0] + norms[1])
-    joint = reduce(torch.kron, [f.singular_values for f in factors])
     between = (reduce(torch.kron, both) - reduce(torch.kron, at)) / (2 ** len(factors) - 1)
-    unit = math.prod(f.mean_diagonal for f in factors)
 
     def noise(r: float) -> float:
-        return float(((joint / (joint.square() + r * unit).clamp_min(1e-300)).square() * between).sum())
+        return float((ridge_response(factors, r, torch.float64)[1].square() * between).sum())
 
     while noise(ridge) > 0.75 and ridge < FINAL_RIDGES[-1]:
         ridge *= 10**0.125
@@ -325,15 +332,12 @@ def _grid_scorer(
     factors = factor_axes([f[::stride] for f, stride in zip(features, strides, strict=True)])
     bases = [(f @ factor.right).to(dtype) for f, factor in zip(features, factors, strict=True)]
     weight = subsampling_masks([len(x) for x in coords], thinned, device)[0].to(dtype)
-    joint = reduce(torch.kron, [f.singular_values for f in factors]).reshape([f.rank for f in factors])
-    unit = math.prod(f.mean_diagonal for f in factors)
     sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, stride) for stride in strides)]
     mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
     target, projection = windows - mean, mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
 
     def score(ridge: float) -> float:
-        # the lower bound avoids 0/0: features that are all zero predict the mean
-        response = joint / (joint.square() + ridge * unit).clamp_min(1e-300)
+        response = ridge_response(factors, ridge, dtype)[1].reshape([f.rank for f in factors])
         error = mode_products(projection * response.to(dtype), bases).sub_(target).square_().mul_(weight)
         total = error.transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
         count = weight.sum(dtype=torch.float64) * (error[:, 0, :].numel() // weight.numel())
@@ -368,7 +372,7 @@ def choose_points(
     Warns:
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.
     """
-    strength = check_ridge(ridge)
+    strength = check_ridge(ridge, values.dtype)
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
     density = point_density(values, axes, mask, num_axes, distributed)
     spacing = [1 / n for n in density] if axes is None else [1 / samples_per_unit(x) for x in axes]

@@ -25,9 +25,11 @@ from pe_lightning.linalg import (
     full_precision,
     mode_product,
     mode_products,
+    ridge_response,
 )
 from pe_lightning.linalg.threads import side_by_side
 from pe_lightning.signals import validation
+from pe_lightning.solvers.choice import used_ridge
 from pe_lightning.solvers.points import excess_error
 from pe_lightning.solvers.solution import Solution
 
@@ -154,7 +156,7 @@ class GridSolver:
         """The weights for one ridge. Further ridges only repeat the back-substitution.
 
         Args:
-            ridge: Relative ridge, >= 0. Zero is the pseudo-inverse without joint singular values below ``eps`` of the
+            ridge: Relative ridge, >= 0. Zero, or a ridge below rounding (:func:`used_ridge`), is the pseudo-inverse without joint singular values below ``eps`` of the
                 data's dtype, times the largest axis, times the largest singular value.
 
         Warns:
@@ -170,6 +172,7 @@ class GridSolver:
             )
         assert self._sums is not None
         assert self._dtype is not None
+        ridge = used_ridge(ridge, self._dtype)
         with full_precision(self._sums.device):
             # rounded once: the same mean is subtracted and returned
             mean = self._sums[0].div(samples).mul(self.center).to(self._dtype)
@@ -180,10 +183,11 @@ class GridSolver:
             centred = (self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())).clamp_min(0)
             if all(factor.method == "identity" for factor in self.factors):  # the centred samples, over one plus the ridge
                 weight = self._spectrum.div(1 + ridge).reshape(*self._spectrum.shape[:2], *self.grid)
-                residual, norm = (centred * (ridge / (1 + ridge)) ** 2).sum(1), centred.sum(1)
-                least, joint_rank, effective = residual, samples, samples / (1 + ridge)
+                residual = (centred * (ridge / (1 + ridge)) ** 2).sum(1)
+                excess = torch.zeros_like(residual)
+                joint_rank, effective = samples, samples / (1 + ridge)
             else:
-                weight, residual, norm, least, joint_rank, effective = self._filtered(ridge, absolute, centred)
+                weight, residual, excess, joint_rank, effective = self._filtered(ridge, centred)
         full, ranks = math.prod(min(factor.shape) for factor in self.factors), tuple(factor.rank for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < 0.1:
             warnings.warn(
@@ -203,44 +207,46 @@ class GridSolver:
             ranks=ranks,
             joint_rank=joint_rank,
             effective_rank=effective,
-            excess_error=excess_error(residual, least, norm),
+            excess_error=excess,
             methods=tuple(factor.method for factor in self.factors),
         )
 
-    def _filtered(self, ridge: float, absolute: float, centred: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, int, float]:
-        """Weights by joint singular values; squared errors, squared values and least squared errors ``(S,)``; both ranks."""
+    def _filtered(self, ridge: float, centred: Tensor) -> tuple[Tensor, Tensor, Tensor, int, float]:
+        """Weights by joint singular values; squared errors and their excess over the least ones, ``(S,)``; both ranks."""
         assert self._spectrum is not None
         spectrum, ranks = self._spectrum, [factor.rank for factor in self.factors]
-        singular = reduce(torch.kron, [factor.singular_values for factor in self.factors])
-        info = torch.finfo(spectrum.dtype)
-        cutoff = info.tiny**0.5  # keeps weights finite for extremely small features
-        if ridge == 0 and singular.numel():
-            cutoff = max(cutoff, max(max(factor.shape) for factor in self.factors) * info.eps * float(singular.amax()))
-        used = singular > cutoff
-        response = torch.where(used, singular / (singular.square() + absolute), 0.0)
+        singular, response = ridge_response(self.factors, ridge, spectrum.dtype)
         rest = 1 - singular * response
         bases = [factor.basis.to(spectrum.dtype) for factor in self.factors]
 
         def solved(index: LayerIndex) -> list[Tensor]:
             some = spectrum[index]
             coefficients = torch.empty_like(some)
-            norms = some.new_empty(2, *some.shape[:2], dtype=torch.float64)
+            norms = some.new_empty(3, *some.shape[:2], dtype=torch.float64)
             for s, c in itertools.product(range(some.shape[0]), range(some.shape[1])):
                 t = some[s, c].double()  # one channel at a time, to save memory
-                coefficients[s, c] = t * response
+                filtered = t * response
+                coefficients[s, c] = filtered
                 norms[0, s, c] = t.dot(t)
                 t *= rest
-                norms[1, s, c] = t.dot(t)
+                norms[1, s, c], norms[2, s, c] = t.dot(t), filtered.dot(filtered)
             return [*norms, mode_products(coefficients.reshape(*some.shape[:2], *ranks), bases)]
 
-        inside, residual, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
-        truncated = residual.sum(1) if ridge == 0 else torch.zeros_like(residual[:, 0])
+        inside, residual, squares, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
+        truncated = residual.sum(1)
         if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
             # the part of the data outside the range of the features; exactly zero where they have full rank
             residual = residual + (centred - inside).clamp_min(0)
         error = residual.sum(1)
         effective = float((singular * response).sum())
-        return weight, error, inside.sum(1) + error - truncated, error - truncated, int(used.sum()), effective
+        excess = torch.zeros_like(error)
+        if ridge == 0 and singular.numel():
+            # change of fitted values by rounding of factors and weights, and its inner product with the errors, as far as
+            # vectors of random directions have one
+            change = torch.finfo(spectrum.dtype).eps * singular.amax() * squares.sum(1).sqrt()
+            raised = error + change.square() + 2 * change * (error / centred[0].numel() / math.prod(self.grid)).sqrt()
+            excess = excess_error(raised, error - truncated, inside.sum(1) + error - truncated)
+        return weight, error, excess, int((response > 0).sum()), effective
 
     def _rotated(self, mean: Tensor) -> Tensor:
         """T of the centred data, ``(S, C, r_1 ... r_D)``: the projection of the mean is subtracted.

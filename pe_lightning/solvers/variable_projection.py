@@ -221,7 +221,7 @@ def learn_encoders(
         True
         >>> solution = solve_grid(row, learned.encoders, [x], ridge=learned.ridge)
     """
-    strength = choice.check_ridge(ridge)
+    strength = choice.check_ridge(ridge, values.dtype)
     if strength == 0:
         raise InputError("variable projection needs a positive ridge; set ridge: auto, or 1e-6 or more")
     on_grid = coords is None and mask is None and index is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Banded, full_precision
-from pe_lightning.solvers import GridSolver, LowRankWarning, grid_blocks, solve_blocks, solve_grid
+from pe_lightning.solvers import GridSolver, LowRankWarning, grid_blocks, solve_blocks, solve_grid, solve_points
 
 
 def coordinates(n):
@@ -247,3 +247,33 @@ def test_solve_blocks_from_a_generator():
 def test_solve_grid_refuses(values, axes, message):
     with pytest.raises(InputError, match=message):
         solve_grid(values, "gau", axes)
+
+
+@pytest.mark.filterwarnings("ignore:weights in float32:pe_lightning.solvers.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", ["rff", "linf"])
+def test_a_ridge_below_rounding_is_none(name, dtype):
+    grid, x = random(1, 24, 20, 2, dtype=dtype), random(1, 60, 2)
+    for ridge in (1e-40, 1e-300):
+        assert torch.equal(solve_grid(grid, name, ridge=ridge).weight, solve_grid(grid, name, ridge=0).weight)
+        found, expected = (
+            solve_points(grid[:, :, 0].repeat(1, 3, 1)[:, :60], name, coords=x[0, :, :1], ridge=r) for r in (ridge, 0)
+        )
+        assert (found.solver, found.ridge) == ("dense", 0)
+        assert torch.equal(found.weight, expected.weight)
+    # a width is chosen by the solutions of least norm too
+    smooth = torch.sin(9 * coordinates(48))[None, :, None].to(dtype)
+    chosen = solve_grid(smooth, name, ridge=1e-40, sigma="auto")
+    assert dict(chosen.choice.factors) == dict(solve_grid(smooth, name, ridge=0, sigma="auto").choice.factors)
+    assert max(dict(chosen.choice.factors).values()) > 50
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_that_rounding_changes_are_not_called_exact(seed):
+    """Singular values of 8 to 4e-15 in float64: weights of 1e12, whose rounding changes the squared error by percents."""
+    values = random(1, 32, 1, seed=seed)
+    solution = solve_grid(values, {"name": "logf", "num_features": 32, "sigma": 3.5}, ridge=0)
+    error = (solution.predict([coordinates(32)]) - values).square().sum().item()
+    assert not solution.exact
+    assert error <= solution.squared_error.item() * (1 + 3 * solution.excess_error.item())
+    assert solve_grid(values, {"name": "gau", "num_features": 32}, ridge=0).exact
