@@ -87,7 +87,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         num_axes: Number of coordinates of a point. With more than one, the input is ``(*batch, num_axes)``.
 
     Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``; dtype and device of the input are kept.
+        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``; dtype and device of the input are kept. Features of
+        coordinates that are NaN or infinite are NaN: :meth:`forward` gets NaN for these.
 
     Example:
         >>> import torch
@@ -148,7 +149,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Features at points, or of cells where there is a :attr:`cell_size`."""
+        """Features at points, or of cells where there is a :attr:`cell_size`; NaN where a coordinate is not finite."""
+        x = x.add(x.detach(), alpha=0)  # 0 times a number that is not finite is NaN
         size = self.cell_size
         if not (any(size) if isinstance(size, tuple) else size):
             features: Tensor = super().__call__(x)

@@ -76,8 +76,8 @@ class Noise(Encoder):
         self.register_buffer("table", table)
 
     def forward(self, x: Tensor) -> Tensor:
-        row = cell(x, self.num_positions).clamp(0, self.num_positions - 1).long()
-        return self.table[row].to(x.dtype)
+        row, index = self._rows(x)
+        return self.table[index].to(x.dtype).add_(0 * row[..., None])  # NaN at NaN
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
         table = self.table.to(torch.promote_types(exact_dtype(x), self.table.dtype))
@@ -85,12 +85,16 @@ class Noise(Encoder):
         half = torch.as_tensor(size, dtype=table.dtype, device=x.device) / 2
 
         def antiderivative(x: Tensor) -> Tensor:
-            row = cell(x, self.num_positions).clamp(0, self.num_positions - 1)
-            index = row.long()
+            row, index = self._rows(x)
             return sums[index] / self.num_positions + (x - row / self.num_positions)[..., None] * table[index]
 
         upper, lower = (antiderivative(x.to(table.dtype) + edge) for edge in (half, -half))
         return ((upper - lower) / (2 * half)[..., None]).to(x.dtype)
+
+    def _rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of the table as floats, NaN at NaN, and as indices."""
+        row = cell(x, self.num_positions).clamp(0, self.num_positions - 1)
+        return row, row.long().clamp_(0, self.num_positions - 1)
 
 
 class _Wave(Shifted):

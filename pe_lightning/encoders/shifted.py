@@ -324,7 +324,8 @@ class Rectangle(Shifted):
         lo = hi - cells if whole else cell(x, self.resolution, -cells / 2)[..., None]
         below = hi - self.indices(x)
         below = below.remainder_(self.num_shifts) if self.padding == "wrap" else below
-        return (below >= 0).bitwise_and_(below < hi - lo).to(dtype)
+        inside = (below >= 0).bitwise_and_(below < hi - lo).to(dtype)
+        return inside.add_(0 * hi)  # NaN at NaN
 
     def upper(self, x: Tensor, cells: float) -> Tensor:
         """The last shift whose box contains ``x``."""

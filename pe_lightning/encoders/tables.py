@@ -41,9 +41,10 @@ def interpolate(
     Returns:
         ``(*batch, F)``, twice differentiable with respect to table and positions.
     """
-    lower = [x.detach().floor().clamp(0, n - 1) for x, n in zip(positions, cells, strict=True)]
+    # clamped as integers, which a coordinate that is NaN has too: its shares are NaN
+    lower = [x.detach().long().clamp_(0, n - 1) for x, n in zip(positions, cells, strict=True)]
     shares = [(1 - (x - left), x - left) for x, left in zip(positions, lower, strict=True)]
-    terms = [(left.long() * factor, (left.long() + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
+    terms = [(left * factor, (left + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
     features = table.new_zeros(())
     # all corners of the cell, in the same order for both products
     for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):

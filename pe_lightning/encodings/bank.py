@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -89,7 +90,7 @@ class AnisotropicKernels(Encoding):
         encoder = self.encoders[0]
         if not self.has_given_width:
             encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
-        return lambda squared: encoder.correlation(squared, domain)
+        return partial(encoder.correlation, unit=domain)
 
 
 Bank = AnisotropicKernels  # its name in version 0.2

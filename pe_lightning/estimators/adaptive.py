@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -82,20 +83,21 @@ class LocalFits(NamedTuple):
         """Local fits with the standard deviations of a field; on a grid they follow from predictions at larger distances."""
         if isinstance(field, AdaptivePoints):
             return field
-        values, grid, device = samples.values, self.grid, samples.values.device
+        values, device = samples.values, samples.values.device
         axes = [
             (start + distance * torch.arange(n, dtype=torch.float64, device=device)) / size
-            for start, distance, n, size in zip(samples.first, samples.step, values.shape, grid, strict=False)
+            for start, distance, n, size in zip(samples.first, samples.step, values.shape, self.grid, strict=False)
         ]
         coords = torch.cartesian_prod(*axes).reshape(-1, len(axes))
-
-        def refit(every: Sequence[int], held: Tensor) -> Tensor:
-            fitted = values[tuple(slice(None, None, s) for s in every)]
-            wide = [distance * s for distance, s in zip(samples.step, every, strict=True)]
-            return self._fit(TrainedSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
-
+        refit = partial(self._refit, samples, coords, ridge)
         with sized_threads(solve_operations((1, *values.shape), passes=FIELD_PASSES)):
-            return uncertainty_of_grid(values, coords, grid, refit, self.noise == "none")
+            return uncertainty_of_grid(values, coords, self.grid, refit, self.noise == "none")
+
+    def _refit(self, samples: TrainedSamples, coords: Tensor, ridge: float, every: Sequence[int], held: Tensor) -> Tensor:
+        """Predictions of held-out samples by the fit of every so many samples per axis."""
+        fitted = samples.values[tuple(slice(None, None, s) for s in every)]
+        wide = [distance * s for distance, s in zip(samples.step, every, strict=True)]
+        return self._fit(TrainedSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
 
     def _with_prior(self, fit: Fit) -> SignalField:
         """The fit, mixed with the prior if there is one that improves it."""
@@ -255,5 +257,5 @@ class AdaptiveFit(Estimator):
             solution=report,
             num_axes=info.num_axes,
             ridges=[fit.ridge for fit in found],
-            spread=(lambda: fits.spread(samples.signal(0), fields[0], found[0].ridge)) if single else None,
+            spread=partial(fits.spread, samples.signal(0), fields[0], found[0].ridge) if single else None,
         )

@@ -40,7 +40,7 @@ class Field(Protocol):
         """Whether :meth:`std` is available."""
 
     def at(self, points: Tensor) -> Tensor:
-        """Values at points: ``(P, D)`` -> ``(S, P, C)``."""
+        """Values at points: ``(P, D)`` -> ``(S, P, C)``; NaN where a coordinate is not finite."""
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on a separable grid: ``D`` coordinate vectors ``(n_a,)`` -> ``(S, n_1, ..., n_D, C)``."""
@@ -107,9 +107,10 @@ class FittedField(ABC):
 
     def at(self, points: Tensor) -> Tensor:
         check_points(points, self.num_axes)
+        points, unknown = _finite(points.to(self.device))
         with full_precision(self.device):
-            parts = torch.split(points.to(self.device), POINTS_AT_ONCE)
-            return torch.cat([self.evaluate(some) for some in parts], 1)
+            values = torch.cat([self.evaluate(some) for some in torch.split(points, POINTS_AT_ONCE)], 1)
+        return values.masked_fill(unknown[:, None], torch.nan)
 
     @property
     def has_std(self) -> bool:
@@ -121,8 +122,15 @@ class FittedField(ABC):
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
         check_points(coords, self.num_axes)
         self._spread = self._spread or self._make_spread()
-        found = self._spread.std(coords.to(self.device).reshape(-1, self.num_axes), level)
+        points, unknown = _finite(coords.to(self.device).reshape(-1, self.num_axes))
+        found = self._spread.std(points, level).masked_fill(unknown[:, None], torch.nan)
         return found.reshape(*coords.shape[:-1], found.shape[-1])
+
+
+def _finite(points: Tensor) -> tuple[Tensor, Tensor]:
+    """Points ``(P, D)`` with zeros in place of those with a coordinate that is not finite, and which these are, ``(P,)``."""
+    unknown = ~points.isfinite().all(-1)
+    return points.masked_fill(unknown[:, None], 0), unknown
 
 
 class Estimator(ABC):

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -219,13 +220,8 @@ class LinearRidge(Estimator):
         few = not train.streamed and train.split.num_train < MIN_SAMPLES[info.num_axes - 1]
         if info.num_signals > 1 or others or train.streamed or few:
             return None
-        periodic = [axis.periodic for axis in info.axes]
-
-        def make() -> AdaptivePoints:
-            batch = to_device(train.train_batch(), device)
-            return linear_uncertainty(batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
-
-        return make
+        batch, periodic = to_device(train.train_batch(), device), [axis.periodic for axis in info.axes]
+        return partial(linear_uncertainty, batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
 
 
 def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
@@ -294,34 +290,38 @@ def linear_uncertainty(
         center: Whether the mean is subtracted.
         periodic: Which axes are periodic, for scattered samples.
     """
-    values = batch.values
+    options: dict[str, Any] = {"ridge": ridge, "center": center}
     if isinstance(batch, PointBatch):
-        coords, index = batch.coords, batch.index
-
-        def refit(others: Tensor, held: Tensor) -> Tensor:
-            some = None if index is None else index[:, others]
-            where: dict[str, Any] = {"coords": coords[:, others], "axes": batch.axes, "index": some}
-            found = solve_points(values[:, others], encoders, ridge=ridge, center=center, **where)
-            return found.at(coords[:, held])[0]
-
         bank = AnisotropicKernels("laplace", len(grid), 0, ())
-        return AdaptivePoints(bank, values[0], coords[0], grid, 0.8, RIDGE, False, periodic, refit=refit)
-    fixed = [keeps_its_arguments(encoder) for encoder in encoders]
-
-    def refit_grid(step: Sequence[int], held: Tensor) -> Tensor:
-        """Features per sample, and widths in units of the sample spacing, stay as they are."""
-        axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
-        coarse = [
-            encoder.resized(1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
-            for encoder, s, stays in zip(encoders, step, fixed, strict=True)
-        ]
-        every = [slice(None, None, s) for s in step]
-        thin = [x[e] for x, e in zip(axes, every, strict=True)]
-        found = solve_grid(values[tuple([slice(None), *every])], coarse, thin, ridge=ridge, center=center)
-        return found.predict(axes)[0].flatten(0, -2)[held]
-
+        refit = partial(_refit_points, batch, encoders, options)
+        return AdaptivePoints(bank, batch.values[0], batch.coords[0], grid, 0.8, RIDGE, False, periodic, refit=refit)
     places = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
-    return uncertainty_of_grid(values[0], places, grid, refit_grid, False)
+    return uncertainty_of_grid(batch.values[0], places, grid, partial(_refit_grid, batch, encoders, options), False)
+
+
+def _refit_points(
+    batch: PointBatch, encoders: Sequence[Encoder], options: dict[str, Any], others: Tensor, held: Tensor
+) -> Tensor:
+    """Predictions of held-out samples by the fit of the others."""
+    index = None if batch.index is None else batch.index[:, others]
+    where: dict[str, Any] = {"coords": batch.coords[:, others], "axes": batch.axes, "index": index}
+    return solve_points(batch.values[:, others], encoders, **options, **where).at(batch.coords[:, held])[0]
+
+
+def _refit_grid(
+    batch: GridBatch, encoders: Sequence[Encoder], options: dict[str, Any], step: Sequence[int], held: Tensor
+) -> Tensor:
+    """The same, of every so many samples; features per sample, and widths in units of the sample spacing, stay."""
+    fixed = [keeps_its_arguments(encoder) for encoder in encoders]
+    axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
+    coarse = [
+        encoder.resized(1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
+        for encoder, s, stays in zip(encoders, step, fixed, strict=True)
+    ]
+    every = [slice(None, None, s) for s in step]
+    thin = [x[e] for x, e in zip(axes, every, strict=True)]
+    found = solve_grid(batch.values[tuple([slice(None), *every])], coarse, thin, **options)
+    return found.predict(axes)[0].flatten(0, -2)[held]
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

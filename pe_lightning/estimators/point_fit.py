@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -335,12 +335,14 @@ def fit_source(
     means: dict[str, SeasonalMean] = {}
     if seasons:
         data, means = _seasonal(plain, seasons)
-
-    def make(part: Signals) -> Fits:
-        return make_model(part, copy.deepcopy(model), encoder)
-
+    make = partial(_make_copy, model=model, encoder=encoder)
     parts = [data.one(place) for place in range(data.info.num_signals)]
     return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons, means)
+
+
+def _make_copy(part: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+    """A model for points; of a given one, a copy that is not fitted yet."""
+    return make_model(part, copy.deepcopy(model), encoder)
 
 
 def _find_seasons(data: Signals) -> dict[str, list[float]]:

@@ -330,15 +330,15 @@ class AdaptivePoints:
                 errors[0, rows] = fit._by_bank(n, *at) - values[held[rows]]
             if self._members:
                 errors[1:, rows] = fit._by_kriging(n, *at, self._members) - values[held[rows]]
+        return HeldOutErrors(number, errors, partial(fit._all_deviations, levels, places, sample))
 
-        def deviations() -> Tensor:
-            result = errors.new_empty(2 if self.covariances else 1, *errors.shape[1:])
-            for n, rows in levels:
-                result[:, rows] = fit._deviations(n, places[rows], sample[rows])
-            least: Tensor = result.clamp_min(torch.finfo(result.dtype).tiny)
-            return least
-
-        return HeldOutErrors(number, errors, deviations)
+    def _all_deviations(self, levels: Sequence[tuple[int, Tensor]], places: Tensor, sample: Tensor) -> Tensor:
+        """The deviations of the models at points of several levels, ``(K, H, C)``."""
+        result = self.values.new_empty(2 if self.covariances else 1, len(places), self.values.shape[-1])
+        for n, rows in levels:
+            result[:, rows] = self._deviations(n, places[rows], sample[rows])
+        least: Tensor = result.clamp_min(torch.finfo(result.dtype).tiny)
+        return least
 
 
 def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, Tensor]]:

@@ -9,6 +9,7 @@ and to every fourth, at four times the distance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ def uncertainty_of_grid(
         fitted = torch.zeros(*sizes, dtype=torch.bool)
         fitted[tuple(slice(None, None, s) for s in step)] = True
         held, others = ((which.flatten().nonzero()[:, 0]).to(values.device) for which in (pool & ~fitted, fitted))
-        held_out.append(CalibrationSet(held, others, lambda some, step=step: refit(step, some)))  # type: ignore[misc]
+        held_out.append(CalibrationSet(held, others, partial(refit, step)))
         pool = fitted
         if min(sizes) < 2 * MIN_AXIS_SAMPLES:
             break
