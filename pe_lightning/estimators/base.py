@@ -93,7 +93,7 @@ class FittedField(ABC):
 
     @abstractmethod
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at points that are on the device of the fit, ``(P, D)`` -> ``(S, P, C)``."""
+        """Values at points that are on the device of the fit, ``(P, D)`` -> ``(S, P, C)``; NaN where these are not finite."""
 
     @abstractmethod
     def grid(self, axes: Sequence[Tensor]) -> Tensor: ...
@@ -107,10 +107,9 @@ class FittedField(ABC):
 
     def at(self, points: Tensor) -> Tensor:
         check_points(points, self.num_axes)
-        points, unknown = _finite(points.to(self.device))
         with full_precision(self.device):
-            values = torch.cat([self.evaluate(some) for some in torch.split(points, POINTS_AT_ONCE)], 1)
-        return values.masked_fill(unknown[:, None], torch.nan)
+            parts = torch.split(points.to(self.device), POINTS_AT_ONCE)
+            return torch.cat([self.evaluate(some) for some in parts], 1)
 
     @property
     def has_std(self) -> bool:
@@ -122,12 +121,12 @@ class FittedField(ABC):
             raise InputError(f"{self.label} has standard deviations of one signal with enough samples, in memory")
         check_points(coords, self.num_axes)
         self._spread = self._spread or self._make_spread()
-        points, unknown = _finite(coords.to(self.device).reshape(-1, self.num_axes))
+        points, unknown = finite_points(coords.to(self.device).reshape(-1, self.num_axes))
         found = self._spread.std(points, level).masked_fill(unknown[:, None], torch.nan)
         return found.reshape(*coords.shape[:-1], found.shape[-1])
 
 
-def _finite(points: Tensor) -> tuple[Tensor, Tensor]:
+def finite_points(points: Tensor) -> tuple[Tensor, Tensor]:
     """Points ``(P, D)`` with zeros in place of those with a coordinate that is not finite, and which these are, ``(P,)``."""
     unknown = ~points.isfinite().all(-1)
     return points.masked_fill(unknown[:, None], 0), unknown

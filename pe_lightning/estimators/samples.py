@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.base import FittedField
+from pe_lightning.estimators.base import FittedField, finite_points
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
@@ -88,7 +88,8 @@ class SampledField(FittedField):
         self.signals, self.samples, self.ridges = list(signals), samples, ridges
 
     def evaluate(self, points: Tensor) -> Tensor:
-        return torch.stack([signal.at(points) for signal in self.signals])
+        points, unknown = finite_points(points)
+        return torch.stack([signal.at(points) for signal in self.signals]).masked_fill(unknown[:, None], torch.nan)
 
     def grid(self, axes: Sequence[Tensor]) -> Tensor:
         axes = [x.to(self.device) for x in axes]

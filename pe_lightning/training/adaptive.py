@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -35,7 +36,7 @@ class NonparametricModule(CoordinateModule):
     solves = True
 
     def __init__(self, encoder: EncoderLike) -> None:
-        super().__init__(encoder, False, None, None, lambda params: torch.optim.SGD(params, lr=0.1), None)
+        super().__init__(encoder, False, None, None, partial(torch.optim.SGD, lr=0.1), None)
         self._field: SampledField | None = None
 
     @abstractmethod

@@ -59,6 +59,20 @@ def test_shape_and_dtype(name: str, dtype: torch.dtype) -> None:
 
 
 @every
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_features_of_coordinates_that_are_not_finite_are_nan(name: str, bad: float) -> None:
+    for num_axes in (1, 2) if takes(name, "num_axes") else (1,):
+        encoder = small(name, **({"num_axes": 2} if num_axes == 2 else {}))
+        x = torch.rand(4, num_axes, generator=torch.Generator().manual_seed(0))
+        x[2, -1] = bad
+        for same in (encoder, encoder.averaged(0.1)):
+            features = same(x if num_axes == 2 else x[:, 0])
+            assert features[[0, 1, 3]].isfinite().all()
+            assert features[2].sum().isnan()  # which a layer of them adds
+            assert num_axes == 2 or features[2].isnan().all()
+
+
+@every
 def test_the_device_is_kept(name: str) -> None:
     # the meta device stands for an accelerator: a tensor left on the CPU meets it with an error
     encoder = small(name).to("meta")

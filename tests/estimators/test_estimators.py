@@ -55,6 +55,10 @@ def test_a_field_is_the_function_of_the_module(name: str, make_trainer: Any) -> 
     with torch.no_grad():
         torch.testing.assert_close(field.grid(axes), module.predict_grid(axes), rtol=1e-4, atol=2e-5)
         torch.testing.assert_close(field.at(points), module(points), rtol=1e-4, atol=2e-5)
+        unknown = torch.tensor([[0.0, torch.nan], [-torch.inf, 0.0]])
+        for found in (field.at(torch.cat([points, unknown])), module(torch.cat([points, unknown]))):
+            assert found.isnan().all((0, 2)).tolist() == [False] * 5 + [True] * 2
+            torch.testing.assert_close(found[:, :5], field.at(points), rtol=1e-4, atol=2e-5)
     assert field.label == type(module).__name__
     assert field.has_std == (count == 1 and name != "denoised")
     assert field.solution is not None
