@@ -8,7 +8,8 @@ Tables have the PSNR in dB of the missing samples, mean over signals, and proces
 together, without imports. ``fill`` includes its held-out fits, score and standard deviations; ``within 90 %`` is the share
 of the missing samples within 1.645 standard deviations. FSR and Telea are those of OpenCV (``pip install
 opencv-contrib-python-headless``); without it they are left out. So is ordinary kriging by PyKrige (``pip install
-pykrige``), also where its matrix of all pairs of known pixels is too large: give ``--shape 64 64``.
+pykrige``), also where its matrix of all pairs of known pixels is too large: give ``--shape 64 64``. ``edges`` has gaps at the
+first and the last place of an axis beside gaps inside.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.batches import PointBatch
 from pe_lightning.training import VideoDataModule
 
+ANATOMY = Path(nibabel.__file__).parent / "tests/data/anatomical.nii"
 MAX_KRIGED = 5000
 """Most known pixels of PyKrige, which holds the distances of all pairs."""
 SHARE = 0.12
@@ -200,19 +202,50 @@ def lost_frames(options: argparse.Namespace) -> None:
 def cubes(options: argparse.Namespace) -> None:
     """Missing blocks of a clip and of a volume."""
     clip = VideoDataModule("samples://bigbuckbunny", frames=[12, 24], resize=[96, 128]).values[0].numpy()
-    scan = Path(nibabel.__file__).parent / "tests/data/anatomical.nii"
-    volume = np.asarray(nibabel.load(scan).dataobj, np.float32)
-    volume = np.moveaxis(volume / volume.max(), 2, 0)[..., None]
+    volume = anatomy()
     peers: dict[str, Method] = {"mean of the frames around": around, "nearest": partial(interpolated, "nearest")}
     if importlib.util.find_spec("cv2"):
         peers["FSR of each frame"] = frame_by_frame
     for title, values, sides in (
         ("12 frames of 128 x 96, blocks of 16 x 16 of single frames", clip, (1, 16, 16)),
         ("12 frames of 128 x 96, blocks of 8 x 8 of 4 frames", clip, (4, 8, 8)),
-        (f"{scan.name} of nibabel, blocks of 4 x 4 x 4", volume, (4, 4, 4)),
-        (f"{scan.name} of nibabel, blocks of 8 x 8 x 8", volume, (8, 8, 8)),
+        (f"{ANATOMY.name} of nibabel, blocks of 4 x 4 x 4", volume, (4, 4, 4)),
+        (f"{ANATOMY.name} of nibabel, blocks of 8 x 8 x 8", volume, (8, 8, 8)),
     ):
         table(title, [(values, blocks(values.shape[:3], 0, *sides))], peers)
+
+
+def edges(options: argparse.Namespace) -> None:
+    """Lost samples at the first and the last place of an axis, and inside: a season, lines, frames, slices."""
+    t, random = np.arange(400), np.random.default_rng(0)
+    season = 5 * np.sin(np.pi * t / 6) + 1.5 * np.sin(np.pi * t / 3 + 1) + t / 100 + 0.3 * random.standard_normal(400)
+    clip = VideoDataModule("samples://bigbuckbunny", frames=[12, 24], resize=[72, 88]).values[0].numpy()
+    picture = load(files_of(options.paths)[0]).numpy()[:128, :128]
+    volume = anatomy()
+    cases: list[tuple[str, Array, int, dict[str, slice]]] = [
+        ("18 samples of a season", season[:, None], 1, {str(n): slice(n, n + 18) for n in (0, 4, 191, 378, 382)}),
+        ("a line", picture, 2, {str(n): slice(n, n + 1) for n in (0, 64, 127)}),
+        ("three lines", picture, 2, {str(n): slice(n, n + 3) for n in (0, 64, 125)}),
+        ("a frame", clip, 3, {str(n): slice(n, n + 1) for n in (0, 6, 11)}),
+        ("a slice", volume, 3, {str(n): slice(n, n + 1) for n in (0, 12, len(volume) - 1)}),
+    ]
+    for title, values, axes, places in cases:
+        print_titles(f"{title}, from", "error", "std", "within 90 %", "score, dB", "dB")
+        for name, place in places.items():
+            lost = np.zeros(values.shape[:axes], bool)
+            lost[place] = True
+            made = fill(np.where(lost[..., None], np.nan, values), axes=axes, std=True)
+            assert made.std is not None
+            error, extent = (made.values - values)[lost], float(np.ptp(values[~lost]))
+            within = 100 * float((np.abs(error) < 1.645 * made.std[lost]).mean())
+            sizes = float(np.sqrt(np.square(error).mean())), float(made.std[lost].mean())
+            print_row(name, *(f"{size:.4f}" for size in sizes), within, made.score, psnr(error / extent))
+
+
+def anatomy() -> Array:
+    """A small volume that ships with nibabel, ``(N_1, N_2, N_3, 1)`` in [0, 1]."""
+    volume = np.asarray(nibabel.load(ANATOMY).dataobj, np.float32)
+    return np.moveaxis(volume / volume.max(), 2, 0)[..., None]
 
 
 def main() -> None:
@@ -221,7 +254,7 @@ def main() -> None:
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures, or folders of them")
     parser.add_argument("--count", type=int, default=4)
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256])
-    run_sections(parser, {**{case: partial(of_pictures, case) for case in CASES}, "clip": lost_frames, "cubes": cubes})
+    run_sections(parser, {**{case: partial(of_pictures, case) for case in CASES}, "clip": lost_frames, "cubes": cubes, "edges": edges})
 
 
 if __name__ == "__main__":

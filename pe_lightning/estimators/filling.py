@@ -461,15 +461,16 @@ class _Signal:
     def by_members(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By a mixture of members, weighted and scored by imitated gaps."""
         options, known = self.options, torch.from_numpy(~self.unknown)
+        periodic = [axis.periodic for axis in options.axes]
         imitates = options.folds in ("auto", "none") and options.block is None
-        hidden = imitated_gaps(known, seed=options.seed) if imitates else []
+        hidden = imitated_gaps(known, options.seed, periodic) if imitates else []
         protocol = f"{len(hidden)} moved copies of the gaps"
         if not hidden:
             sampling, count, protocol = self.make_folds()
             folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
             hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
         names = list(options.members or default_members(known))
-        found = fill_gaps(self.unit, known, names, hidden, [axis.periodic for axis in options.axes])
+        found = fill_gaps(self.unit, known, names, hidden, periodic)
         about = self.about(found)
         if options.folds != "none":
             about.protocol = protocol

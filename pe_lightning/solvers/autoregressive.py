@@ -1,11 +1,14 @@
 r"""Gaps of rows filled by autoregression: the missing samples that leave the least prediction error.
 
-With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors,
-:math:`e_t = x_t - \sum_j a_j x_{t-j}`, the missing samples are the least-squares solution of :math:`A x = 0`.
-Coefficients and missing samples are computed in turn. The order has the least corrected Akaike information criterion.
+With the coefficients :math:`a` of an autoregression of order p and the banded matrix :math:`A` of its prediction errors in
+both directions, :math:`x_t - \sum_j a_j x_{t-j}` and :math:`x_t - \sum_j a_j x_{t+j}`, the missing samples are the
+least-squares solution of :math:`A x = 0`: one direction alone leaves the first, or the last, p samples of a row nearly free.
+Coefficients, of both directions too, and missing samples are computed in turn. The order has the least corrected Akaike
+information criterion.
 
 Reference: Janssen, Veldhuis and Vries, *Adaptive interpolation of discrete-time signals that can be modeled as
-autoregressive processes*, IEEE Trans. ASSP 34, 1986.
+autoregressive processes*, IEEE Trans. ASSP 34, 1986. Both directions: Ulrych and Clayton, *Time series modelling and maximum
+entropy*, Physics of the Earth and Planetary Interiors 12, 1976.
 """
 
 from __future__ import annotations
@@ -72,8 +75,8 @@ def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = OR
         coefficients = _coefficients(filled, order, whole[order] if enough and iteration == 0 else None)
         matrix = _columns(coefficients, len(row), missing)
         factor, triangle = torch.linalg.qr(torch.cat([matrix, ends]))
-        # prediction errors from the order on, of the known samples
-        errors = filled.masked_fill(~known, 0).unfold(0, order + 1, 1) @ coefficients.flip(0)
+        windows = filled.masked_fill(~known, 0).unfold(0, order + 1, 1)
+        errors = torch.cat([windows @ coefficients.flip(0), windows @ coefficients])  # of the known samples
         right = factor[: len(matrix)].T @ -errors
         filled[missing] = torch.linalg.solve_triangular(triangle, right[:, None], upper=True)[:, 0]
     return torch.where(known, row, (filled + mean).to(row))
@@ -81,11 +84,10 @@ def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = OR
 
 def _best_order(row: Tensor, orders: Sequence[int], use: Tensor | None) -> int:
     """The order of the least criterion: one QR of the lagged samples has the prediction errors of all."""
-    lagged = row.unfold(0, orders[-1] + 1, 1).flip(1)
-    lagged = lagged if use is None else lagged[use]
+    lagged = _lagged(row, orders[-1], use)
     last = torch.linalg.qr(lagged.roll(-1, 1), mode="r").R[:, -1].square()
     squared = last.flip(0).cumsum(0).flip(0)  # what is left after the first p lags
-    count = len(lagged)
+    count = len(lagged) // 2  # the errors of the two directions depend on each other
     penalty = [(count + order) / max(count - order - 2, 1) for order in orders]  # Hurvich and Tsai, Biometrika 76, 1989
     criterion = [math.log(max(float(squared[p]) / count, 1e-300)) + more for p, more in zip(orders, penalty, strict=True)]
     return orders[criterion.index(min(criterion))]
@@ -93,8 +95,7 @@ def _best_order(row: Tensor, orders: Sequence[int], use: Tensor | None) -> int:
 
 def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
     """Least-squares coefficients ``(1, -a_1, ..., -a_p)`` of the prediction errors, with a small ridge."""
-    lagged = row.unfold(0, order + 1, 1).flip(1)
-    lagged = lagged if use is None else lagged[use]
+    lagged = _lagged(row, order, use)
     ridge = (RIDGE * row.square().sum()).sqrt().clamp_min(1e-12)
     eye = torch.eye(order, dtype=row.dtype, device=row.device) * ridge
     stacked = torch.cat([lagged[:, 1:], eye])
@@ -102,11 +103,21 @@ def _coefficients(row: Tensor, order: int, use: Tensor | None) -> Tensor:
     return torch.cat([row.new_ones(1), -torch.linalg.lstsq(stacked, right, driver="gels").solution[:, 0]])
 
 
+def _lagged(row: Tensor, order: int, use: Tensor | None) -> Tensor:
+    """Samples and those before them, then samples and those after them, ``(2 (n - p), 1 + p)``; of some windows."""
+    windows = row.unfold(0, order + 1, 1)
+    windows = windows if use is None else windows[use]
+    return torch.cat([windows.flip(1), windows])
+
+
 def _columns(coefficients: Tensor, length: int, missing: Tensor) -> Tensor:
-    """Columns of the matrix of the prediction errors at missing samples, ``(n - p, M)``."""
+    """Columns of the matrix of the prediction errors at missing samples, ``(2 (n - p), M)``: forward, then backward."""
     order = len(coefficients) - 1
     lag = torch.arange(order, length, device=missing.device)[:, None] - missing
-    return torch.where((lag >= 0) & (lag <= order), coefficients[lag.clamp(0, order)], 0.0)
+    inside = (lag >= 0) & (lag <= order)
+    lag = lag.clamp(0, order)
+    both = torch.cat([coefficients[lag], coefficients[order - lag]])
+    return both.where(inside.repeat(2, 1), 0.0)
 
 
 def _linear(values: Tensor, known: Tensor) -> Tensor:

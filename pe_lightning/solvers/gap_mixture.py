@@ -111,7 +111,7 @@ def fill_gaps(
         inside = torch.where(seen[part][..., None], values[part], 0)
         return Gaps(inside, seen[part], wanted[part], periodic, dense, names)
 
-    parts = [_around(some.scored, periodic) for some in hidden]
+    parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
     predictions, distances = _predict(tasks)
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
@@ -160,15 +160,16 @@ def fill_gaps(
     )
 
 
-def _around(wanted: Tensor, periodic: Sequence[bool]) -> tuple[slice, ...]:
-    """The part of a grid around wanted samples: whole rows, and all of periodic axes."""
+def _around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, ...] = ()) -> tuple[slice, ...]:
+    """The part of a grid, or of a part of it, around wanted samples: whole rows, and all of periodic axes."""
     part = []
     for axis, size in enumerate(wanted.shape):
         along = wanted.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0] if wanted.ndim > 1 else wanted[:0]
         whole = not len(along) or (bool(periodic) and periodic[axis])
         start = 0 if whole else max(0, int(along[0]) - MARGIN) // MARGIN_STEP * MARGIN_STEP
         part.append(slice(start, size if whole else min(size, int(along[-1]) + 1 + MARGIN)))
-    return tuple(part)
+    limits = within or [slice(0, size) for size in wanted.shape]
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part, limits, strict=True))
 
 
 def _divided(wanted: Tensor) -> Iterator[Tensor]:

@@ -20,6 +20,8 @@ COPIES, CANDIDATES_PER_COPY, MAX_SHIFT = 3, 4, 30
 """Copies of the gaps, shifts that are tried for each, and the largest shift per axis, in samples."""
 MAX_SCORED = 2000
 """Hidden samples of a copy that are predicted, about; of more, those in random tiles."""
+NEAR_END = 0.25
+"""Share of the missing samples near an end, more than that of hidden ones, from which gaps there are imitated."""
 WIDE_GAP = 1.15
 """Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
 
@@ -53,20 +55,24 @@ class Hidden(NamedTuple):
     Args:
         mask: These, ``(N_1, ..., N_D)`` booleans.
         scored: Those of them that are predicted, ``(N_1, ..., N_D)`` booleans.
+        part: Part of the grid that they are predicted from, where it ends as far from them as the grid from gaps at its end.
     """
 
     mask: Tensor
     scored: Tensor
+    part: tuple[slice, ...] = ()
 
 
-def imitated_gaps(known: Tensor, seed: int = 0) -> list[Hidden]:
+def imitated_gaps(known: Tensor, seed: int = 0, periodic: Sequence[bool] = ()) -> list[Hidden]:
     """Known samples to hide: copies of the missing ones, moved to where their samples are as far from known ones.
 
-    Where much is missing at random, random known samples are hidden instead.
+    Where gaps are near an end of an axis, and moved copies are not, the grid is cut so that the copies are as near to its
+    end: predictions are worse there. Where much is missing at random, random known samples are hidden instead.
 
     Args:
         known: ``(N_1, ..., N_D)`` booleans.
         seed: Seed of the shifts.
+        periodic: Which axes are periodic, and have no end; none by default.
 
     Returns:
         The hidden samples of each copy; none where too few samples are known.
@@ -74,14 +80,26 @@ def imitated_gaps(known: Tensor, seed: int = 0) -> list[Hidden]:
     have = known.cpu().numpy()
     random = np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
     whole = have.size <= MAX_WINDOW
-    windows = [(slice(None),) * have.ndim] if whole else [_window(have, random) for _ in range(COPIES)]
-    result = []
+    every = tuple(slice(0, n) for n in have.shape)
+    windows = [every] if whole else [_window(have, random) for _ in range(COPIES)]
+    wraps, result = tuple(periodic) or (False,) * have.ndim, []
     for window in windows:
-        for masks in _imitated(have[window], COPIES // len(windows), random):
+        ends = [
+            (axis, side)
+            for axis, (along, size) in enumerate(zip(window, have.shape, strict=True))
+            for side, is_end in ((0, along.start == 0), (1, along.stop == size))
+            if is_end and not wraps[axis]
+        ]
+        for *masks, cut in _imitated(have[window], COPIES // len(windows), random, ends):
             places = [torch.zeros_like(known), torch.zeros_like(known)]
             for place, mask in zip(places, masks, strict=True):
                 place[window] = torch.from_numpy(mask).to(known.device)
-            result.append(Hidden(*places))
+            part = [slice(0, n) for n in have.shape]
+            if cut is not None:
+                axis, shift = cut
+                at = slice(window[axis].start + shift, None) if shift > 0 else slice(0, window[axis].stop + shift)
+                part[axis] = slice(at.start, have.shape[axis] if at.stop is None else at.stop)
+            result.append(Hidden(*places, tuple(part)))
     return result
 
 
@@ -93,30 +111,89 @@ def _window(known: Mask, random: np.random.Generator) -> tuple[slice, ...]:
     return tuple(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
 
 
-def _imitated(have: Mask, copies: int, random: np.random.Generator) -> Iterator[tuple[Mask, Mask]]:
-    """Samples to hide in each copy, and those of them that are predicted."""
+Cut: TypeAlias = tuple[int, int]
+"""An axis, and how many samples of it are cut off: at its start, or of a negative number at its end."""
+
+
+def _imitated(
+    have: Mask, copies: int, random: np.random.Generator, ends: Sequence[tuple[int, int]]
+) -> Iterator[tuple[Mask, Mask, Cut | None]]:
+    """Samples to hide in each copy, those of them that are predicted, and where the grid is cut.
+
+    Args:
+        have: Known samples.
+        copies: Number of copies.
+        random: Source of the shifts.
+        ends: Axes and their sides, 0 or 1, at which the grid ends.
+    """
     missing = ~have
     target = mean_distance(missing)
     if missing.mean() > 0.3 and target < 2:
-        found = [(0.0, have & (random.random(have.shape) < 0.1)) for _ in range(copies)]
+        found = [_Copy(0.0, mask, mask) for mask in (have & (random.random(have.shape) < 0.1) for _ in range(copies))]
     else:
-        found = []
-        for _ in range(CANDIDATES_PER_COPY * copies):
-            reach = [min(MAX_SHIFT, n // 2) for n in have.shape]
-            shift = [int(random.integers(-most, most + 1)) for most in reach]
-            some = have & np.roll(missing, shift, range(have.ndim))
-            if some.sum() < min(4, have.sum() // 4) or (have & ~some).sum() < have.sum() / 4:
-                continue
-            distance = float(distance_transform_edt(missing | some)[some].mean())
-            found.append((abs(math.log(distance / target)), some))
-        found.sort(key=lambda pair: pair[0])
-    for _, some in found[:copies]:
+        moved = [_moved(have, target, random) for _ in range(CANDIDATES_PER_COPY * copies)]
+        found = _nearest(moved, copies)
+        width = round(4 * target - 2)  # of gaps as long as the grid
+        lacking = [end for end in ends if _share_near(missing, end, width) > NEAR_END + _mean_share(found, end, width)]
+        if lacking:
+            shifted = [
+                _moved(have, target, random, lacking[number % len(lacking)], max(MAX_SHIFT, 2 * width))
+                for number in range(CANDIDATES_PER_COPY * copies)
+            ]
+            found = _nearest(shifted, copies) or found
+    for _, hidden, some, cut in found:
         scored, share = some, MAX_SCORED / max(int(some.sum()), 1)
         if share < 1:
             tile = _tiles(have.shape, random)
             scored = some & (tile <= np.quantile(tile[some], share))
         if scored.any():
-            yield some, scored
+            yield hidden, scored, cut
+
+
+class _Copy(NamedTuple):
+    """Hidden samples, those of them under the moved gaps, and how much their distance differs from that of the gaps."""
+
+    difference: float
+    hidden: Mask
+    some: Mask
+    cut: Cut | None = None
+
+
+def _moved(
+    have: Mask, target: float, random: np.random.Generator, end: tuple[int, int] | None = None, most: int = MAX_SHIFT
+) -> _Copy | None:
+    """The gaps moved at random; from an end along its axis, and the samples that they have left behind cut off."""
+    shift = [int(random.integers(-reach, reach + 1)) for reach in (min(MAX_SHIFT, n // 2) for n in have.shape)]
+    outside, cut = np.zeros_like(have), None
+    if end is not None:
+        axis, side = end
+        reach = min(most, have.shape[axis] // 2)
+        shift[axis] = int(random.integers(1, reach + 1)) * (1 if side == 0 else -1)
+        cut = axis, shift[axis]
+        behind = slice(0, shift[axis]) if side == 0 else slice(shift[axis], None)
+        outside[(slice(None),) * axis + (behind,)] = True
+    some = have & ~outside & np.roll(~have, shift, range(have.ndim))
+    hidden = have & (some | outside)
+    if some.sum() < min(4, have.sum() // 4) or (have & ~hidden).sum() < have.sum() / 4:
+        return None
+    distance = float(distance_transform_edt(~have | hidden)[some].mean())
+    return _Copy(abs(math.log(distance / target)), hidden, some, cut)
+
+
+def _nearest(found: Sequence[_Copy | None], count: int) -> list[_Copy]:
+    """The copies whose distances from known samples differ least from those of the gaps."""
+    return sorted((one for one in found if one is not None), key=lambda one: one.difference)[:count]
+
+
+def _share_near(mask: Mask, end: tuple[int, int], width: int) -> float:
+    """Share of the samples of a mask within a distance from an end of an axis."""
+    axis, side = end
+    along = mask.sum(tuple(a for a in range(mask.ndim) if a != axis))
+    return float((along[:width] if side == 0 else along[max(0, len(along) - width) :]).sum() / max(along.sum(), 1))
+
+
+def _mean_share(copies: Sequence[_Copy], end: tuple[int, int], width: int) -> float:
+    return float(np.mean([_share_near(copy.some, end, width) for copy in copies])) if copies else 0.0
 
 
 def _tiles(shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:

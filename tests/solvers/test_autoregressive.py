@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from pe_lightning.solvers.autoregressive import autoregressive, interpolate_segment
@@ -22,15 +23,29 @@ def test_the_missing_samples_leave_the_least_prediction_error() -> None:
     known[140:148] = known[200:203] = False
     found = interpolate_segment(torch.from_numpy(row), torch.from_numpy(known), orders=(2,))
     centred = found.numpy() - row[known].mean()
-    lagged = np.stack([centred[1:-1], centred[:-2]], 1)
-    coefficients = np.linalg.lstsq(lagged, centred[2:], rcond=None)[0]
+    near, far = np.concatenate([centred[1:-1], centred[1:-1]]), np.concatenate([centred[:-2], centred[2:]])
+    ends = np.concatenate([centred[2:], centred[:-2]])
+    coefficients = np.linalg.lstsq(np.stack([near, far], 1), ends, rcond=None)[0]
     assert np.allclose(coefficients, [1.6, -0.8], atol=0.1)
-    matrix = np.zeros((298, 300))
+    matrix = np.zeros((596, 300))
     for t in range(298):
         matrix[t, t : t + 3] = [-coefficients[1], -coefficients[0], 1]
+        matrix[298 + t, t : t + 3] = [1, -coefficients[0], -coefficients[1]]
     right = -matrix[:, known] @ centred[known]
     expected, *_ = np.linalg.lstsq(matrix[:, ~known], right, rcond=None)
     np.testing.assert_allclose(centred[~known], expected, atol=0.02)
+
+
+@pytest.mark.parametrize("start", [0, 4, 191, 378, 382])
+def test_gaps_near_an_end_are_as_good_as_those_inside(start: int) -> None:
+    t, known = np.arange(400), np.ones(400, bool)
+    season = 5 * np.sin(np.pi * t / 6) + 1.5 * np.sin(np.pi * t / 3 + 1) + 0.01 * t
+    row = torch.from_numpy(season + 0.3 * np.random.default_rng(1).standard_normal(400))
+    known[start : start + 18] = False
+    mask, given = torch.from_numpy(known), row.where(torch.from_numpy(known), 0.0)
+    found = interpolate_segment(given, mask)
+    assert float((found - row)[~mask].square().mean().sqrt()) < 0.5
+    torch.testing.assert_close(interpolate_segment(given.flip(0), mask.flip(0)).flip(0), found)
 
 
 def test_dropouts_in_tones_and_a_row_that_is_too_short() -> None:

@@ -87,6 +87,43 @@ def test_imitated_gaps_hide_known_samples_only(monkeypatch: pytest.MonkeyPatch) 
     assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
 
+@pytest.mark.parametrize(
+    ("shape", "lost"),
+    [((400,), slice(4, 22)), ((400,), slice(378, 396)), ((30, 24), slice(0, 2)), ((12, 10, 8), slice(11, 12))],
+)
+def test_gaps_near_an_end_are_imitated_as_near_to_the_end_of_a_smaller_grid(shape: tuple[int, ...], lost: slice) -> None:
+    known = torch.ones(shape, dtype=torch.bool)
+    known[lost] = False
+    near = min(lost.start, shape[0] - lost.stop)
+    copies = imitated_gaps(known)
+    assert copies
+    for some in copies:
+        along, part = some.scored.flatten(1).any(1) if known.ndim > 1 else some.scored, some.part[0]
+        places = along.nonzero()[:, 0]
+        first, last = int(places[0]), int(places[-1])
+        assert (first - part.start if lost.start == near else part.stop - 1 - last) in range(near, near + 2)
+        outside = torch.ones(shape, dtype=torch.bool)
+        outside[some.part] = False
+        assert bool((some.mask | ~outside | ~known).all())  # baselines do not see what is cut off
+    inside = torch.ones(shape, dtype=torch.bool)
+    inside[shape[0] // 2 - 1 : shape[0] // 2 + 1] = False
+    every = tuple(slice(0, n) for n in shape)
+    assert all(some.part == every for some in imitated_gaps(inside))
+    assert all(some.part == every for some in imitated_gaps(known, periodic=[True] * len(shape)))
+
+
+@pytest.mark.parametrize("start", [0, 4, 378])
+def test_deviations_of_a_row_hold_near_its_ends(start: int) -> None:
+    t = torch.arange(400, dtype=torch.float64)
+    noise = 0.3 * torch.randn(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    row, known = (5 * torch.sin(torch.pi * t / 6) + noise)[:, None], torch.ones(400, dtype=torch.bool)
+    known[start : start + 18] = False
+    found = fill_gaps(row, known, default_members(known), imitated_gaps(known))
+    error = (found.values - row)[~known]
+    assert float(error.square().mean().sqrt()) < 0.65
+    assert 0.15 < float(found.std[~known].mean()) < 0.8
+
+
 def test_large_pictures_are_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     truth, known = torch.rand(230, 220, 1, generator=torch.Generator().manual_seed(0)), holes((230, 220), 0.1)
     whole = fill_gaps(truth, known, ["kriging"], imitated_gaps(known))
