@@ -226,8 +226,8 @@ def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> V
     if notify and found:
         others = f", and {len(found) - 1} more files exceed [0, 1]" if len(found) > 1 else ""
         rank_zero_info(
-            f"{found[0]}{others}: minimum and maximum of a file become 0 and 1, and PSNR takes 1 as the peak. Set "
-            "value_range: [low, high] for another range."
+            f"{found[0]}{others}: minimum and maximum of its trained samples become 0 and 1, and PSNR takes 1 as the "
+            "peak. Set value_range: [low, high] for another range."
         )
     ranges = [scaling for _, scaling in scalings]
     if len(set(ranges)) == 1:

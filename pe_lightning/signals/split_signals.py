@@ -121,7 +121,27 @@ class Signals:
         points = None if raw.points is None else torch.from_numpy(raw.points)
         stored = FileValues(raw) if values is None else values
         dataset = SignalDataset(stored, split, eval_mask, uneven, info.cells, points, info.grid)
-        return cls(source, sampling, raw, info, dataset)
+        signals = cls(source, sampling, raw, info, dataset)
+        return signals.scaled(_trained_scaling(source, raw, split)) if signals.has_trained_range else signals
+
+    @property
+    def has_trained_range(self) -> bool:
+        """Whether the range that becomes [0, 1] is that of the trained samples."""
+        scaling = self.info.scaling
+        measured = scaling.found_in_data and np.dtype(scaling.dtype).kind == "f" and not self._raw.unit
+        return measured and self.source.trained_range(0.0, 2.0) is not None
+
+    def scaled(self, scaling: ValueRange) -> Signals:
+        """The signals with another scaling of the source's values to [0, 1]."""
+        if scaling == self.info.scaling:
+            return self
+        raw, known = replace(self._raw, scaling=scaling), self.split.known
+        values = FileValues(raw) if self.streamed else load(raw)
+        if known is not None:
+            assert isinstance(values, Tensor)
+            values = values.where(known[..., None], torch.nan)
+        info, dataset = replace(self.info, scaling=scaling), replace(self.dataset, values=values)
+        return Signals(self.source, self.sampling, raw, info, dataset)
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         grid, count, known = self.split.grid, self.info.num_signals, self.split.known
@@ -202,6 +222,38 @@ def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Spli
             "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
         )
     return split
+
+
+def _trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange:
+    """The scaling by the trained samples; signals with one range, such as those of a file, keep one.
+
+    Values are read once more, unless all are trained on.
+    """
+    if split.trains_all:
+        return raw.scaling
+    signals, rows, *rest = raw.shape[:-1]
+    low, high, row = np.full(signals, np.inf), np.full(signals, -np.inf), 0
+    for signal, block in raw.decoded():
+        part = (slice(row % rows, row % rows + len(block)), *(slice(0, n) for n in rest))
+        mask = split.train_mask_of(part)
+        chosen = block[mask[signal % len(mask)].numpy()]
+        low[signal] = min(low[signal], chosen.min(initial=np.inf, where=np.isfinite(chosen)))
+        high[signal] = max(high[signal], chosen.max(initial=-np.inf, where=np.isfinite(chosen)))
+        row += len(block)
+    shared: dict[tuple[float, float], list[int]] = {}
+    for signal in range(signals):
+        shared.setdefault(raw.scaling.of(signal), []).append(signal)
+    ranges: dict[tuple[float, float], tuple[float, float]] = {}
+    for whole_range, some in shared.items():
+        extremes = float(low[some].min()), float(high[some].max())
+        if extremes[0] == extremes[1]:
+            raise InputError(
+                f"{raw.names[some[0]]}: all trained samples have the value {extremes[0]:g}; set value_range: [low, high], or "
+                "train on more samples"
+            )
+        ranges[whole_range] = source.trained_range(*extremes) or whole_range
+    every = [ranges[raw.scaling.of(signal)] for signal in range(signals if len(raw.scaling.low) > 1 else 1)]
+    return ValueRange(raw.scaling.dtype, *zip(*every, strict=True))
 
 
 def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, loaded: bool, nothing_scored: bool) -> None:

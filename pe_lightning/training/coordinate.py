@@ -6,7 +6,7 @@ import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -347,6 +347,7 @@ class CoordinateModule(FunctionModule):
                 self._set_shard(SignalsStrategy.shard_of(trainer, self.networks))
         elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
             self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
+            data.take_scaling(self.require_info().scaling)
 
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
@@ -413,7 +414,12 @@ class CoordinateModule(FunctionModule):
             self.configured = found
             self.info = self.shard = None
         is_new = self.info is None
-        self.build(SignalInfo.from_dict(checkpoint[SIGNALS_KEY]), "the checkpoint")
+        info = SignalInfo.from_dict(checkpoint[SIGNALS_KEY])
+        self.build(info, "the checkpoint")
+        trainer = trainer_of(self)
+        if trainer is not None and (data := datamodule_of(trainer, SignalDataModule)) is not None:
+            data.take_scaling(info.scaling)
+            self.info = replace(self.require_info(), scaling=data.info.scaling)
         solution = checkpoint[SOLUTION_KEY]
         self.solution = None if solution is None else FitReport.from_dict(solution)
         self.fold_scores = checkpoint.get(FOLDS_KEY, {})

@@ -26,6 +26,7 @@ from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
@@ -108,6 +109,11 @@ class SignalDataModule(LightningDataModule):
         self.prepare()
         assert self._signals is not None
         return self._signals
+
+    def take_scaling(self, scaling: ValueRange) -> None:
+        """Scales values as those that a checkpoint was fitted to, where the range is that of the trained samples."""
+        if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
+            self._signals, self._device_copies = self.signals.scaled(scaling), {}
 
     def with_signals(self, signals: Signals) -> SignalDataModule:
         """These options, with other signals that are read already."""

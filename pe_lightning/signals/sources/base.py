@@ -37,6 +37,13 @@ class Source(ABC):
         """The files that are decoded. The cache is keyed by their content; without files nothing is cached."""
         return ()
 
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        """The range of floating-point values that becomes [0, 1], from the extremes of those that are trained on.
+
+        ``None``, the default: the range that :meth:`read` declares, which follows from arguments or from all values.
+        """
+        return None
+
     def describe(self) -> dict[str, Any]:
         """The arguments as plain values, for ``metrics.json`` and the key of the cache."""
         arguments = list(inspect.signature(type(self).__init__).parameters)[1:]
@@ -65,6 +72,12 @@ class FileSource(Source):
             integer("max_pixels", self.max_pixels, 1)
         self._limits = number_range("value_range", self.value_range)
         self._missing = Missing(self.missing)
+
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        """That of the trained values, unless it is an argument; values within [0, 1] are unchanged."""
+        if self.value_range is not None:
+            return None
+        return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
 
     def _checked_crop(self) -> tuple[int | None, ...] | None:
         return as_size("center_crop", self.center_crop)

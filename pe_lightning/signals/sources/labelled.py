@@ -62,6 +62,9 @@ class LabelledSource(Source):
         self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
         self._fills = Missing(self.missing).only_values("a labelled array")
 
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        return low, high
+
     def read(self) -> RawSignals:
         assert isinstance(self.paths, list)
         array = open_labelled(self.paths[0], self.variable, self._fills)

@@ -67,6 +67,9 @@ class PointSource(Source):
         _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
 
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        return low, high
+
     def read(self) -> RawSignals:
         files = expand(self.paths, POINT_FORMATS, "tables of points")
         tables = [read_columns(file, [*self.coordinates, *self.values], len(self.coordinates)) for file in files]
@@ -106,6 +109,9 @@ class PointArrays(Source):
     def __post_init__(self) -> None:
         _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
+
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        return (low, high) if self.extents is None else None
 
     def read(self) -> RawSignals:
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}

@@ -118,6 +118,13 @@ class RowSource(FileSource):
                 )
         return self._missing.in_signals(self._read(kind, files))
 
+    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+        """As of other files; columns of tables always take their range, and sound that of its format or its peak."""
+        kind = KIND_OF_FORMAT.get(format_of(self._found[0].path))
+        if kind == "sound files" or self.value_range is not None:
+            return None
+        return (low, high) if kind == "tables" else super().trained_range(low, high)
+
     def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
         fills = self._missing.values
         if kind == "arrays":
