@@ -8,8 +8,8 @@ Tables have the PSNR in dB of the missing samples, mean over signals, and proces
 together, without imports. ``fill`` includes its held-out fits, score and standard deviations; ``within 90 %`` is the share
 of the missing samples within 1.645 standard deviations. FSR and Telea are those of OpenCV (``pip install
 opencv-contrib-python-headless``); without it they are left out. So is ordinary kriging by PyKrige (``pip install
-pykrige``), also where its matrix of all pairs of known pixels is too large: give ``--shape 64 64``. ``edges`` has gaps at the
-first and the last place of an axis beside gaps inside.
+pykrige``), also where its matrix of all pairs of known pixels is too large: give ``--shape 64 64``. ``edges`` has gaps at
+the first and the last place of an axis beside gaps inside.
 """
 
 from __future__ import annotations
@@ -254,7 +254,9 @@ def main() -> None:
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures, or folders of them")
     parser.add_argument("--count", type=int, default=4)
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256])
-    run_sections(parser, {**{case: partial(of_pictures, case) for case in CASES}, "clip": lost_frames, "cubes": cubes, "edges": edges})
+    run_sections(
+        parser, {**{case: partial(of_pictures, case) for case in CASES}, "clip": lost_frames, "cubes": cubes, "edges": edges}
+    )
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class FittedField(ABC):
 
     @abstractmethod
     def evaluate(self, points: Tensor) -> Tensor:
-        """Values at points that are on the device of the fit, ``(P, D)`` -> ``(S, P, C)``; NaN where these are not finite."""
+        """Values at points on the device of the fit, ``(P, D)`` -> ``(S, P, C)``; NaN where these are not finite."""
 
     @abstractmethod
     def grid(self, axes: Sequence[Tensor]) -> Tensor: ...

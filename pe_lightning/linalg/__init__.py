@@ -49,6 +49,7 @@ __all__ = [
     "mode_product",
     "mode_products",
     "optimality",
+    "ridge_response",
     "rotated",
     "rowwise_products",
 ]

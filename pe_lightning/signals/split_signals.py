@@ -248,8 +248,8 @@ def _trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRang
         extremes = float(low[some].min()), float(high[some].max())
         if extremes[0] == extremes[1]:
             raise InputError(
-                f"{raw.names[some[0]]}: all trained samples have the value {extremes[0]:g}; set value_range: [low, high], or "
-                "train on more samples"
+                f"{raw.names[some[0]]}: all trained samples have the value {extremes[0]:g}; set value_range: [low, high], "
+                "or train on more samples"
             )
         ranges[whole_range] = source.trained_range(*extremes) or whole_range
     every = [ranges[raw.scaling.of(signal)] for signal in range(signals if len(raw.scaling.low) > 1 else 1)]

@@ -122,7 +122,7 @@ def check_ridge(ridge: object, dtype: torch.dtype = torch.float64) -> float | No
 def used_ridge(ridge: float, dtype: torch.dtype) -> float:
     """``ridge``, or zero where it is below rounding: less than the square of ``eps`` of the data's dtype.
 
-    Such a ridge damps singular values below ``eps`` only, which are rounding errors: the solution is then that of least norm.
+    Such a ridge damps only singular values below ``eps``, which are rounding errors: the solution is that of least norm.
     """
     return ridge if ridge >= torch.finfo(torch.promote_types(dtype, torch.float32)).eps ** 2 else 0.0
 

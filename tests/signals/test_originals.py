@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -25,7 +26,8 @@ RNG = np.random.default_rng(0)
 
 
 def read(path: Path, missing: str = "nan", axes: int | None = None, key: str | None = None) -> EditableFile:
-    return read_original(SourceFile(path, str(path)), Missing(missing), axes, key=key)
+    original = read_original(SourceFile(path, str(path)), Missing(missing), axes, key=key)
+    return pickle.loads(pickle.dumps(original))  # as a process pool has it
 
 
 def changed(original: EditableFile, path: Path) -> np.ndarray:

@@ -71,7 +71,10 @@ MAKERS = [table, row, picture, random_pixels, volume, streamed, two_files, point
 
 
 def trained(data: SignalDataModule) -> list[torch.Tensor]:
-    return [data.calibration_batch().values, *(torch.tensor(side) for side in (data.info.scaling.low, data.info.scaling.high))]
+    return [
+        data.calibration_batch().values,
+        *(torch.tensor(side) for side in (data.info.scaling.low, data.info.scaling.high)),
+    ]
 
 
 @pytest.mark.parametrize("make", MAKERS)

@@ -357,20 +357,29 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
     with found.open() as stored:
         dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
 
-    def write(path: Path, values: AnyArray) -> None:
-        result = in_shape(found.declared.valid(values, found.dtype), array.shape, signals.shape).astype(dtype)
-        content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
-        if found.format == "npy":
-            np.save(content, np.asfortranarray(result) if by_columns else result)
-        else:
-            import h5py
-
-            content.write(file.path.read_bytes())
-            with h5py.File(content, "r+") as opened:
-                opened[found.key][...] = result
-        path.write_bytes(content.getbuffer())
-
     names = file.names(len(signals))
     marked = marked_values(signals, found.declared.plus(missing.values, found.dtype))
     suffixes = (".npy",) if found.format == "npy" else (file.path.suffix.lower(), ".h5", ".hdf5")
+    write = partial(_write_array, found, dtype, by_columns, (array.shape, signals.shape))
     return EditableFile(names, signals, marked, suffixes, write, resizes=found.format == "npy")
+
+
+def _write_array(
+    found: ArrayFile,
+    dtype: np.dtype[Any],
+    by_columns: bool,
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    path: Path,
+    values: AnyArray,
+) -> None:
+    result = in_shape(found.declared.valid(values, found.dtype), *shapes).astype(dtype)
+    content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
+    if found.format == "npy":
+        np.save(content, np.asfortranarray(result) if by_columns else result)
+    else:
+        import h5py
+
+        content.write(found.file.path.read_bytes())
+        with h5py.File(content, "r+") as opened:
+            opened[found.key][...] = result
+    path.write_bytes(content.getbuffer())

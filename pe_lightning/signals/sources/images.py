@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -217,25 +217,29 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
         ImageOps.exif_transpose(opened, in_place=True)  # also takes the orientation out of EXIF and XMP data
         info = dict(opened.info)
 
-    def write(path: Path, values: AnyArray) -> None:
-        pixels = values[0]
-        if opacity is not None:
-            alpha = np.where(marked[..., None], full_value(image.dtype), opacity) if missing.kind == "alpha" else opacity
-            pixels = np.concatenate([pixels, _resized_opacity(alpha[..., 0], pixels.shape).astype(image.dtype)], -1)
-        write_picture(path, pixels, info)
-
     refused = {"JPEG", "WEBP"} if image.dtype == np.uint16 else {"JPEG"} if opacity is not None else set()
     return EditableFile(
         (file.stem,),
         np.ascontiguousarray(colours)[None],
         np.broadcast_to(marked[..., None], colours.shape).copy()[None],
         tuple(suffix for suffix, form in SAVED_FORMATS.items() if form not in refused),
-        write,
+        partial(_write_pixels, opacity, marked if missing.kind == "alpha" else None, info),
         "image",
         resizes=True,
         jpeg=jpeg,
         orientation=orientation,
     )
+
+
+def _write_pixels(
+    opacity: AnyArray | None, opaque: Mask | None, info: Mapping[str, Any], path: Path, values: AnyArray
+) -> None:
+    """A picture; its opacity is full where pixels are ``opaque``."""
+    pixels = values[0]
+    if opacity is not None:
+        alpha = opacity if opaque is None else np.where(opaque[..., None], full_value(opacity.dtype), opacity)
+        pixels = np.concatenate([pixels, _resized_opacity(alpha[..., 0], pixels.shape).astype(opacity.dtype)], -1)
+    write_picture(path, pixels, info)
 
 
 def _resized_opacity(opacity: AnyArray, shape: tuple[int, ...]) -> AnyArray:
@@ -272,20 +276,31 @@ def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> 
     for number, frame_of_file in frames.items():
         values[:, number - every[0]], marked[:, number - every[0]] = frame_of_file.values, frame_of_file.missing
 
+    jpeg = any(frame.jpeg for frame in frames.values())
+    write = partial(_write_frames, numbered, frames, values, marked)
+    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
+
+
+def _write_frames(
+    numbered: Mapping[int, SourceFile],
+    frames: Mapping[int, EditableFile],
+    values: AnyArray,
+    marked: Mask,
+    path: Path,
+    changed: AnyArray,
+) -> None:
+    """A folder of frames, of which those between the first and the last number are all there."""
+
     def name_of(number: int) -> str:
         near = numbered[min(numbered, key=lambda other: abs(other - number))].path
         return LAST_NUMBER.sub(lambda digits: f"{number:0{len(digits[1])}d}", near.stem) + ".png"
 
-    def write(path: Path, changed: AnyArray) -> None:
-        path.mkdir()
-        for place, number in enumerate(every):
-            same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
-            if number in frames and not marked[0, place].any() and same:
-                shutil.copy2(numbered[number].path, path)
-            elif number in frames:
-                frames[number].write(path / name_of(number), changed[:, place])
-            else:
-                write_picture(path / name_of(number), changed[0, place], {})
-
-    jpeg = any(frame.jpeg for frame in frames.values())
-    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
+    path.mkdir()
+    for place, number in enumerate(range(min(frames), max(frames) + 1)):
+        same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
+        if number in frames and not marked[0, place].any() and same:
+            shutil.copy2(numbered[number].path, path)
+        elif number in frames:
+            frames[number].write(path / name_of(number), changed[:, place])
+        else:
+            write_picture(path / name_of(number), changed[0, place], {})

@@ -260,15 +260,24 @@ def edit_labelled(
     their standard deviations as a second variable, ``<name>_std``.
     """
     array = open_labelled(path, variable, Missing(missing).only_values("NetCDF and Zarr"))
-    original = original_of(array, dims)
 
-    def write(target: Path, values: AnyArray, std: AnyArray | None = None) -> None:
-        changed = refilled(array, dims, original.missing | (values != original.values)).values.astype(bool)
-        filled = refilled(array, dims, values).values
-        deviations = None if std is None else refilled(array, dims, std).values
-        target.write_bytes(_edited(_as_netcdf(path), str(array.name), filled, changed, deviations))
-
+    write = partial(_write_variable, path, array, dims, original_of(array, dims))
     return original_of(array, dims, suffixes=(".nc", ".nc4"), write=write, holds_std=True, path=Path(path))
+
+
+def _write_variable(
+    path: str,
+    array: Any,
+    dims: Sequence[str] | None,
+    original: EditableFile,
+    target: Path,
+    values: AnyArray,
+    std: AnyArray | None = None,
+) -> None:
+    changed = refilled(array, dims, original.missing | (values != original.values)).values.astype(bool)
+    filled = refilled(array, dims, values).values
+    deviations = None if std is None else refilled(array, dims, std).values
+    target.write_bytes(_edited(_as_netcdf(path), str(array.name), filled, changed, deviations))
 
 
 def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> EditableFile:

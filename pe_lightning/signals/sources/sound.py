@@ -164,8 +164,10 @@ def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         )
     values = sound.read()[None]
 
-    def write(path: Path, changed: AnyArray) -> None:
-        sound.write(path, changed[0])
-
+    write = partial(_write_samples, sound)
     marked = marked_values(values, NOTHING.plus(missing.values, values.dtype))
     return EditableFile((file.stem,), values, marked, (file.path.suffix.lower(),), write, "audio")
+
+
+def _write_samples(sound: Sound, path: Path, changed: AnyArray) -> None:
+    sound.write(path, changed[0])

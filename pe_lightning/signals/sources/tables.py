@@ -405,17 +405,21 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     values = np.stack([column.values for column in columns])[..., None]
     marked = ~np.isfinite(values)
 
-    def write(path: Path, changed: AnyArray) -> None:
-        different = (changed != np.where(marked, np.nan, values))[..., 0]
-        table.write(
-            path,
-            {
-                column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
-                for column, series, rows in zip(columns, changed, different, strict=True)
-            },
-        )
-
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
+    write = partial(_write_columns, table, columns, values, marked)
     suffixes = tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"]))
     return EditableFile(names, values, marked, suffixes, write, axes=places_of_rows)
+
+
+def _write_columns(
+    table: Table, columns: Sequence[Column], values: AnyArray, marked: AnyArray, path: Path, changed: AnyArray
+) -> None:
+    different = (changed != np.where(marked, np.nan, values))[..., 0]
+    table.write(
+        path,
+        {
+            column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
+            for column, series, rows in zip(columns, changed, different, strict=True)
+        },
+    )

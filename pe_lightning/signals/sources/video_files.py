@@ -262,14 +262,16 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         values[0, place] = frame
         marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
 
-    def write(path: Path, changed: AnyArray) -> None:
-        write_lossless(path, changed[0], rate, file.path, stamps)
-
     with av.open(f"file:{file.path}") as container:  # what can hold the frames and the sound without loss
         fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
     mp4 = values.dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
     suffixes = (".mp4", ".mkv") if mp4 else (".mkv",)
+    write = partial(_write_clip, rate, file.path, stamps)
     return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
+
+
+def _write_clip(rate: float, source: Path, times: npt.NDArray[np.float64] | None, path: Path, changed: AnyArray) -> None:
+    write_lossless(path, changed[0], rate, source, times)
 
 
 def write_lossless(

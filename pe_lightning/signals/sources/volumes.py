@@ -6,7 +6,7 @@ import gzip
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -217,19 +217,32 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
     signals = signals_of(view, repr(file.given), axes)
     marked = _marked_tiff(signals, missing, file.given, bool(page.extrasamples), declared)
 
-    def write(path: Path, values: AnyArray) -> None:
-        result = in_shape(_valid(values, declared, bool(page.extrasamples)), view.shape, signals.shape)
-        result = np.moveaxis(result, -1, 0) if separate else result
-        byteorder, metadata, content = options["byteorder"], options["metadata"], io.BytesIO()
-        with tifffile.TiffWriter(content, byteorder=byteorder) as tiff:  # NumPy does not report a full disk
-            tiff.write(np.ascontiguousarray(result), **{key: value for key, value in options.items() if key != "byteorder"})
-            for array, kept in others:
-                tiff.write(array, compression=options["compression"], metadata=metadata, **kept)
-        path.write_bytes(content.getbuffer())
-
     is_picture = signals.ndim == 4 and len(signals) == 1
     media: Media = "image" if is_picture else "array"
+    write = partial(_write_tiff, options, others, (view.shape, signals.shape), separate, declared, bool(page.extrasamples))
     return EditableFile(file.names(len(signals)), signals, marked, (".tif", ".tiff"), write, media, resizes=is_picture)
+
+
+def _write_tiff(
+    options: Mapping[str, Any],
+    others: Sequence[tuple[AnyArray, Mapping[str, Any]]],
+    shapes: tuple[tuple[int, ...], tuple[int, ...]],
+    separate: bool,
+    declared: Declared,
+    opaque: bool,
+    path: Path,
+    values: AnyArray,
+) -> None:
+    result = in_shape(_valid(values, declared, opaque), *shapes)
+    result = np.moveaxis(result, -1, 0) if separate else result
+    import tifffile
+
+    byteorder, metadata, content = options["byteorder"], options["metadata"], io.BytesIO()
+    with tifffile.TiffWriter(content, byteorder=byteorder) as tiff:  # NumPy does not report a full disk
+        tiff.write(np.ascontiguousarray(result), **{key: value for key, value in options.items() if key != "byteorder"})
+        for array, kept in others:
+            tiff.write(array, compression=options["compression"], metadata=metadata, **kept)
+    path.write_bytes(content.getbuffer())
 
 
 def _marked_tiff(signals: AnyArray, missing: Missing, given: str, extra: bool, declared: Declared) -> Mask:
@@ -271,31 +284,12 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
     together = len(bands) <= MAX_CHANNELS
     signals = np.moveaxis(bands, 0, -1)[None] if together else bands[..., None]
 
-    def write(path: Path, values: AnyArray, deviations: bool = False, points: bool = False) -> None:
-        values = values if deviations else _valid(values, declared, opaque)
-        written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
-        height, width = written.shape[1:]
-        scales = profile["width"] / width, profile["height"] / height
-        shift = [(1 - scale) / 2 if points else 0.0 for scale in scales]  # the centre of the first pixel stays
-        transform = profile["transform"] @ rasterio.Affine.translation(*shift) @ rasterio.Affine.scale(*scales)
-        changed = {**profile, "height": height, "width": width, "transform": transform}
-        if deviations:
-            changed |= {"dtype": "float32", "nodata": None, "photometric": None}
-        with _unlocated(), rasterio.MemoryFile() as memory:  # GDAL does not report a full disk
-            with memory.open(**{name: value for name, value in changed.items() if value is not None}) as result:
-                result.write(written)
-                for name, value in kept.items() if not deviations else ():
-                    setattr(result, name, value)
-                for space, number, entries in tags if not deviations else ():
-                    result.update_tags(number, space, **entries)
-            path.write_bytes(memory.read())
-
     return EditableFile(
         file.names(len(signals)),
         np.ascontiguousarray(signals),
         _marked_tiff(signals, missing, file.given, opaque, declared),
         (".tif", ".tiff"),
-        write,
+        partial(_write_raster, profile, kept, tags, together, declared, opaque),
         "image" if together else "array",
         resizes=True,
         located=True,
@@ -309,6 +303,38 @@ def declared_by_raster(file: SourceFile, raster: Any) -> Declared:
     if declared.is_empty and beside.exists() and b"NoDataValue" in beside.read_bytes() and np.isfinite(raster.nodata):
         return NOTHING.plus([raster.nodata], np.dtype(raster.dtypes[0]))
     return declared
+
+
+def _write_raster(
+    profile: Mapping[str, Any],
+    kept: Mapping[str, Any],
+    tags: Sequence[tuple[str | None, int, dict[str, str]]],
+    together: bool,
+    declared: Declared,
+    opaque: bool,
+    path: Path,
+    values: AnyArray,
+    deviations: bool = False,
+    points: bool = False,
+) -> None:
+    rasterio = require("rasterio", "writing a raster with coordinates")
+    values = values if deviations else _valid(values, declared, opaque)
+    written = np.moveaxis(values[0], -1, 0) if together else values[..., 0]
+    height, width = written.shape[1:]
+    scales = profile["width"] / width, profile["height"] / height
+    shift = [(1 - scale) / 2 if points else 0.0 for scale in scales]  # the centre of the first pixel stays
+    transform = profile["transform"] @ rasterio.Affine.translation(*shift) @ rasterio.Affine.scale(*scales)
+    changed = {**profile, "height": height, "width": width, "transform": transform}
+    if deviations:
+        changed |= {"dtype": "float32", "nodata": None, "photometric": None}
+    with _unlocated(), rasterio.MemoryFile() as memory:  # GDAL does not report a full disk
+        with memory.open(**{name: value for name, value in changed.items() if value is not None}) as result:
+            result.write(written)
+            for name, value in kept.items() if not deviations else ():
+                setattr(result, name, value)
+            for space, number, entries in tags if not deviations else ():
+                result.update_tags(number, space, **entries)
+        path.write_bytes(memory.read())
 
 
 @contextmanager
@@ -329,13 +355,15 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     real = signals * slope + intercept if missing.values else signals
     marked = marked_values(real, NOTHING.plus(missing.values, real.dtype))
 
-    def write(path: Path, values: AnyArray) -> None:
-        header = image.header.copy()
-        header.set_slope_inter(slope, intercept)
-        copied = type(image)(values.reshape(stored.shape), image.affine, header)
-        copied.header.set_slope_inter(slope, intercept)
-        content = copied.to_bytes()
-        path.write_bytes(gzip.compress(content) if suffix == ".nii.gz" else content)
-
     suffix = ".nii.gz" if file.path.name.lower().endswith(".nii.gz") else ".nii"
+    write = partial(_write_nifti, image, stored.shape, (slope, intercept))
     return EditableFile(file.names(len(signals)), signals, marked, (suffix,), write, xyz=True)
+
+
+def _write_nifti(image: Any, shape: tuple[int, ...], scale: tuple[float, float], path: Path, values: AnyArray) -> None:
+    header = image.header.copy()
+    header.set_slope_inter(*scale)
+    copied = type(image)(values.reshape(shape), image.affine, header)
+    copied.header.set_slope_inter(*scale)
+    content = copied.to_bytes()
+    path.write_bytes(gzip.compress(content) if path.name.lower().endswith(".gz") else content)
