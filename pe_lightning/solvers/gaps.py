@@ -90,16 +90,16 @@ def imitated_gaps(known: Tensor, seed: int = 0, periodic: Sequence[bool] = ()) -
             for side, is_end in ((0, along.start == 0), (1, along.stop == size))
             if is_end and not wraps[axis]
         ]
-        for *masks, cut in _imitated(have[window], COPIES // len(windows), random, ends):
-            places = [torch.zeros_like(known), torch.zeros_like(known)]
-            for place, mask in zip(places, masks, strict=True):
-                place[window] = torch.from_numpy(mask).to(known.device)
-            part = [slice(0, n) for n in have.shape]
+        for mask, scored, cut in _imitated(have[window], COPIES // len(windows), random, ends):
+            places = torch.zeros_like(known), torch.zeros_like(known)
+            for place, some in zip(places, (mask, scored), strict=True):
+                place[window] = torch.from_numpy(some).to(known.device)
+            part = list(every)
             if cut is not None:
                 axis, shift = cut
-                at = slice(window[axis].start + shift, None) if shift > 0 else slice(0, window[axis].stop + shift)
-                part[axis] = slice(at.start, have.shape[axis] if at.stop is None else at.stop)
-            result.append(Hidden(*places, tuple(part)))
+                low, high = (window[axis].start + shift, have.shape[axis]) if shift > 0 else (0, window[axis].stop + shift)
+                part[axis] = slice(low, high)
+            result.append(Hidden(*places, part=tuple(part)))
     return result
 
 

@@ -156,8 +156,8 @@ class GridSolver:
         """The weights for one ridge. Further ridges only repeat the back-substitution.
 
         Args:
-            ridge: Relative ridge, >= 0. Zero, or a ridge below rounding (:func:`~pe_lightning.solvers.choice.used_ridge`), is
-                the pseudo-inverse without joint singular values below ``eps`` of the data's dtype, times the largest axis,
+            ridge: Relative ridge, >= 0. Zero, or below rounding (:func:`~pe_lightning.solvers.choice.used_ridge`), is the
+                pseudo-inverse without joint singular values below ``eps`` of the data's dtype, times the largest axis,
                 times the largest singular value.
 
         Warns:

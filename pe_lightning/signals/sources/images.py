@@ -231,9 +231,7 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
     )
 
 
-def _write_pixels(
-    opacity: AnyArray | None, opaque: Mask | None, info: Mapping[str, Any], path: Path, values: AnyArray
-) -> None:
+def _write_pixels(opacity: AnyArray | None, opaque: Mask | None, info: dict[str, Any], path: Path, values: AnyArray) -> None:
     """A picture; its opacity is full where pixels are ``opaque``."""
     pixels = values[0]
     if opacity is not None:
