@@ -29,6 +29,7 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
 from torch import Tensor
 from torch.nn.utils import get_total_norm
@@ -451,7 +452,7 @@ class Resumption(Callback):
             checkpoint[DATA_KEY] = describe_data(trainer.datamodule)  # type: ignore[attr-defined]
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if not self.other_data:
+        if trainer.state.fn == TrainerFn.FITTING and not self.other_data:  # a checkpoint is scored on any data
             refuse_other_data(checkpoint, trainer.datamodule)  # type: ignore[attr-defined]
         self._averaged = checkpoint.get(AVERAGED_KEY, False)
         self._checkpoint = {
