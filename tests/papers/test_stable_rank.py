@@ -14,7 +14,7 @@ from pe_lightning.encodings import feature_rank, stable_rank
 from pe_lightning.signals import sample_coordinates
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import TensorDataModule
-from pe_lightning.training.callbacks import reports
+from pe_lightning.training.callbacks import FiniteWeights, reports
 from pe_papers.analysis import StableRank
 
 
@@ -53,7 +53,9 @@ def test_a_fit_of_no_steps_and_one_that_diverges(make_trainer: MakeTrainer) -> N
     fit(MODULES["complex"](solver="exact"), TensorDataModule(signals(1, 16, 12)), make_trainer, 0, callbacks=[callback])
     assert callback.report()["stable_rank"]["steps"] == [0]
     module = MODULES["simple"](optimizer=lambda parameters: torch.optim.SGD(parameters, lr=1e30))
-    fit(module, TensorDataModule(signals(1, 16, 12)), make_trainer, 4, callbacks=[callback])
+    data, goes_on = TensorDataModule(signals(1, 16, 12)), FiniteWeights(stop=False)
+    with pytest.warns(UserWarning, match="the weights are not finite"):
+        fit(module, data, make_trainer, 4, callbacks=[callback, goes_on])
     found = callback.report()["stable_rank"]
     assert found["steps"] == [0, 4], "a second fit starts anew"
     assert found["layer1"][-1] is None

@@ -62,11 +62,12 @@ class Task:
     """Further pictures ``(H, W)``, which are no answers, by label."""
 
     def score(self, values: Array) -> float:
-        """The score of an answer; that of a recording is the mean over its channels, each relative to its range."""
+        """The score of an answer; of a recording the mean over its channels, relative to the ranges of their known samples."""
         error = (values.astype(np.float64) - self.truth)[slice(None) if self.scored is None else self.scored]
         axis = 0 if self.is_row else None
         rmse = np.sqrt(np.mean(np.square(error), axis))
-        peak = 255 if self.truth.dtype == np.uint8 else np.ptp(self.truth, axis)
+        ranged = self.truth[~self.scored] if self.is_row and self.scored is not None else self.truth
+        peak = 255 if self.truth.dtype == np.uint8 else np.ptp(ranged, axis)
         return float(rmse if self.metric.startswith("RMSE") else np.mean(20 * np.log10(peak / rmse)))
 
 
@@ -235,7 +236,7 @@ def row(folder: Path, size: int) -> Task:
 
     return Task(
         "Four channels of an electroencephalogram, each fitted as a signal. Every second sample is known; the others "
-        "are scored: the mean PSNR of the channels, each relative to its range.",
+        "are scored: the mean PSNR of the channels, each relative to the range of its known samples.",
         ["pe-lightning fit recording.csv --encoder gau"],
         truth,
         {
