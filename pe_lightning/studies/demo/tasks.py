@@ -62,7 +62,7 @@ class Task:
     """Further pictures ``(H, W)``, which are no answers, by label."""
 
     def score(self, values: Array) -> float:
-        """The score of an answer; of a recording the mean over its channels, relative to the ranges of their known samples."""
+        """The score of an answer; of a recording the mean over channels, relative to the ranges of their known samples."""
         error = (values.astype(np.float64) - self.truth)[slice(None) if self.scored is None else self.scored]
         axis = 0 if self.is_row else None
         rmse = np.sqrt(np.mean(np.square(error), axis))
