@@ -81,6 +81,7 @@ TRAINER_DEFAULTS = {
     "trainer.max_steps": 2000,  # as in the papers
     "trainer.enable_model_summary": False,  # the table at the end of a run has the number of parameters
     "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data
+    "trainer.callbacks": [{"class_path": runs.RECORDER}],  # of every run: its arguments follow without its name
 }
 
 
@@ -217,16 +218,18 @@ def _move_into_callbacks(config: Namespace) -> None:
     """Moves settings that a stock LightningCLI does not know into the arguments of callbacks."""
     settings, defaults = config.pop("wandb").as_dict(), vars(WandbSettings())
     callbacks = config.trainer.callbacks or []
-    config.trainer.callbacks = callbacks if isinstance(callbacks, list) else [callbacks]
-    if runs.recorder_of(config.trainer.callbacks) is None:
-        arguments = inspect.signature(RunRecorder).parameters.items()
-        init_args = dict_to_namespace({name: parameter.default for name, parameter in arguments})
-        config.trainer.callbacks.append(dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args}))
-    recorder = runs.recorder_of(config.trainer.callbacks)
-    given = recorder.get("wandb") or {}
+    init_args = {name: parameter.default for name, parameter in inspect.signature(RunRecorder).parameters.items()}
+    others, without = [], dict(init_args)
+    for entry in callbacks if isinstance(callbacks, list) else [callbacks]:
+        if (named := runs.recorder_of([entry])) is None:
+            others.append(entry)
+        else:  # an entry of a file and an entry of options are one recorder
+            init_args |= {name: value for name, value in vars(named).items() if value != without[name]}
+    given = init_args["wandb"] or {}
     given = given.as_dict() if isinstance(given, Namespace) else given
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
-    recorder["wandb"] = dict_to_namespace({**defaults, **given, **changed})
+    init_args["wandb"] = {**defaults, **given, **changed}
+    config.trainer.callbacks = [*others, dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args})]
     if (precision := config.pop("float32_matmul_precision")) != "highest":
         named = {"class_path": "pe_lightning.training.callbacks.MatmulPrecision", "init_args": {"precision": precision}}
         config.trainer.callbacks.append(dict_to_namespace(named))

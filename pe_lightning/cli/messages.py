@@ -114,13 +114,16 @@ def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
     """The message for an argument of a class, or an option, that does not exist."""
     from jsonargparse import ArgumentParser
 
-    if set(owners) == {"lightning.Callback"}:
-        known = find_registry("callbacks")
-        named = [callback for callback in known if name in known.parameters(known.get(callback))]
-        add = f"--trainer.callbacks+ {' or '.join(named) or 'NAME'}"
-        return f"--trainer.callbacks.{name} is for a callback that is named before it: {add}"
     if owners:
+        from lightning.pytorch import Callback
+
         cls: Any = pydoc.locate(owners[-1])  # of several, the innermost
+        known = find_registry("callbacks")
+        callbacks = known if issubclass(cls, Callback) else ()
+        named = [callback for callback in callbacks if name in known.parameters(known.get(callback))]
+        if named or cls is Callback:
+            add = f"--trainer.callbacks+ {' or '.join(named) or 'NAME'}"
+            return f"--trainer.callbacks.{name} is for a callback that is named before it: {add}"
         names = ArgumentParser().add_class_arguments(cls, fail_untyped=False)  # also those behind **kwargs
         allowed = [argument for argument in names if "." not in argument]
         near = did_you_mean(name, allowed) or "."

@@ -37,6 +37,7 @@ BLOCK_PIXELS = 1 << 20
 GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
 MIN_IS_WHITE, RGB = 0, 2  # TIFF PhotometricInterpretation
 PREMULTIPLIED, STRAIGHT = 1, 2  # TIFF ExtraSamples
+AS_NUMBERS = "fit the numbers of a band: --data LabelledDataModule --data.variable 1"
 
 
 class Header(NamedTuple):
@@ -241,7 +242,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
         if not known or page.axes not in ("YX", "YXS", "SYX"):
             raise InputError(
                 f"{file.given!r} is an unsupported kind of TIFF ({page.photometric!s}, axes {page.axes}, "
-                f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA"
+                f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA, or {AS_NUMBERS}"
             )
         raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ExifTags.Base.Orientation, 1)
         raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
@@ -252,7 +253,8 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
         array = _whole_range(raw, max(bits, 8))
     else:
         raise InputError(
-            f"{file.given!r} holds {raw.dtype} values of unknown range; save it as 16-bit unsigned or floating point"
+            f"{file.given!r} holds {raw.dtype} values of unknown range; save it as 16-bit unsigned or floating point, or "
+            f"{AS_NUMBERS}"
         )
     if photometric == MIN_IS_WHITE:
         array = array.copy()

@@ -37,7 +37,7 @@ MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil
 BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 TIME_NAMES = ("time", "date", "datetime", "timestamp", "t")
 """Names of a column of times as numbers."""
-COMMENTS = ". Lines that begin with # are comments only above the header"
+COMMENTS = ". Lines that begin with # are comments only above the header: remove the others"
 
 
 class Column(NamedTuple):
@@ -140,7 +140,8 @@ class Table:
             with_numbers = [any(np.isfinite(_number(cell)) for cell in cells) for cells in self.cells]
             chosen = [place for place in np.flatnonzero(with_numbers).tolist() if place != axis]
             if not chosen:
-                raise InputError(f"{given!r} holds no column of numbers (the decimal mark is taken to be a {self.mark})")
+                found = f"no column of numbers (the decimal mark is taken to be a {self.mark})" if self.lines else "no rows"
+                raise InputError(f"{given!r} holds {found}; its columns: {', '.join(self.names) or 'without names'}")
             if left_out := [
                 self.label(place) for place in range(len(self.names)) if not (with_numbers[place] or place == axis)
             ]:

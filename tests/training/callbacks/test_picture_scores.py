@@ -20,6 +20,8 @@ from torchmetrics import Metric
 from torchmetrics.image import StructuralSimilarityIndexMeasure, UniversalImageQualityIndex
 
 from pe_lightning import ImageDataModule, RunRecorder
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse
 from pe_lightning.errors import InputError
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
@@ -29,7 +31,7 @@ from pe_lightning.training.callbacks.picture_scores import PictureScores, pictur
 
 SSIM = "torchmetrics.image.StructuralSimilarityIndexMeasure"
 QUALITY = "torchmetrics.image.UniversalImageQualityIndex"
-NAMED = ["--trainer.callbacks+", "RunRecorder", "--trainer.callbacks.metrics"]
+NAMED = ["--trainer.callbacks.metrics"]
 
 
 def pictures(*shape: int) -> tuple[np.ndarray, np.ndarray]:
@@ -152,3 +154,23 @@ def test_a_metric_that_is_none_or_needs_more_is_refused_before_there_is_a_run(
     monkeypatch.chdir(tmp_path)
     assert message in error_of(capsys, ["fit", *DEMO, *NO_WANDB, *NAMED, named])
     assert not list(tmp_path.iterdir())
+
+
+def callbacks(*options: str) -> list[dict[str, Any]]:
+    entries = parse("fit", rewrite("fit", ["--config", "image/demo", *options])).trainer.callbacks
+    return [{"name": entry.class_path.rpartition(".")[2], **vars(entry.init_args)} for entry in entries]
+
+
+def test_arguments_of_the_recorder_of_every_run_need_no_name_before_them() -> None:
+    (recorder,) = callbacks("--trainer.callbacks.table", "false")
+    assert (recorder["name"], recorder["table"], recorder["pictures"]) == ("RunRecorder", False, True)
+    timer, recorder = callbacks("--trainer.callbacks.table", "false", "--trainer.callbacks+", "Timer")
+    assert (timer["name"], recorder["table"]) == ("Timer", False)
+    # named once more, it is the same recorder: two of them were refused by Lightning when the checkpoint was written
+    again = "--trainer.callbacks+", "RunRecorder", "--trainer.callbacks.pictures", "false"
+    (recorder,) = callbacks("--trainer.callbacks.table", "false", *again)
+    assert (recorder["table"], recorder["pictures"]) == (False, False)
+    with pytest.raises(InputError, match=r"named before it: --trainer\.callbacks\+ RunRecorder"):
+        callbacks("--trainer.callbacks+", "Timer", "--trainer.callbacks.table", "false")
+    with pytest.raises(InputError, match="named before it: .* StableRank"):
+        callbacks("--trainer.callbacks.every_n_steps", "5")
