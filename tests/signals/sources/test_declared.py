@@ -14,6 +14,7 @@ import pytest
 import tifffile
 from source_checks import stored
 
+from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill, read_file
 from pe_lightning.signals.sources import ImageSource, VideoSource
 from pe_lightning.signals.sources.declared import Declared
@@ -74,7 +75,10 @@ def test_the_text_of_the_tag_of_a_tiff(tmp_path: Path, dtype: str, text: str, ho
         assert tiff.pages[0].tags.valueof(42113) == text
     stack = stored(VideoSource(tmp_path / "stack.tif").read())[0, ..., 0]
     np.testing.assert_array_equal(np.isnan(stack), np.stack([expected] * 5))
-    if dtype != "int16":  # of unknown range
+    if dtype == "int16":  # of unknown range
+        with pytest.raises(InputError, match=r"--data LabelledDataModule --data\.variable 1"):
+            ImageSource(tmp_path / "a.tif").read()
+    else:
         picture = stored(ImageSource(tmp_path / "a.tif").read())[0, ..., 0]
         np.testing.assert_array_equal(np.isnan(picture), expected)
 

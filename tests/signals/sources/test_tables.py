@@ -96,8 +96,9 @@ def test_comments_are_above_the_header_only(tmp_path, caplog):
     assert columns_of(write(tmp_path / "a.csv", "# made by hand\nv\n1\n#N/A\n3\n"))["v"][::2] == [1, 3]
     assert np.isnan(columns_of(tmp_path / "a.csv")["v"][1])
     assert columns_of(write(tmp_path / "b.csv", "# all\nname,x\n#0,1.5\n#1,2\nB,3\n")) == {"x": [1.5, 2, 3]}
-    for text in ("x\n1\n# more\n2\n", "1,2\n# more\n3,4\n", "1 2\n# more\n3 4\n"):
+    for text in ("x\n1\n# more\n2\n", "1,2\n# more\n3,4\n", "1 2\n# more\n3 4\n", "t,x\n1,2\n# the end\n"):
         refused(lambda text=text: columns_of(write(tmp_path / "c.csv", text)), "comments only above the header", "line")
+    refused(lambda: columns_of(write(tmp_path / "c.csv", "t,x\n")), "holds no rows; its columns: t, x")
 
 
 @pytest.mark.parametrize(
