@@ -140,8 +140,8 @@ class Table:
             with_numbers = [any(np.isfinite(_number(cell)) for cell in cells) for cells in self.cells]
             chosen = [place for place in np.flatnonzero(with_numbers).tolist() if place != axis]
             if not chosen:
-                found = f"no column of numbers (the decimal mark is taken to be a {self.mark})" if self.lines else "no rows"
-                raise InputError(f"{given!r} holds {found}; its columns: {', '.join(self.names) or 'without names'}")
+                held = f"no column of numbers (the decimal mark is taken to be a {self.mark})" if self.lines else "no rows"
+                raise InputError(f"{given!r} holds {held}; its columns: {', '.join(self.names) or 'without names'}")
             if left_out := [
                 self.label(place) for place in range(len(self.names)) if not (with_numbers[place] or place == axis)
             ]:
