@@ -174,7 +174,9 @@ def _described_verbs() -> dict[str, str]:
 def _fail(message: str, status: int) -> int:
     """Prints an error. The traceback of a fault, printed where no file can be written, is not shortened."""
     try:
-        print("pe-lightning: error:", paragraph(message) if status == 2 else message, file=sys.stderr, flush=True)
+        # one write: several processes of a fit may fail at a time
+        sys.stderr.write(f"pe-lightning: error: {paragraph(message) if status == 2 else message}\n")
+        sys.stderr.flush()
     except OSError:
         _discard(sys.stderr)
     return status

@@ -128,7 +128,8 @@ def _is_ours(record: logging.LogRecord) -> bool:
 class _Parser(LightningArgumentParser):
     def dump(self, cfg: Namespace, *args: Any, **kwargs: Any) -> str:
         """Text of a configuration; defaults that have no text of their own, devices and enumerations, by their names."""
-        return str(super().dump(_named(cfg), *args, **kwargs))
+        with asked_modules():  # it validates, and so imports text that may be a class path, as of --trainer.profiler
+            return str(super().dump(_named(cfg), *args, **kwargs))
 
 
 def _named(value: Any) -> Any:

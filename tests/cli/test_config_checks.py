@@ -78,7 +78,7 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
 
 
 @pytest.mark.usefixtures("empty_folder")
-@pytest.mark.parametrize("where", ["optimizer", "lr_scheduler", "data", "callbacks", "option", "folder"])
+@pytest.mark.parametrize("where", ["optimizer", "lr_scheduler", "data", "callbacks", "option", "text", "folder"])
 def test_no_class_path_imports_a_file_of_the_current_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -95,6 +95,7 @@ def test_no_class_path_imports_a_file_of_the_current_folder(
     test = ["test", "--ckpt_path", "run/checkpoints/last.ckpt"]
     fit = ["fit", "--config", "run/config.yaml", "--model", "SimpleMLP", "--model.encoder", "gau"]
     more = {"option": ["--trainer.callbacks+", "evil.Model"], "folder": ["--model", "evil.Model"]}
+    more["text"] = ["--trainer.profiler", "evil.Model"]  # a profiler is also a plain text
     # the folder that python -m puts first, also where the parser works in the folder of a configuration
     monkeypatch.syspath_prepend("" if where != "folder" else str(Path.cwd()))
     for arguments in [test] if where in ("optimizer", "lr_scheduler") else [fit] if where != "data" else [test, fit]:
