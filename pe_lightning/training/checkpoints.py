@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import (
     EarlyStopping,
@@ -237,6 +238,10 @@ def restoring() -> Iterator[None]:
         frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
         if not any(name.endswith("checkpoint_connector") for name in frames):
             raise
+        if isinstance(error, MisconfigurationException):  # the only one: epochs
+            raise InputError(
+                f"{paragraph(str(error), 400).rstrip('. ')}: raise --trainer.max_epochs, or set it to -1"
+            ) from error
         raise InputError(
             f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {paragraph(str(error), 400)}. "
             "Name another one, or fit again without --ckpt_path"

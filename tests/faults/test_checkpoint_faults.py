@@ -185,6 +185,7 @@ def damage(content: dict[str, Any]) -> None:
         (["--data.sampling.stride", "4"], None, "is of a fit of other data: sampling {'name': 'grid', 'stride': 2"),
         (["--data.eval_mask", "all"], None, "other data: protocol rest, now all"),
         ([], damage, "does not fit the model, or is damaged"),
+        (["--trainer.max_steps", "-1", "--trainer.max_epochs", "1"], None, "raise --trainer.max_epochs"),
         (
             ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1"],
             None,
