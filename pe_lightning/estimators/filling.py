@@ -44,7 +44,7 @@ from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
-from pe_lightning.signals.files import check_readable, replacing
+from pe_lightning.signals.files import check_readable, replacing, user_path
 from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
@@ -371,7 +371,7 @@ def _file(given: str) -> SourceFile:
         kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
         return SourceFile(sample_path(given, kind), given)
     check_readable(given, image_samples())
-    return SourceFile(Path(given).expanduser(), given)
+    return SourceFile(user_path(given), given)
 
 
 @dataclass(frozen=True)

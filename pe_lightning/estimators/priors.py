@@ -17,7 +17,7 @@ from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.results.checkpoint_files import read_checkpoint
 from pe_lightning.signals.axes import SampleKind
-from pe_lightning.signals.files import shipped_bytes
+from pe_lightning.signals.files import shipped_bytes, user_path
 
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_lightning.networks.local.LocalPrior`."""
@@ -67,7 +67,7 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
         content = io.BytesIO(shipped_bytes(path, card(file)["sha256"]))
         checkpoint: Mapping[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
-    elif not Path(name).expanduser().is_file():
+    elif not user_path(name).is_file():
         raise InputError(
             f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
             f"pe-lightning fit --config {RECIPES[samples]}"

@@ -14,6 +14,7 @@ import torch
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
 from pe_lightning.results.old_names import current_settings
+from pe_lightning.signals.files import user_path
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 VERSION_KEY = "pe_lightning/version"
@@ -22,7 +23,7 @@ VERSION_KEY = "pe_lightning/version"
 
 def locate(path: str | Path) -> Path:
     """The absolute path of a checkpoint file."""
-    found = Path(path).expanduser()
+    found = user_path(path)
     if not os.path.isfile(found):
         raise InputError(
             f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, such as RUN/checkpoints/last.ckpt of a "

@@ -27,7 +27,7 @@ from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.entries import EntryValues, described_signals, stored_bytes, write_entry
-from pe_lightning.signals.files import sha256_of
+from pe_lightning.signals.files import sha256_of, user_path
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import reading
@@ -100,8 +100,7 @@ class SignalCache:
     """
 
     def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
-        default = os.environ.get(FOLDER_VARIABLE) or platformdirs.user_cache_path("pe_lightning", appauthor=False)
-        self.path = Path(folder or default).expanduser().absolute()
+        self.path = user_path(folder or os.environ.get(FOLDER_VARIABLE) or _default_folder()).absolute()
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
     def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
@@ -234,9 +233,9 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
     """
     if storage.cache == "off" or not source.files():
         return source.read()
-    cache = SignalCache(storage.cache_dir)
-    key = cache.key_of(source)
     try:
+        cache = SignalCache(storage.cache_dir)
+        key = cache.key_of(source)
         return cache.find(key, source) or cache.store(key, source)
     except CacheError as error:
         if storage.cache_dir is not None:
@@ -248,6 +247,15 @@ def open_signals(source: Source, storage: Storage) -> RawSignals:
 def _sha256(path: Path) -> str:
     with reading(str(path)):
         return sha256_of(path)
+
+
+def _default_folder() -> Path:
+    try:
+        return platformdirs.user_cache_path("pe_lightning", appauthor=False)
+    except RuntimeError as error:  # a user without a home directory
+        raise CacheError(
+            f"no home directory is known, which would hold the cache: set HOME, or {FOLDER_VARIABLE} to a folder"
+        ) from error
 
 
 def _default_limit() -> int:

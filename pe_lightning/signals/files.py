@@ -71,12 +71,31 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+# -- paths of a user ------------------------------------------------------------------------------------------------------
+
+
+def user_path(given: str | os.PathLike[str]) -> Path:
+    """A path with ``~`` and ``~name`` as home directories; :class:`InputError` if the system knows none."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        name = os.fspath(given)
+        raise InputError(
+            f"no home directory is known for {name!r}: type the path in full, ./{name} for a file of this name, or set HOME"
+        ) from error
+
+
+def real_path(given: str | os.PathLike[str]) -> Path:
+    """The absolute path of :func:`user_path` with links followed, as far as they lead: a loop of links stays as it is."""
+    return Path(os.path.realpath(user_path(given)))
+
+
 # -- before work ----------------------------------------------------------------------------------------------------------
 
 
 def check_readable(given: str, samples: Iterable[str] = ()) -> None:
     """Refuses what is neither a file with content nor a folder of signals; ``samples`` may have been meant."""
-    path = Path(given).expanduser()
+    path = user_path(given)
     if "://" in given:
         raise InputError(
             f"cannot read {given!r}: paths are files, folders and samples://NAME; download it and give the file"
@@ -115,9 +134,9 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
         inputs: Every file that is read, and folders all of whose files are; none is replaced, with ``force`` either.
         force: Whether files that exist may be replaced.
     """
-    read, written = {path.expanduser().resolve() for path in inputs}, set()
+    read, written = set(map(real_path, inputs)), set()
     for path in outputs:
-        real, name = path.expanduser().resolve(), str(path)
+        real, name = real_path(path), str(path)
         is_read = real in read or any(path.exists() and one.exists() and path.samefile(one) for one in read)
         is_read = is_read or (real.exists() and real.parent in read)
         taken = path.is_dir() or (os.path.lexists(path) and not force)

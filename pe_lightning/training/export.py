@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError, require
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.results.old_names import current_settings
-from pe_lightning.signals.files import check_outputs, write_atomically
+from pe_lightning.signals.files import check_outputs, user_path, write_atomically
 from pe_lightning.training.checkpoints import METRICS_KEY, model_class
 
 Format = Literal["safetensors", "checkpoint"]
@@ -63,7 +63,7 @@ def load(path: str | Path) -> LightningModule:
 
 
 def _file_of(path: str | Path) -> Path:
-    found = Path(path).expanduser()
+    found = user_path(path)
     if found.is_dir():
         found = found / runs.CHECKPOINTS / LAST
     if not found.is_file():

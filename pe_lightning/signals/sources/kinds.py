@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of, user_path
 from pe_lightning.signals.raw import EditableFile
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources.arrays import find_array
@@ -77,7 +76,7 @@ def kind_of(*paths: str, key: str | None = None) -> Kind:
 def _kinds_in(path: str, key: str | None) -> set[Kind]:
     if path.startswith(SCHEME):
         return {"video" if path.removeprefix(SCHEME) in video_samples() else "images"}
-    given = Path(path).expanduser()
+    given = user_path(path)
     if given.is_dir():
         check_readable(path)
     files = visible_files(given) if given.is_dir() else [given]

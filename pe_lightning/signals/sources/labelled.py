@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import check_readable
+from pe_lightning.signals.files import check_readable, user_path
 from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, RawSignals, ValueRange, is_one_of
 from pe_lightning.signals.repeated import REMEDY, note_repeated
 from pe_lightning.signals.sources.arrays import check_hdf5
@@ -91,7 +91,7 @@ def open_labelled(path: str, variable: str | None = None, fills: Sequence[float]
 
     ``fills`` are further values of missing samples, in the units of the variable.
     """
-    file = Path(path).expanduser()
+    file = user_path(path)
     check_readable(path)
     xarray = require("xarray", f"reading {path!r}")
     if file.suffix.lower() in (".tif", ".tiff"):
@@ -303,7 +303,7 @@ def _no_file(path: Any, values: AnyArray) -> None:
 
 def _as_netcdf(path: str) -> bytes:
     """The content of a NetCDF 4 file: the file itself, or NetCDF 3, or a Zarr store with its groups and stored numbers."""
-    file = Path(path).expanduser()
+    file = user_path(path)
     if file.is_file() and not is_classic(file, path):
         return file.read_bytes()
     xarray = require("xarray", "NetCDF")

@@ -20,7 +20,7 @@ from PIL import Image, UnidentifiedImageError
 
 from pe_lightning.errors import InputError, did_you_mean, paragraph
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import Format, check_readable, format_of_suffix, stem_of, suffixes_of
+from pe_lightning.signals.files import Format, check_readable, format_of_suffix, stem_of, suffixes_of, user_path
 
 Paths: TypeAlias = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -153,7 +153,7 @@ def expand(
     """
     found: list[SourceFile] = []
     for text in as_list(paths):
-        path = Path(text).expanduser()
+        path = user_path(text)
         if text.startswith(SCHEME):
             found.append(SourceFile(sample_path(text, samples), text))
             continue

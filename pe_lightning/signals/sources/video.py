@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError, refuse
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format, user_path
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
@@ -126,7 +126,7 @@ class VideoSource(FileSource):
     def _found(self) -> list[tuple[SourceFile, ClipKind]]:
         found: list[tuple[SourceFile, ClipKind]] = []
         for text in as_list(self.paths):
-            folder = Path(text).expanduser()
+            folder = user_path(text)
             if SCHEME in text or not folder.is_dir():
                 found += [(file, _kind(file)) for file in expand([text], VIDEOS_AND_VOLUMES, "video or volume", "video")]
                 continue

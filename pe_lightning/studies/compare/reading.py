@@ -17,6 +17,7 @@ from pe_lightning.errors import paragraph, printable, show_metric
 from pe_lightning.results import runs
 from pe_lightning.results.config_files import read_config
 from pe_lightning.results.metrics_file import read_metrics
+from pe_lightning.signals.files import real_path
 
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that cannot contain runs."""
@@ -111,7 +112,7 @@ def find_runs(paths: Sequence[str | Path]) -> Found:
     problems: list[str] = []
     folders: dict[Path, None] = {}
     for given in paths:
-        candidates = dict.fromkeys(_candidates(Path(given).resolve()))
+        candidates = dict.fromkeys(_candidates(real_path(given)))
         if not Path(given).is_dir():
             problems.append(f"{printable(given)} is not a directory")
         elif not candidates:

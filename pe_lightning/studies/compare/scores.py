@@ -11,7 +11,6 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.box import SIMPLE_HEAD
@@ -21,6 +20,7 @@ from rich.text import Text
 from pe_lightning.cli import verbs
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.results.runs import flatten
+from pe_lightning.signals.files import real_path
 from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
 from pe_lightning.studies.statistics import CONFIDENCE, t_interval
 
@@ -85,7 +85,7 @@ class Row:
         """Whether ``name`` is the name of the row, the path of its run, or the method of its interpolation."""
         if self.interpolation:
             return self.name in (name, f"{name} interpolation")
-        return name == self.name or Path(name).resolve() in [run.path for run in self.runs]
+        return name == self.name or real_path(name) in [run.path for run in self.runs]
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from pe_lightning.cli import verbs
 from pe_lightning.errors import show_metric
+from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sampling import samplings
 from pe_lightning.signals.sources.paths import SCHEME
 from pe_lightning.studies.compare.reading import Metric
@@ -181,4 +182,4 @@ def _absolute(path: str | list[str]) -> str | list[str]:
     if isinstance(path, list):
         found = [str(_absolute(one)) for one in path]
         return found if len(found) > 1 else found[0]
-    return path if path.startswith(SCHEME) else str(Path(path).expanduser().absolute())
+    return path if path.startswith(SCHEME) else str(user_path(path).absolute())
