@@ -6,6 +6,7 @@ import csv
 import io
 import netrc
 import os
+import shlex
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,10 @@ from pe_lightning.training.callbacks.base import TrainingClock
 
 RUN_ID_FILE = "wandb/run-id.txt"
 """File of a run directory with the id of its W&B run."""
+START_SECONDS = 15
+"""Seconds in which W&B has to answer at the start of a run, where ``WANDB_INIT_TIMEOUT`` gives no others."""
+_UNREACHABLE = dict[str, str]()
+"""Addresses of W&B that did not answer in this process, and the reason: further runs do not wait for them."""
 
 
 @dataclass
@@ -112,11 +117,16 @@ def wandb_is_offline() -> bool:
     """
     if os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return False  # wandb itself follows WANDB_MODE
-    host = urlparse(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
     try:
-        return netrc.netrc(os.environ.get("NETRC")).authenticators(host) is None
+        return netrc.netrc(os.environ.get("NETRC")).authenticators(urlparse(_wandb_url()).hostname or "") is None
     except (OSError, netrc.NetrcParseError):
         return True
+
+
+def _wandb_url() -> str:
+    import wandb
+
+    return str(wandb.setup().settings.base_url)
 
 
 def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
@@ -139,21 +149,38 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     known = id_file.read_text().strip() if id_file.is_file() else None
     # what was begun offline stays so: one half here and one there would be no run
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
-    run = wandb.init(
-        # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
-        id=known,
-        resume="allow" if known and not offline else None,
-        project=settings.project,
-        entity=settings.entity,
-        name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
-        group=settings.group,
-        job_type=settings.job_type,
-        tags=settings.tags,
-        dir=run_dir,
-        mode="offline" if offline else None,
-        # wandb's notices would break our own progress bar and table
-        settings=wandb.Settings(console="off", silent=True),
-    )
+    falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
+    timeout = {"init_timeout": START_SECONDS} if falls_back and "WANDB_INIT_TIMEOUT" not in os.environ else {}
+
+    def start(offline: bool) -> Any:
+        return wandb.init(
+            # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
+            id=known,
+            resume="allow" if known and not offline else None,
+            project=settings.project,
+            entity=settings.entity,
+            name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
+            group=settings.group,
+            job_type=settings.job_type,
+            tags=settings.tags,
+            dir=run_dir,
+            mode="offline" if offline else None,
+            # wandb's notices would break our own progress bar and table
+            settings=wandb.Settings(console="off", silent=True, **timeout),
+        )
+
+    reason = _UNREACHABLE.get(_wandb_url()) if falls_back else None
+    if reason is None:
+        try:
+            run = start(offline)
+        except wandb.errors.CommError as error:
+            if not falls_back:
+                raise
+            reason = _UNREACHABLE[_wandb_url()] = paragraph(str(error).partition("\n")[0], 200)
+    if reason is not None:
+        run = start(True)
+        folder = shlex.quote(str(Path(run.dir).parent))
+        rank_zero_info(f"W&B does not answer ({reason}). The run is kept on disk; to upload it: wandb sync {folder}")
     if known is None:
         write_atomically(id_file, f"{run.id}\n")
     run.define_metric("*", step_metric="trainer/global_step")

@@ -1,6 +1,7 @@
 """What a fit gives W&B: the settings of its run, its configuration, history, media and checkpoint."""
 
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from stopping import run_command
 from wandb.sdk.wandb_run import Run
 
 from pe_lightning.__main__ import main
+from pe_lightning.training.callbacks import loggers
 
 ROOT = Path(__file__).parents[3]
 
@@ -96,6 +98,35 @@ def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_pa
     assert {run.group for run in found.runs} == {"astronaut"}, "single fits are grouped by data"
     assert [row["trainer/global_step"] for row in found.rows if "val/psnr" in row] == [10, 20, 30, 40]
     assert "model" not in found.artifacts, "checkpoints are kept there where that is asked for"
+
+
+def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypatch, caplog):
+    """The first fit waits once; each names its folder for ``wandb sync``, and a resumed one stays the same run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(loggers, "START_SECONDS", 1)
+    monkeypatch.setattr(loggers, "_UNREACHABLE", {})
+    found = spied(monkeypatch)
+    first = fit(*DEMO, "--wandb.group", "study")
+    fit(*DEMO)
+    assert main(["fit", *DEMO, "--trainer.max_steps", "40", "--ckpt_path", str(first / "checkpoints/last.ckpt")]) == 0
+    assert [settings["mode"] for settings in found.settings] == [None, "offline", "offline", "offline"]
+    assert found.settings[0]["settings"].init_timeout == 1
+    assert found.runs[0].id == found.runs[2].id != found.runs[1].id
+    assert found.runs[0].group == "study"
+    named = re.findall(r"connection refused\). The run is kept on disk; to upload it: wandb sync (\S+)", caplog.text)
+    assert len(named) == 2
+    assert [len(list(Path(folder).glob("*.wandb"))) for folder in named] == [1, 1]
+
+
+def test_who_asks_for_online_gets_no_other(tmp_path, monkeypatch, caplog):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"MODE": "online", "API_KEY": "0" * 40, "BASE_URL": "http://127.0.0.1:9", "INIT_TIMEOUT": "1"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    assert not list(fit(*DEMO).glob("wandb/offline-run-*"))
+    assert "W&B failed (CommError" in caplog.text
 
 
 @pytest.mark.slow
