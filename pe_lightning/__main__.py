@@ -23,6 +23,7 @@ from typing import TextIO
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
 from pe_lightning.results.runs import Durations
+from pe_lightning.signals.distributed import check_launch_variables
 from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
 
 CLOSED_OUTPUT = 141
@@ -128,6 +129,7 @@ def _answer(args: Sequence[str]) -> int:
         print(f"pe-lightning {__version__}")
         return 0
     try:
+        check_launch_variables()
         with StopSignals(raise_interrupted):
             return _run(verb, arguments)
     except InputError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
+import os
 import re
 import tempfile
 import traceback
@@ -117,6 +118,11 @@ def last_resort(error: Exception) -> tuple[str, int]:
         return (
             "EarlyStopping has no value to monitor: the fit ends before its first validation, which follows an epoch. Raise "
             "trainer.max_steps, or lower data.steps_per_epoch"
+        ), 2
+    if isinstance(error, RuntimeError) and "--ntasks" in text and "SLURM" in text:  # raised by Lightning
+        return (
+            f"the environment has SLURM_NTASKS={os.environ.get('SLURM_NTASKS', '')!r} without SLURM_NTASKS_PER_NODE: type "
+            "unset SLURM_NTASKS for a fit by this process, or start all by srun with --ntasks-per-node"
         ), 2
     if re.search(r"gloo|nccl", text, re.IGNORECASE) and re.search(r"[Cc]onnection (closed|reset|refused)|remote", text):
         return (

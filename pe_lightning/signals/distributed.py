@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pe_lightning.errors import InputError
+
 if TYPE_CHECKING:
     from pe_lightning.signals.blocks import Block
 
@@ -20,6 +22,15 @@ NOTICES = logging.getLogger("pe_lightning")
 NOTICES.setLevel(logging.INFO)
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 """Variables that a launcher sets before the processes are connected."""
+
+
+def check_launch_variables() -> None:
+    """Refuses variables of launchers that hold no number: PyTorch and Lightning cannot be imported with them."""
+    for name in (*RANK_VARIABLES, "SLURM_NTASKS"):
+        if not (given := os.environ.get(name, "0")).isdecimal():
+            raise InputError(
+                f"the environment has {name}={given!r}, which is no number: type unset {name}, unless a launcher sets it"
+            )
 
 
 def rank_zero_info(text: str) -> None:
