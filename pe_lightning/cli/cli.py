@@ -32,6 +32,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.registry import REGISTRIES, asked_modules, find_registry
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
+from pe_lightning.signals.files import user_path
 from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedModule
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
@@ -330,7 +331,7 @@ class CommandLine(LightningCLI):
         chosen: list[Callback] = [self.recorder, *others, self.stop]
         self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
         if self.recorder.root is None and options["default_root_dir"] is not None:
-            self.recorder.root = Path(options["default_root_dir"]).expanduser() / "runs"
+            self.recorder.root = user_path(options["default_root_dir"]) / "runs"
         self.recorder.log_runs &= options["logger"] is not False and not options["barebones"]
         for name, value in self.recorder_options.items():
             setattr(self.recorder, name, value)

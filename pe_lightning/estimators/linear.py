@@ -17,7 +17,7 @@ from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, default_device
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.signals.batches import GridBatch, PointBatch
@@ -26,6 +26,7 @@ from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
+from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers import (
     Choice,
     Learned,
@@ -121,6 +122,13 @@ class LinearRidge(Estimator):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
         encoders = size_encoders(train.dataset, encoders, max_weights)
+        features = [encoder.num_features for encoder in encoders]
+        needed, free = 4 * math.prod(features) * train.info.channels * train.info.num_signals, free_memory()
+        if needed > free:
+            raise InputError(
+                f"{'x'.join(map(str, features))} features take {show_bytes(needed)} for their weights, and "
+                f"{show_bytes(free)} of memory are free: set a smaller num_features, or auto"
+            )
         if not any(wanted):
             return encoders, None
         choice = self._choose_bandwidth(train.dataset, encoders, device, "auto")

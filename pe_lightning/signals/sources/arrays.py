@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,6 +38,8 @@ Channels: TypeAlias = Literal["auto", "last", "none"]
 
 BLOCK_VALUES = 1 << 22
 """Number of values read at a time."""
+MAX_LEVELS = 100
+"""Most levels of groups in groups in an HDF5 file."""
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
 def _choose(file: SourceFile, key: str | None, container: Any) -> str:
     names: list[str] = []
     if hasattr(container, "visititems"):  # HDF5
-        container.visititems(lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
+        visit_hdf5(container, file.given, lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
         key = key and key.strip("/")
         if key and hasattr(container.get(key), "dtype"):
             return key  # visititems() does not follow links
@@ -324,6 +326,17 @@ def check_dataset(dataset: Any, path: Path, given: str) -> None:
         check_memory(f"a chunk of {label}", dataset.chunks, dataset.dtype.itemsize, "Save it in smaller chunks")
 
 
+def visit_hdf5(file: Any, given: str, visit: Callable[[str, Any], None]) -> None:
+    """Calls a function with the name of every group and array in an ``h5py.File``, and with the object."""
+
+    def limited(name: str, item: Any) -> None:
+        if name.count("/") >= MAX_LEVELS:  # each is opened from the root: the time grows with the square of the levels
+            raise InputError(f"{given!r} has groups in groups of more than {MAX_LEVELS} levels: save its arrays in one group")
+        visit(name, item)
+
+    file.visititems(limited)
+
+
 def check_hdf5(path: Path, given: str) -> None:
     """Refuses an HDF5 file that has links to other files, or a dataset that :func:`check_dataset` refuses."""
     import h5py
@@ -337,7 +350,7 @@ def check_hdf5(path: Path, given: str) -> None:
 
     with h5py.File(path, locking=False) as file:
         check("/", file)
-        file.visititems(check)
+        visit_hdf5(file, given, check)
 
 
 # -- written back ---------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pe_lightning.cli.arguments import Option, read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.results.runs import flatten
-from pe_lightning.signals.files import named_files, sha256_of
+from pe_lightning.signals.files import named_files, sha256_of, user_path
 
 WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
 """Values that attention tasks take in place of an encoder."""
@@ -59,7 +59,7 @@ class Cell:
     def files(self) -> dict[str, str]:
         """SHA-256 of every file that the configuration names outside of its data, such as a pretrained model."""
         named = named_files([(self.tree or {}).get(key) for key in ("trainer", "model")])
-        return {str(path): sha256_of(path.expanduser()) for path in named}
+        return {str(path): sha256_of(user_path(path)) for path in named}
 
 
 def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:

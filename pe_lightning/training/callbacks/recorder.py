@@ -40,7 +40,7 @@ from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
-from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.files import real_path, write_atomically
 from pe_lightning.training.base import TrainedModule, datamodule_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_scores, start_wandb
@@ -234,7 +234,7 @@ class RunRecorder(Callback):
 
     def _may_hold(self, run: Path) -> bool:
         """Whether a run directory is one that evaluations may add to: any, unless ``root`` is elsewhere."""
-        return self.root is None or run.resolve().is_relative_to(Path(self.root).resolve())
+        return self.root is None or real_path(run).is_relative_to(real_path(self.root))
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if self._lock is not None:
