@@ -16,6 +16,7 @@ import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
 from types import ModuleType
+from typing import TextIO
 
 MAX_MESSAGE = 1500
 """Most characters of a message."""
@@ -67,6 +68,11 @@ def check_known(label: str, word: str, allowed: Iterable[str], listed: str) -> N
 def printable(text: object) -> str:
     """``text`` with a replacement character for control characters, line breaks and what is not UTF-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
+
+
+def say(text: object, file: TextIO | None = None) -> None:
+    """Prints a text, which may hold names of files, as one printable line to standard output, or to ``file``."""
+    print(printable(text), file=file)  # noqa: T201
 
 
 def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:

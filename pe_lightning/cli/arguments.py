@@ -11,19 +11,21 @@ the objects that take them.
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
+from jsonargparse import get_loader, set_loader
+
 from pe_lightning.errors import InputError
 from pe_lightning.registry import find_registry, path_of
-from pe_lightning.results.config_files import load_limited, read_config
+from pe_lightning.results.config_files import as_yaml, load_limited, read_config, with_any_names
 from pe_lightning.results.old_names import current_settings
 
 VERBOSE = frozenset({"-v", "--verbose"})
@@ -125,7 +127,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             # what is typed beside files changes the recipe, wherever the recipe stands
             recipe += [option for option in options if option.key == "config"]
             others = [option for option in options if option.key != "config"]
-            options = [*recipe, *others, Option((f"--data.paths={json.dumps(positional)}",))]
+            options = [*recipe, *others, Option((f"--data.paths={as_yaml(positional)}",))]
             positional = []
         elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):
             raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")
@@ -133,7 +135,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
         path = given.get("ckpt_path")
         if path is not None:
             settings = saved_settings(path, verb, configured="config" in given)
-            options = [Option((f"--config={json.dumps(settings)}",)), *options]
+            options = [Option((f"--config={as_yaml(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
     # the name of a class resets the arguments that were given before it: those on the command line follow it
@@ -167,7 +169,7 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         # refuses what is too large, and no text
         settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
         current = current_settings(settings)
-        return [f"--config={found if current == settings else json.dumps(current)}"]
+        return [f"--config={found if current == settings else as_yaml(current)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
     if (
@@ -178,10 +180,16 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     ):
         value = path_of(find_registry("callbacks").get(value))
     if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
-        value = json.dumps({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
+        value = as_yaml({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
-        value = json.dumps([value])
+        value = as_yaml([value])
     return [f"--{key}={value}"]
+
+
+@cache
+def accept_any_names() -> None:
+    """Makes jsonargparse read file names of any bytes; to be called before a parser is."""
+    set_loader("yaml", with_any_names(get_loader("yaml")), exceptions=(yaml.YAMLError,))
 
 
 def check_names(tree: Any, path: str = "") -> None:

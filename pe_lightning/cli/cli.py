@@ -25,7 +25,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.cli.arguments import VERBOSE, check_names, read, rewrite
+from pe_lightning.cli.arguments import VERBOSE, accept_any_names, check_names, read, rewrite
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError
@@ -111,6 +111,7 @@ def prepare(verbose: bool = False) -> None:
     """
     for registry in REGISTRIES:
         find_registry(registry).load_plugins()
+    accept_any_names()
     set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])  # enforces the default list
     for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
         logger = logging.getLogger(f"lightning.{name}")

@@ -13,7 +13,7 @@ from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 from rich.console import Console
 
-from pe_lightning.cli.arguments import read
+from pe_lightning.cli.arguments import accept_any_names, read
 from pe_lightning.cli.messages import explain
 from pe_lightning.errors import InputError
 
@@ -40,6 +40,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
         function: Returns the exit status, or ``None`` for 0.
         arguments: Words after the verb.
     """
+    accept_any_names()
     parameters = inspect.signature(function).parameters.values()
     hints = typing.get_type_hints(function)
     text = (inspect.getdoc(function) or "").replace("``", "")

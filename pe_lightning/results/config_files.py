@@ -1,7 +1,9 @@
-"""Configuration files, of limited size."""
+"""Configuration files, of limited size, and file names of any bytes in YAML."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,39 @@ MAX_VALUES = 100_000
 """Most values of a configuration, those that aliases repeat included."""
 MAX_DEPTH = 100
 """Most levels of nested lists and mappings."""
+
+_SURROGATES = re.compile(r"[\udc80-\udcff]|\\u(dc[89a-f][0-9a-f])", re.IGNORECASE)
+_STAND_INS = {code: code + 0x102200 for code in range(0xDC80, 0xDD00)}  # private characters of Unicode
+
+
+def as_yaml(tree: Any) -> str:
+    """Plain values as a line of YAML that is JSON too, of printable characters."""
+    text = json.dumps(tree, ensure_ascii=False)  # which has no pairs of surrogates, as of emojis: YAML takes none
+    return "".join(char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text)
+
+
+def with_any_names(load: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A loader of YAML texts that also takes the surrogates by which Python represents file names that are not UTF-8.
+
+    ``load`` sees private characters in their place, since libyaml refuses surrogates, escaped ones too.
+    """
+    back = {private: code for code, private in _STAND_INS.items()}
+
+    def restored(tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {restored(key): restored(value) for key, value in tree.items()}
+        if isinstance(tree, list):
+            return [restored(value) for value in tree]
+        return tree.translate(back) if isinstance(tree, str) else tree
+
+    def stand_in(found: re.Match[str]) -> str:
+        return chr(_STAND_INS[int(found[1], 16) if found[1] else ord(found[0])])
+
+    def load_any(text: str) -> Any:
+        replaced, count = _SURROGATES.subn(stand_in, text)
+        return restored(load(replaced)) if count else load(text)
+
+    return load_any
 
 
 def load_limited(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:

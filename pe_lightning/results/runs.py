@@ -6,6 +6,7 @@ A run directory is created by one ``mkdir``, which succeeds for one process only
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.files import in_utf8
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -30,8 +32,8 @@ def slug(text: str) -> str:
 
     At most 180 bytes: file systems allow 255, and suffixes follow.
     """
-    plain = re.sub(r"[^\w.-]+", "-", text).strip("-.")
-    return plain.encode()[:180].decode(errors="ignore") or "unnamed"
+    plain = re.sub(r"[^\w.-]+", "-", in_utf8(text).decode()).strip("-.")
+    return os.fsdecode(plain.encode()[:180].decode(errors="ignore").encode()) or "unnamed"
 
 
 def file_names(names: tuple[str, ...]) -> list[str]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, printable
 
 if TYPE_CHECKING:
     from pe_lightning.signals.blocks import Block
@@ -43,7 +43,7 @@ def rank_zero_info(text: str) -> None:
     if rank == 0:
         if not NOTICES.hasHandlers():
             NOTICES.addHandler(logging.StreamHandler())
-        NOTICES.info(text)
+        NOTICES.info(printable(text))
 
 
 @contextmanager

@@ -75,14 +75,26 @@ def sha256_of(path: Path) -> str:
 
 
 def user_path(given: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` and ``~name`` as home directories; :class:`InputError` if the system knows none."""
+    """A path with ``~`` and ``~name`` as home directories; :class:`InputError` if the system knows none.
+
+    Characters that the encoding of the locale lacks become the bytes of UTF-8, as in names of files that are listed.
+    """
+    name = os.fspath(given)
     try:
-        return Path(given).expanduser()
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        name = os.fsdecode(name.encode("utf-8", "surrogateescape"))
+    try:
+        return Path(name).expanduser()
     except RuntimeError as error:
-        name = os.fspath(given)
         raise InputError(
             f"no home directory is known for {name!r}: type the path in full, ./{name} for a file of this name, or set HOME"
         ) from error
+
+
+def in_utf8(text: str) -> bytes:
+    """A text with names of files as UTF-8 in any locale; bytes of names that are not UTF-8 become replacement characters."""
+    return text.encode("utf-8", "surrogateescape").decode(errors="replace").encode()
 
 
 def real_path(given: str | os.PathLike[str]) -> Path:
@@ -203,7 +215,7 @@ def write_atomically(path: str | Path, content: str | bytes | memoryview, force:
 
     ``force``: whether a file of this name is replaced.
     """
-    data = content.encode() if isinstance(content, str) else content
+    data = in_utf8(content) if isinstance(content, str) else content
     with replacing(Path(path), len(data), force) as temporary:
         temporary.write_bytes(data)
 

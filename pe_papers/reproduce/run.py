@@ -16,6 +16,7 @@ from pe_lightning import training as datamodules
 from pe_lightning.cli import read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
+from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.sweep.running import Cell, Fits, Launcher, Outcome, SweepRecord, checked, reseeded, run_cells
 from pe_papers.reproduce.definition import Definition, Entry
@@ -98,7 +99,7 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
         tree = reseeded({"data": None, "seed_everything": 0, **tree}, entry.repeat)
     else:
         # as options of fit, so that names and short forms have the same meaning as on the command line
-        arguments = ("--config", json.dumps(tree), *options)
+        arguments = ("--config", as_yaml(tree), *options)
         try:
             tree = reseeded(checked(fits.resolve(arguments), repeats=1, name=group), entry.repeat)
         except InputError as error:

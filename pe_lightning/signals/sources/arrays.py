@@ -331,7 +331,7 @@ def visit_hdf5(file: Any, given: str, visit: Callable[[str, Any], None]) -> None
 
     def limited(name: str, item: Any) -> None:
         if name.count("/") >= MAX_LEVELS:  # each is opened from the root: the time grows with the square of the levels
-            raise InputError(f"{given!r} has groups in groups of more than {MAX_LEVELS} levels: save its arrays in one group")
+            raise InputError(f"{given!r} has more than {MAX_LEVELS} levels of groups: save its arrays in fewer")
         visit(name, item)
 
     file.visititems(limited)

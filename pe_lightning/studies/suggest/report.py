@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cli import verbs
-from pe_lightning.errors import show_metric
+from pe_lightning.errors import printable, show_metric
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sampling import samplings
 from pe_lightning.signals.sources.paths import SCHEME
@@ -154,7 +154,7 @@ def as_text(
         sections["seed_everything"] = tree["seed_everything"]
     said = [f"Written by pe-lightning suggest. {notes[0]}", *notes[1:], f"Run it: pe-lightning fit --config {out}"]
     text = yaml.safe_dump(sections, default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False)
-    return "".join(f"# {line}\n" for line in said if line) + text
+    return "".join(f"# {printable(line)}\n" for line in said if line) + text
 
 
 def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
