@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TextIO
 
 from pe_lightning import __version__
-from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph
+from pe_lightning.errors import InputError, did_you_mean, last_resort, paragraph, say
 from pe_lightning.results.runs import Durations
 from pe_lightning.signals.distributed import check_launch_variables
 from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_status, raise_interrupted
@@ -123,10 +123,10 @@ def _answer(args: Sequence[str]) -> int:
     Durations.command_began = time.perf_counter()
     verb, *arguments = args or ["--help"]
     if verb in ("-h", "--help", "help"):
-        print(HELP.format(verbs="\n".join(f"  {verb:<10} {text}" for verb, text in _described_verbs().items())), end="")
+        say(*HELP.format(verbs="\n".join(f"  {verb:<10} {text}" for verb, text in _described_verbs().items())).splitlines())
         return 0
     if verb == "--version":
-        print(f"pe-lightning {__version__}")
+        say(f"pe-lightning {__version__}")
         return 0
     try:
         check_launch_variables()
@@ -139,7 +139,7 @@ def _answer(args: Sequence[str]) -> int:
         interrupt = end if isinstance(end, KeyboardInterrupt) else end.__context__
         if isinstance(interrupt, KeyboardInterrupt):
             stopped = interrupt if isinstance(interrupt, Interrupted) else Interrupted(signal.SIGINT)
-            print(f"pe-lightning: {stopped}", file=sys.stderr)
+            say(f"pe-lightning: {stopped}", file=sys.stderr)
             return exit_status(stopped.signum)
         if isinstance(end, SystemExit) and end.code in (None, 0):
             return 0  # after --help or --print_config
@@ -176,9 +176,7 @@ def _described_verbs() -> dict[str, str]:
 def _fail(message: str, status: int) -> int:
     """Prints an error. The traceback of a fault, printed where no file can be written, is not shortened."""
     try:
-        # one write: several processes of a fit may fail at a time
-        sys.stderr.write(f"pe-lightning: error: {paragraph(message) if status == 2 else message}\n")
-        sys.stderr.flush()
+        say(*f"pe-lightning: error: {paragraph(message) if status == 2 else message}".splitlines(), file=sys.stderr)
     except OSError:
         _discard(sys.stderr)
     return status

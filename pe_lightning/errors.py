@@ -16,7 +16,10 @@ import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
 from types import ModuleType
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 MAX_MESSAGE = 1500
 """Most characters of a message."""
@@ -70,9 +73,37 @@ def printable(text: object) -> str:
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
 
 
-def say(text: object, file: TextIO | None = None) -> None:
-    """Prints a text, which may hold names of files, as one printable line to standard output, or to ``file``."""
-    print(printable(text), file=file)  # noqa: T201
+def say(*lines: object, file: TextIO | None = None) -> None:
+    """Prints lines, which may hold names of files, with printable characters only, to standard output or to ``file``."""
+    for line in lines:
+        print(printable(line), file=file)
+
+
+def console(width: int | None = 160, stderr: bool = False) -> Console:
+    """Console for tables, as wide as the terminal; ``width`` columns where the output is not a terminal.
+
+    What it prints, which may hold names of files, has printable characters only, and no markup.
+    """
+    from rich.console import Console, ConsoleOptions, RenderHook, RenderResult
+    from rich.segment import Segment
+
+    class Printable:
+        def __init__(self, renderable: Any) -> None:
+            self.renderable = renderable
+
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for text, style, control in console.render(self.renderable, options):
+                yield Segment(text if control else "\n".join(map(printable, text.split("\n"))), style, control)
+
+    class Filter(RenderHook):
+        def process_renderables(self, renderables: list[Any]) -> list[Any]:
+            return [Printable(renderable) for renderable in renderables]
+
+    options: dict[str, Any] = {"stderr": stderr, "markup": False, "emoji": False}
+    made = Console(**options)
+    made = made if made.is_terminal else Console(width=width, **options)
+    made.push_render_hook(Filter())
+    return made
 
 
 def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import yaml
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from pe_lightning.cli import console, read
-from pe_lightning.errors import InputError, check_known
+from pe_lightning.cli import read
+from pe_lightning.errors import InputError, check_known, console, say
 from pe_lightning.signals.files import check_results, replacing_results, save_figure, write_atomically
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def analyze(
         raise InputError("analyze needs an encoder: pe-lightning analyze --encoder gau, or --ckpt_path of a fit")
     _print(reports)
     for name, rank in ranks.items():
-        print(f"stable rank of {name}: {rank:.4g}")
+        say(f"stable rank of {name}: {rank:.4g}")
     similarities = {name: [{"position": at, "map": found.tolist()} for at, found in row] for name, row in maps.items()}
     found = {"encoders": reports, "layers": ranks, "similarity": similarities}
     with replacing_results(out, "analyze") as folder:
@@ -90,7 +90,7 @@ def analyze(
         for name, drawn in figures.items():
             save_figure(folder / name, drawn)
     for name in figures:
-        print(f"wrote {out / name}")
+        say(f"wrote {out / name}")
 
 
 def pages(folder: Path, /, *, scores: Path | None = None) -> None:
@@ -102,7 +102,7 @@ def pages(folder: Path, /, *, scores: Path | None = None) -> None:
     """
     from pe_papers.pages import write_pages
 
-    print(f"wrote {len(write_pages(folder, scores))} pages to {folder}")
+    say(f"wrote {len(write_pages(folder, scores))} pages to {folder}")
 
 
 def read_encoders(options: Sequence[str], against: Sequence[str]) -> list[Encoder]:
@@ -199,7 +199,5 @@ def _print(reports: Sequence[Mapping[str, Any]]) -> None:
             pair(report["interval"], ".3g"),
         )
     console().print(table)
-    print(
-        f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how"
-    )
-    print("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")
+    say(f"{reports[0]['samples']} positions. Deviations are from theory, of D(Δ) the largest, relative to D(0). Spread: how")
+    say("much similarities depend on the position; correlation: of D with -|Δ|; interval: Δ to which D > 0.025 D(0).")

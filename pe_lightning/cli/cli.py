@@ -28,7 +28,7 @@ from lightning.pytorch.utilities import rank_zero_info
 from pe_lightning.cli.arguments import VERBOSE, accept_any_names, check_names, read, rewrite
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, say
 from pe_lightning.registry import REGISTRIES, asked_modules, find_registry
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
@@ -95,7 +95,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     files, options = read(arguments)
     if any(option.key in ("h", "help") and option.value != "all" for option in options):
-        print(short_help(verb, files, options), end="")
+        say(*short_help(verb, files, options).splitlines())
         return 0
     command = CommandLine(verb, rewrite(verb, arguments))
     command.execute()

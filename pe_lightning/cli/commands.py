@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.cli.verbs import console
-from pe_lightning.errors import InputError, check_known, show_bytes
+from pe_lightning.errors import InputError, check_known, console, say, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.signals.cache import Entry, SignalCache
 from pe_lightning.signals.entries import names_of, open_entry
@@ -35,7 +34,7 @@ def list_encoders(names: list[str] | None = None, /) -> int:
     from pe_lightning.encoders import registry  # imports torch, which --help does not need
 
     if names:
-        print("\n".join([_describe_encoder(registry.get(name)) for name in names]), end="")
+        say(*"\n".join([_describe_encoder(registry.get(name)) for name in names]).splitlines())
     else:
         return list_registered(["encoders"])
     return 1 if registry.broken() else 0
@@ -104,7 +103,7 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     if not kinds:
         _print(overview)
     for _, message in sorted(broken.items()):
-        print(message)
+        say(message)
     return 1 if broken else 0
 
 
@@ -172,9 +171,9 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
         raise InputError(f"--cache_dir takes a folder; got {cache_dir or folder.path!r}")
     if action == "clear":
         removed = folder.clear()
-        print(f"removed {_count(len(removed))}, {show_bytes(sum(entry.bytes for entry in removed))}, from {folder.path}")
+        say(f"removed {_count(len(removed))}, {show_bytes(sum(entry.bytes for entry in removed))}, from {folder.path}")
         if entries := folder.entries():
-            print(f"kept {_count(len(entries))} that cannot be deleted")
+            say(f"kept {_count(len(entries))} that cannot be deleted")
         return
     table = Table("signals", "shape", "dtype", "size", "last used", "key")
     entries = folder.entries()
@@ -184,7 +183,7 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
     if entries:
         _print(table)
     total = show_bytes(sum(entry.bytes for entry in entries))
-    print(f"{_count(len(entries))}, {total} of at most {show_bytes(folder.limit)}, in {folder.path}")
+    say(f"{_count(len(entries))}, {total} of at most {show_bytes(folder.limit)}, in {folder.path}")
 
 
 def _content(entry: Entry) -> tuple[Text, str, str]:

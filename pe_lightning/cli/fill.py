@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 
 from pe_lightning.cli.fill_points import fill_points
-from pe_lightning.cli.verbs import console, print_scores
-from pe_lightning.errors import InputError
+from pe_lightning.cli.verbs import print_scores
+from pe_lightning.errors import InputError, console, say
 from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 from pe_lightning.signals.validation import check_fill_options
 
@@ -162,13 +162,13 @@ def fill_files(
             _check_table(path, target, original, smooth)
         check_suffix(target, original)
         if len(files) > 1 and not (original.missing.any() or smooth or upscale > 1):
-            print(f"{path}: no sample is missing, and no result is written")
+            say(f"{path}: no sample is missing, and no result is written")
             continue
         if original.grown:
             why = ", because JPEG spreads damage around it: --grow 0 to leave it out" if grow is None else ""
-            print(f"{path}: missing samples were grown by {original.grown} pixels{why}")
+            say(f"{path}: missing samples were grown by {original.grown} pixels{why}")
         if target.suffix.lower() in (".jpg", ".jpeg"):
-            print(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
+            say(f"JPEG changes known pixels too: {target.with_suffix('.png')} would keep them")
         with _bar(f"{target.name}: enlarging" if upscale > 1 else None):
             filled = fill(
                 original,
@@ -193,11 +193,11 @@ def fill_files(
                 write_std(stack.enter_context(replacing(std, force=force)), filled)
             if drawn is not None:
                 drawn.save(stack.enter_context(replacing(picture, force=force)))
-        print(f"wrote {target}")
+        say(f"wrote {target}")
         if filled.std is not None and not original.holds_std:
-            print(f"standard deviations of missing samples, 0 elsewhere: {std}")
+            say(f"standard deviations of missing samples, 0 elsewhere: {std}")
         if drawn is not None:
-            print(f"before and after: {picture}")
+            say(f"before and after: {picture}")
     return 0
 
 
@@ -235,7 +235,7 @@ def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) 
     if is_map or not (smooth or original.missing.any()):
         why = f"{str(target)!r} is a map" if is_map else "no cell is empty"
         raise InputError(f"{path!r} is read as a series of rows, and {why}: if its rows are scattered points, add {points}")
-    print(f"{path!r} is read as a series of rows in their order; if they are scattered points, add {points}")
+    say(f"{path!r} is read as a series of rows in their order; if they are scattered points, add {points}")
 
 
 def outputs_of(target: Path) -> tuple[Path, Path, Path]:
@@ -257,7 +257,7 @@ def _files_in(path: str) -> list[str]:
             sizes.add(image.size)
     if not pictures or (len(sizes) < 2 and all(re.search(r"\d", file.stem) for file in pictures)):
         return [path]
-    print(f"{path!r} holds {len(pictures)} pictures of {len(sizes)} size(s): each is filled by itself")
+    say(f"{path!r} holds {len(pictures)} pictures of {len(sizes)} size(s): each is filled by itself")
     return [str(file) for file in pictures]
 
 
@@ -290,16 +290,16 @@ def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
 
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
-        print(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
+        say(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
         if isinstance(signal.model, GapMixture):
             weights = signal.model.weights.items()
-            print("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
+            say("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
         elif isinstance(signal.model, Enlargement) or "trained on other" in signal.model.label:
-            print(signal.model.label)
+            say(signal.model.label)
         if signal.score is None:
-            print(f"no score: {signal.protocol}")
+            say(f"no score: {signal.protocol}")
             continue
         rows = {own: signal.score, **signal.baselines}
         print_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out, verbose)
     if len(filled.signals) > MAX_TABLES:
-        print(f"and {len(filled.signals) - MAX_TABLES} more signals")
+        say(f"and {len(filled.signals) - MAX_TABLES} more signals")

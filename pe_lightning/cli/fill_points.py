@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from pe_lightning.cli.verbs import print_scores
-from pe_lightning.errors import InputError, refuse, show_bytes
+from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], 
         tables = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
         (low, high), (west, east) = _ends(name, [np.asarray(column)]), _ends(name, tables)
         if low < west < low + TURN < east or west < high - TURN < east < high:
-            print(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
+            say(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
             periodic = name if periodic in (None, "auto", "none") else f"{periodic},{name}"
     return periodic
 
@@ -212,17 +212,17 @@ def fill_points(
     periodic = _turned(paths, limits or raster or ({} if places is None else places[0]), periodic)
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
-    print(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
+    say(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     for name, periods in fit.seasons.items():
         dated = any(axis.time for axis in fit.axes if axis.name == name)
         shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
-        print(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
+        say(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
     # fits of folds, which are made when they are asked for
     each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, score, (baselines, left_out), extent in each:
         print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
     if not fit.has_std:
-        print("no standard deviations: the points are too few for them")
+        say("no standard deviations: the points are too few for them")
     if at is None:
         axes = raster or (sizes if sizes and not limits else _axes(fit, sizes, limits, steps))
         if isinstance(axes, dict):
@@ -236,18 +236,18 @@ def fill_points(
         with replacing(picture, force=force) as temporary:
             plot_map(temporary, found, *fit.points, caption)
             found.write(out, force)
-        print(f"wrote {out}")
-        print(f"picture: {picture}")
+        say(f"wrote {out}")
+        say(f"picture: {picture}")
         return 0
     assert places is not None
     coords, columns = places
     known = fit.known(coords)
     wanted = {name: column[known] for name, column in coords.items()}
     if not known.all():
-        print(f"{int((~known).sum())} of {len(known)} places have a missing coordinate, and no value")
+        say(f"{int((~known).sum())} of {len(known)} places have a missing coordinate, and no value")
     if outside := fit.num_outside(wanted):
-        print(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
+        say(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
     predicted = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
     std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
-    print(f"wrote {write_places(out, columns, known, predicted, std, force)}")
+    say(f"wrote {write_places(out, columns, known, predicted, std, force)}")
     return 0

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
-from rich.console import Console
 
 from pe_lightning.cli.arguments import accept_any_names, read
 from pe_lightning.cli.messages import explain
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, console
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.folds import FoldScore
@@ -86,11 +85,6 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     except ArgumentError as error:
         raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names - set(positional)])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
-
-
-def console(width: int = 160) -> Console:
-    """Console for tables, as wide as the terminal; ``width`` columns where the output is not a terminal."""
-    return Console() if Console().is_terminal else Console(width=width)
 
 
 def print_scores(

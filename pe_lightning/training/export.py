@@ -13,7 +13,7 @@ import torch
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
-from pe_lightning.errors import InputError, require
+from pe_lightning.errors import InputError, require, say
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.results.old_names import current_settings
@@ -48,7 +48,7 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     checkpoint = _read(source)
     content = _safetensors(checkpoint) if format == "safetensors" else _saved(checkpoint).getvalue()
     write_atomically(path, content, force)
-    print(path)
+    say(path)
     return 0
 
 

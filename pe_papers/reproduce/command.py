@@ -12,8 +12,7 @@ from typing import Any, Literal
 from jsonargparse.typing import ClosedUnitInterval
 from rich.table import Table
 
-from pe_lightning.cli import console
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, console, say
 from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_papers.reproduce.definition import Definition, load, names
 
@@ -158,13 +157,13 @@ def reproduce_command(
         return 0
     settings: dict[str, Any] = {"quick": quick, "out": out, "launcher": launcher, "gpus_per_cell": gpus_per_cell}
     reproduction = reproduce(name, *options, paths=paths or (), blocks=blocks or (), **settings)
-    print(reproduction.markdown)
+    say(*reproduction.markdown.splitlines())
     for path in reproduction.files:
-        print(path)
+        say(path)
     if reproduction.signum is not None:
         return 128 + reproduction.signum
     if reproduction.failed:
-        print(f"pe-lightning: {reproduction.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
+        say(f"pe-lightning: {reproduction.failed} cells failed; the reasons are in sweep.json", file=sys.stderr)
     return 1 if reproduction.failed else 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 
-from pe_lightning.errors import InputError, printable, show_metric
+from pe_lightning.errors import InputError, printable, say, show_metric
 from pe_lightning.results.runs import flatten, slug
 from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
@@ -52,13 +52,13 @@ def compare_runs(
     if out is not None:
         with replacing_results(out, "compare") as folder:
             _write_report(folder, tables, by, pictures, frames, megapixels)
-        print(f"report: {printable(out / 'index.html')}")
+        say(f"report: {out / 'index.html'}")
     return 0
 
 
 def _warn(problems: Sequence[str]) -> None:
     for problem in problems:
-        print(f"pe-lightning: warning: {problem}", file=sys.stderr)
+        say(f"pe-lightning: warning: {problem}", file=sys.stderr)
 
 
 def _write_report(

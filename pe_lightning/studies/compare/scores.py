@@ -17,7 +17,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.cli import verbs
+from pe_lightning import errors
 from pe_lightning.errors import InputError, did_you_mean, printable
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import real_path
@@ -273,7 +273,7 @@ def _number(value: float, form: str) -> str:
 
 def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
     """Prints every table with its notes; ``by`` is the key that rows are grouped by."""
-    console = verbs.console()
+    console = errors.console()
     console.width = max(console.width, 80)
     if why_several(tables):
         console.print(Text(f"{why_several(tables)}\n"), style="yellow")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse.typing import restricted_number_type
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, say
 
 PictureSide = restricted_number_type("PictureSide", int, [(">=", 32), ("<=", 256)])
 
@@ -26,5 +26,5 @@ def demo(folder: Path, /, *, size: PictureSide = 192) -> int:  # type: ignore[va
     from pe_lightning.studies.demo.tasks import write_demo  # imports torch, which --help does not need
 
     write_demo(folder, size)
-    print(f"wrote {folder / 'index.html'}: open it in a browser")
+    say(f"wrote {folder / 'index.html'}: open it in a browser")
     return 0

@@ -26,6 +26,7 @@ from scipy.interpolate import CubicSpline, RBFInterpolator, griddata
 from skimage.restoration import denoise_nl_means
 
 import pe_lightning
+from pe_lightning.errors import say
 from pe_lightning.results.pictures import row_plot, side_by_side
 from pe_lightning.signals import GridSampling
 from pe_lightning.signals.files import replacing, write_atomically
@@ -355,7 +356,7 @@ def write_demo(folder: Path, size: int) -> dict[str, dict[str, float]]:
             rows.append((label, place < task.num_ours, task.score(solved[label]), time.process_time() - start))
         scores[name] = {label: score for label, _, score, _ in rows}
         listed = ", ".join(f"{label} {score:.2f}" for label, score in scores[name].items())
-        print(f"{number} of {len(TASKS)}: {title} ({task.metric}): {listed}")
+        say(f"{number} of {len(TASKS)}: {title} ({task.metric}): {listed}")
         rows.sort(key=lambda row: row[2], reverse=not task.metric.startswith("RMSE"))
         sections.append((name, title, task, rows))
         with replacing(folder / f"{name}.jpg") as file:

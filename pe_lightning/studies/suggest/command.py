@@ -12,7 +12,7 @@ from jsonargparse.typing import PositiveFloat
 
 from pe_lightning.cli.arguments import read, rewrite
 from pe_lightning.cli.messages import unknown_option
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, console, say
 from pe_lightning.signals.files import check_outputs, named_files, write_atomically
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ def suggest(
     configs = [option.value for option in read(options)[1] if option.key == "config" and option.value is not None]
     check_outputs([out], named_files([*(paths or ()), *configs]), force)
     import torch  # these take seconds
-    from rich.console import Console
     from rich.status import Status
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
@@ -88,23 +87,23 @@ def suggest(
         from pe_lightning.studies.suggest.sparse import suggest_sparse
 
         write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out), force)
-        print("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
-        print(f"the best, ready to fit: pe-lightning fit --config {out}")
+        say("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
+        say(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
     signals, windows = all_signals(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with Status("loading", console=Console(stderr=True)) as status:
+    with Status("loading", console=console(None, stderr=True)) as status:
         result = search(candidates, signals, windows, began + budget, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result, all)
-    print(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
+    say(f"{time.perf_counter() - began:.1f} s of {budget:g} s")
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
     write_atomically(out, configuration(result, data, plain_values("fit", config), out), force)
-    print(f"the best, ready to fit: pe-lightning fit --config {out}")
+    say(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 
 
@@ -132,6 +131,6 @@ def _print_data(data: SignalDataModule) -> None:
     names = info.names[0] if info.num_signals == 1 else f"{info.num_signals} signals"
     sizes = "x".join(map(str, info.grid))
     sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
-    print(
+    say(
         f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_eval_mask}"
     )

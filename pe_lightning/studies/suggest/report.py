@@ -15,7 +15,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from pe_lightning.cli import verbs
+from pe_lightning import errors
 from pe_lightning.errors import printable, show_metric
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sampling import samplings
@@ -34,7 +34,7 @@ def _metric(result: SearchResult) -> Metric:
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
     """Prints the ranked table, or all rows and columns of it, the candidates that were not tried, and the verdict."""
-    console, metric = verbs.console(140 if everything else 80), _metric(result)
+    console, metric = errors.console(140 if everything else 80), _metric(result)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     unit = metric.unit or metric.name
     scored = [f"held out\n({unit})", f"in windows\n({unit})"]

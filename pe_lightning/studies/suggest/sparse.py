@@ -14,10 +14,9 @@ from rich.table import Table
 from torch import Tensor
 
 from pe_lightning import encoders as known
-from pe_lightning.cli.verbs import console
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import LiftingName
 from pe_lightning.networks.sparse import Coefficients, axis_norms

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning.cli.arguments import read
-from pe_lightning.cli.verbs import console
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, console, say
 from pe_lightning.results import runs
 from pe_lightning.studies.compare.reading import Metric, find_runs
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
@@ -80,11 +79,11 @@ def sweep(
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:
         left = statuses.count("waiting")
-        print(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
+        say(f"pe-lightning: interrupted with {left} cell(s) left; the same command resumes the sweep", file=sys.stderr)
         return exit_status(signum or signal.SIGINT)
     failed = statuses.count("failed") + statuses.count("refused")
     if failed:
-        print(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
+        say(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
     return 1 if failed else 0
 
 
@@ -105,15 +104,15 @@ def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequenc
         return
     found = find_runs([record.folder / cell.name for cell in done])
     for problem in found.problems:
-        print(f"pe-lightning: warning: {problem}", file=sys.stderr)
+        say(f"pe-lightning: warning: {problem}", file=sys.stderr)
     if found.runs:
         print_scores(compare(found.runs, None, None), None)
     if repeated is not None:
         for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
             _print_repeats(done, record, repeated, Metric.of(name))
-    print(f"runs:    {record.folder}")
+    say(f"runs:    {record.folder}")
     folder, report = (shlex.quote(str(path)) for path in (record.folder, record.folder / "report"))
-    print(f"pages:   pe-lightning compare {folder} --out {report}")
+    say(f"pages:   pe-lightning compare {folder} --out {report}")
 
 
 def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str], metric: Metric) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
-from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from pe_lightning import errors
 from pe_lightning.errors import InputError, show_metric
 from pe_lightning.results import config_files, runs
 from pe_lightning.signals.files import write_atomically
@@ -139,7 +139,7 @@ class SweepRecord:
             else:
                 stop_fit(signum)
 
-        console = Console(stderr=True)
+        console = errors.console(None, stderr=True)
         self._bar = Progress(console=console, disable=not (bar and console.is_terminal), transient=True)
         self._task = self._bar.add_task("sweep", total=len(cells))
         try:

@@ -28,7 +28,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 import pe_lightning
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, say
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
@@ -391,7 +391,7 @@ class RunRecorder(Callback):
             std = pl_module.std(OutputGrid.flat(batch)).reshape(outputs.shape) if writer.takes_std else None  # type: ignore[operator]
             for path in writer.add(outputs, std):
                 if self.table:
-                    print(path)
+                    say(path)
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._predictions = None

@@ -13,11 +13,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from pe_lightning.errors import InputError, last_resort, show_bytes, show_metric
+from pe_lightning import errors
+from pe_lightning.errors import InputError, last_resort, say, show_bytes, show_metric
 from pe_lightning.estimators.folds import interpolated_folds
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.metrics import create, metrics, unit_of
@@ -202,7 +202,7 @@ def print_scores(
     A model that can be solved exactly is recommended to, where its trained fit is below interpolation. ``of_pictures`` are
     the keys of scores of all samples.
     """
-    console, metric = Console(), report["metric"]
+    console, metric = errors.console(None), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
     protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
     titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}"}
@@ -255,8 +255,8 @@ def print_scores(
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
         together = folder / runs.RECONSTRUCTIONS / ALL_SIGNALS
         some = f"{ALL_SIGNALS}, and pictures of the first {runs.MAX_FILES} signals" if together.is_file() else ""
-        print(f"reconstructions: {folder / runs.RECONSTRUCTIONS}{f' ({some})' if some else ''}")
-    print(f"metrics:         {folder / runs.METRICS}")
+        say(f"reconstructions: {folder / runs.RECONSTRUCTIONS}{f' ({some})' if some else ''}")
+    say(f"metrics:         {folder / runs.METRICS}")
 
 
 def solution_reached(solution: Mapping[str, Any]) -> str:
