@@ -45,7 +45,7 @@ def forked(work: Work, kill_after: float | None = None, limit: int = 600, signum
         limit: Seconds of processor time, and tens of seconds of wall time, after which it is killed in any case.
         signum: The signal.
     """
-    with tempfile.TemporaryFile("w+") as errors:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as errors:
         sys.stdout.flush()
         process = os.fork()
         if process == 0:

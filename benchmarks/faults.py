@@ -32,6 +32,8 @@
   written while two processes read them, the disk is full, a file is replaced while it is decoded. Held: the right values, or
   one :class:`InputError`.
 - ``comparisons``: a report that is killed is the old one or the new one.
+- ``names``: files whose names are not UTF-8, hold escape sequences, line ends, markup or YAML, given to every verb, also in
+  the locale C. Held: success, or one paragraph with status 2, and no control character on either stream.
 - ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
   :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .npz) the right
   signals.
@@ -73,6 +75,7 @@ from typing import Any
 
 import faults_cache
 import faults_lightning
+import faults_names
 import faults_resumption
 import h5py
 import nibabel
@@ -636,6 +639,7 @@ SECTIONS: dict[str, Section] = {
     "sweeps": lambda kills, _, rng: [killed_sweeps("sweeps killed, given again", -(-kills // 6), rng, SWEEP)],
     "comparisons": lambda kills, _, rng: [killed_comparisons(-(-kills // 6), rng)],
     "caches": faults_cache.rows,
+    "names": faults_names.rows,
     "resumptions": lambda *_: faults_resumption.resumptions(),
     "not_finite": lambda *_: faults_resumption.not_finite(),
     "lightning": lambda *_: faults_lightning.lightning_classes(),

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from lightning.pytorch.utilities import rank_zero_info
-
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS
 from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, format_of, video_samples

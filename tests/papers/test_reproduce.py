@@ -278,7 +278,7 @@ def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys)
     [
         (["r-fg5"], "unknown table or figure 'r-fg5'; did you mean 'r-fig5' or"),
         (["small.yaml", "--blocks", "exat"], "small has no block 'exat'; did you mean 'exact'? Blocks: exact, plain"),
-        (["small.yaml", "--paths", "none.png"], "none.png"),
+        (["small.yaml", "--paths", "none.png"], "no such file or folder: 'none.png'"),
         (["small.yaml", "--gpus_per_cell", "1"], "gpus_per_cell needs launcher ray"),
         (["small.yaml", "--trainer.max_stepps", "1"], "did you mean '--trainer.max_steps'"),
         (["bad.yaml"], "a block has no 'varry'; did you mean 'vary'?"),

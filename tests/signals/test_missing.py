@@ -130,7 +130,7 @@ def test_folds_are_of_everything_that_is_known() -> None:
     assert TensorDataModule(torch.rand(1, 9, 9, 1), folds="random").describe()["protocol"] == "5 random folds"
     with pytest.raises(InputError, match="every known sample is trained on"):
         TensorDataModule(torch.rand(1, 9, 9, 1), sampling="random", folds="blocks").prepare()
-    with pytest.raises(InputError, match="sise"):
+    with pytest.raises(InputError, match="has no argument 'sise'"):
         TensorDataModule(torch.rand(1, 9, 9, 1), folds={"kind": "blocks", "sise": 2})
 
 

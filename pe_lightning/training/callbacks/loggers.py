@@ -18,10 +18,11 @@ from urllib.parse import urlparse
 from lightning.pytorch import Trainer
 from lightning.pytorch.core.saving import save_hparams_to_yaml
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_only
+from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
 from pe_lightning.errors import InputError, paragraph
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 

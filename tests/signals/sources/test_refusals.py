@@ -141,7 +141,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ({"paths": []}, "paths must be one or more files"),
         ({"paths": [3]}, "got [3]"),
         ({"center_crop": 1}, "center_crop must be an integer >= 2"),
-        ({"center_crop": [4, 4, 4, 4]}, "center_crop"),
+        ({"center_crop": [4, 4, 4, 4]}, "center_crop must be an integer >= 2, or [height, width]"),
         ({"resize": 2.5}, "got 2.5"),
         ({"color": "gray"}, "color must be one of auto, rgb, grey; got 'gray'"),
         ({"max_pixels": 0}, "max_pixels must be an integer >= 1"),

@@ -64,8 +64,8 @@ def test_values_are_split_at_commas_outside_of_brackets_and_quotes(text, values)
         (["a=[gau,tri"], [], "does not parse"),
         (["data.sampling=grid", "data.init_args.sampling=random"], [], "given twice"),
         (["model.ridge=1,2"], ["--model.init_args.ridge=3"], "--model.ridge is varied"),
-        (["ckpt_path=a,b"], [], "ckpt_path"),
-        (["a=1"], ["--ckpt_path", "x"], "--ckpt_path"),
+        (["ckpt_path=a,b"], [], "ckpt_path cannot be varied"),
+        (["a=1"], ["--ckpt_path", "x"], "--ckpt_path cannot be given"),
     ],
 )
 def test_refused_settings(varied, fixed, words):

@@ -189,8 +189,8 @@ def test_refused_failing_and_broken_cells_are_reported_and_the_others_finish(cap
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--vary", "model.encodr=gau,tri"], ["encodr"]),
-        (["--vary", "model.ridge=0.1", "--data.paths", "nowhere.png"], ["nowhere.png"]),
+        (["--vary", "model.encodr=gau,tri"], ["ComplexLinear has no argument 'encodr'; did you mean 'encoder'"]),
+        (["--vary", "model.ridge=0.1", "--data.paths", "nowhere.png"], ["no such file or folder: 'nowhere.png'"]),
         (["--vary", "model.ridge=0.1", "--cpus_per_cell", "2"], ["--cpus_per_cell needs --launcher ray"]),
         (["--vary", "model.ridge=0.1", "--launcher", "ray"], ['pip install "pe-lightning[ray]"']),
     ],

@@ -116,7 +116,7 @@ def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypat
     assert found.settings[0]["settings"].init_timeout == 1
     assert found.runs[0].id == found.runs[2].id != found.runs[1].id
     assert found.runs[0].group == "study"
-    named = re.findall(r"connection refused\). The run is kept on disk; to upload it: wandb sync (\S+)", caplog.text)
+    named = re.findall(r"connection refused\). The run is kept on disk; to upload it: wandb sync (.+)", caplog.text)
     assert len(named) == 2
     assert [len(list(Path(folder).glob("*.wandb"))) for folder in named] == [1, 1]
 
