@@ -3,5 +3,6 @@
 from pe_lightning.cli.arguments import Option, read
 from pe_lightning.cli.verbs import call
 from pe_lightning.errors import console
+from pe_lightning.results.config_files import as_yaml
 
-__all__ = ["Option", "call", "console", "read"]
+__all__ = ["Option", "as_yaml", "call", "console", "read"]

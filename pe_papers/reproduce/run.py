@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from pe_lightning import training as datamodules
-from pe_lightning.cli import read
+from pe_lightning.cli import as_yaml, read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
-from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.sweep.running import Cell, Fits, Launcher, Outcome, SweepRecord, checked, reseeded, run_cells
 from pe_papers.reproduce.definition import Definition, Entry
