@@ -45,7 +45,7 @@ NAMES = [
     ),
     *(
         b"[bold]x",
-        b"[/x]",
+        b"[x",
         b":smile:",
         b"[a]",
         b"{a: b}",
