@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 from jsonargparse import get_loader, set_loader
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results.config_files import as_yaml, load_limited, read_config, with_any_names
 from pe_lightning.results.old_names import current_settings
@@ -167,7 +167,10 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if key == "config":
         found = recipes.find(value)
         # refuses what is too large, and no text
-        settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
+        try:
+            settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
+        except yaml.YAMLError as error:
+            raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
         current = current_settings(settings)
         return [f"--config={found if current == settings else as_yaml(current)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -47,7 +48,9 @@ def find(config: str) -> str:
 
     ``image/demo`` and ``configs/image/demo.yaml`` name a recipe in any working directory. A file of the user comes first.
     """
-    if config.startswith("{") or Path(config).is_file():
+    if os.path.isfile(config):
+        return f"./{config}" if config.startswith("{") else config
+    if config.startswith("{"):
         return config
     name = config.removeprefix("configs/").removesuffix(".yaml")
     if name not in _paths():

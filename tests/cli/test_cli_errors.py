@@ -50,6 +50,7 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--data.paths", "nowhere.png"], ["no such file or folder: 'nowhere.png'"]),
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),
         (["--config", "nowhere.yaml"], ["'nowhere.yaml' is neither a file nor a recipe"]),
+        (["--config", "{a: b}.yaml"], ["--config '{a: b}.yaml' is not YAML"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
