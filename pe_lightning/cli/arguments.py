@@ -10,7 +10,9 @@ the objects that take them.
 
 from __future__ import annotations
 
+import codecs
 import inspect
+import locale
 import os
 import re
 import sys
@@ -172,7 +174,7 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         except yaml.YAMLError as error:
             raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
         current = current_settings(settings)
-        return [f"--config={found if current == settings else as_yaml(current)}"]
+        return [f"--config={found if current == settings and _in_locale(found) else as_yaml(current)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
     if (
@@ -187,6 +189,12 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
         value = as_yaml([value])
     return [f"--{key}={value}"]
+
+
+def _in_locale(config: str) -> bool:
+    """Whether jsonargparse decodes a configuration as UTF-8: it reads files in the encoding of the locale."""
+    in_utf8 = codecs.lookup(locale.getpreferredencoding(False)).name == "utf-8"
+    return config.startswith("{") or in_utf8 or Path(config).read_bytes().isascii()
 
 
 @cache

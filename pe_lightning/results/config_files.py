@@ -22,9 +22,13 @@ _STAND_INS = {code: code + 0x102200 for code in range(0xDC80, 0xDD00)}  # privat
 
 
 def as_yaml(tree: Any) -> str:
-    """Plain values as a line of YAML that is JSON too, of printable characters."""
-    text = json.dumps(tree, ensure_ascii=False)  # which has no pairs of surrogates, as of emojis: YAML takes none
-    return "".join(char if char.isprintable() or ord(char) > 0xFFFF else f"\\u{ord(char):04x}" for char in text)
+    """Plain values as a line of YAML, of printable ASCII characters."""
+
+    def escaped(found: re.Match[str]) -> str:
+        code = ord(found[0])
+        return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # YAML takes no pairs of surrogates, as JSON has
+
+    return re.sub("[^ -~]", escaped, json.dumps(tree, ensure_ascii=False))
 
 
 def with_any_names(load: Callable[[str], Any]) -> Callable[[str], Any]:

@@ -108,10 +108,16 @@ def test_names_in_the_locale_c() -> None:
     picture("ü.png")
     environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     run = "runs/ü-ComplexLinear-tri/1"
+    model = "{class_path: pe_lightning.ComplexLinear, init_args: {encoder: tri, solver: exact, ridge: 0.1}}"
+    data = "{class_path: pe_lightning.training.ImageDataModule, init_args: {paths: ü.png}}"
+    trainer = "{max_steps: 0, accelerator: cpu}"
+    written = f"model: {model}\ndata: {data}\ntrainer: {trainer}\nwandb: {{enabled: false}}\n"
+    Path("ä.yaml").write_text(written, encoding="utf-8")
     for arguments in (
         ["fit", "ü.png", *EXACT],
         ["fit", "--config", f"{run}/config.yaml"],
         ["fill", "ü.png", "--upscale", "2", "--out", "ö.png", "--folds", "none"],
+        ["fit", "--config", "ä.yaml"],
     ):
         command = [sys.executable, "-m", "pe_lightning", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)

@@ -151,7 +151,9 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     # what was begun offline stays so: one half here and one there would be no run
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
-    timeout = {"init_timeout": START_SECONDS} if falls_back and "WANDB_INIT_TIMEOUT" not in os.environ else {}
+    timeout = dict[str, Any]()
+    if falls_back and "WANDB_INIT_TIMEOUT" not in os.environ:
+        timeout["init_timeout"] = START_SECONDS
 
     def start(offline: bool) -> Any:
         return wandb.init(
