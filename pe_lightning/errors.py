@@ -12,6 +12,7 @@ import importlib
 import math
 import os
 import re
+import sys
 import tempfile
 import traceback
 from collections.abc import Iterable, Mapping
@@ -75,8 +76,8 @@ def printable(text: object) -> str:
 
 def say(*lines: object, file: TextIO | None = None) -> None:
     """Prints lines, which may hold names of files, with printable characters only, to standard output or to ``file``."""
-    for line in lines:
-        print(printable(line), file=file)
+    stream = sys.stdout if file is None else file
+    stream.write("".join(f"{printable(line)}\n" for line in lines))  # one write: several processes may fail at a time
 
 
 def console(width: int | None = 160, stderr: bool = False) -> Console:
