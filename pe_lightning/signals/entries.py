@@ -25,10 +25,10 @@ MIN_CHUNK_SAMPLES = 1 << 14
 """Fewest samples of a chunk of large signals, however many signals there are."""
 LAYER_BYTES = 1 << 25
 """Most bytes of a layer of chunks, which writing and sequential reading hold in memory, unless one row is larger."""
-CHUNK_CACHE_BYTES = 1 << 25
-"""Chunks that neighbouring reads share are read once."""
-CHUNK_CACHE_SLOTS = 10_007
-"""A prime number of at least 100 slots per chunk of 2^18 bytes, as HDF5 recommends."""
+CHUNK_CACHE_BYTES = 1 << 22
+"""Four of the largest chunks: blocks are whole chunks, and a larger cache takes more time to fill."""
+CHUNK_CACHE_SLOTS = 1_009
+"""A prime number of slots, many more than the cache holds chunks, as HDF5 recommends."""
 
 
 def chunk_shape(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
