@@ -287,8 +287,11 @@ def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, A
 
 def swa_ends_with(trainer: Trainer, epoch: int) -> bool:
     """Whether stochastic weight averaging replaces the weights by their averages if training ends in this epoch."""
-    averaging = any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
-    return averaging and trainer.max_epochs in (-1, epoch + 1)
+    return _averaging(trainer) and trainer.max_epochs in (-1, epoch + 1)
+
+
+def _averaging(trainer: Trainer) -> bool:
+    return any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
 
 
 def describe_data(data: Any) -> dict[str, Any] | None:
@@ -442,8 +445,7 @@ class Resumption(Callback):
         self._checkpoint = {}
         # loading a checkpoint would set the earlier one
         self._patience = {callback: callback.patience for callback in trainer.early_stopping_callbacks}
-        averaging = any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
-        if averaging and not any(True for _ in pl_module.parameters()):
+        if _averaging(trainer) and not any(True for _ in pl_module.parameters()):
             raise InputError(
                 f"StochasticWeightAveraging copies the model before it is built: call {type(pl_module).__name__}.build_from("
                 "data) before Trainer.fit"
@@ -478,6 +480,9 @@ class Resumption(Callback):
                 )
         self._settings = OptimizerSettings(trainer)
         saved = self._checkpoint.get("optimizers")
+        if saved and not trainer.lr_scheduler_configs and _averaging(trainer):  # which has replaced the schedule
+            for settings, before in zip(self._settings.described, saved, strict=False):
+                settings["schedulers"] = before["schedulers"]
         if saved:
             self._settings.check(saved, self._checkpoint["step"], trainer.max_steps)
 

@@ -73,6 +73,10 @@ def plateau() -> CoordinateModule:
     return MODULES["simple"](optimizer=lambda parameters: Adam(parameters, lr=0.05), lr_scheduler=scheduler)
 
 
+def scheduled() -> CoordinateModule:
+    return MODULES["simple"](lr_scheduler=lambda optimizer: LambdaLR(optimizer, lambda step: 0.99**step))
+
+
 def swa() -> list[Callback]:
     return [StochasticWeightAveraging(swa_lrs=0.02, swa_epoch_start=2, annealing_epochs=3)]
 
@@ -92,7 +96,7 @@ CASES: dict[str, Case] = {
     "LearningRateMonitor": (lambda: [LearningRateMonitor("epoch"), early()], {"logger": DummyLogger()}),
     "ReduceLROnPlateau": (list, {"make": plateau}),
     "accumulated gradients": (lambda: [early()], {"accumulate_grad_batches": 4, "max_steps": 23}),
-    "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1}),
+    "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1, "make": scheduled}),
     "SWA, steps": (swa, {}),
     "float64": (list, {"precision": "64-true"}),
     "GradientAccumulationScheduler": (lambda: [GradientAccumulationScheduler({0: 1, 2: 4})], {"max_steps": 23}),
