@@ -229,19 +229,18 @@ def check_optimizer(optimizer: Optimizer) -> None:
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turns exceptions of Lightning during the restoration of a checkpoint into an :class:`InputError`."""
+    """Turns exceptions of Lightning about settings, and while a checkpoint is restored, into an :class:`InputError`."""
     try:
         yield
     except InputError:
         raise
+    except MisconfigurationException as error:
+        epochs = ": raise --trainer.max_epochs, or set it to -1" if "current_epoch" in str(error) else ""
+        raise InputError(f"{paragraph(str(error), 400).rstrip('. ')}{epochs}") from error
     except Exception as error:
         frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
         if not any(name.endswith("checkpoint_connector") for name in frames):
             raise
-        if isinstance(error, MisconfigurationException):  # the only one: epochs
-            raise InputError(
-                f"{paragraph(str(error), 400).rstrip('. ')}: raise --trainer.max_epochs, or set it to -1"
-            ) from error
         raise InputError(
             f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {paragraph(str(error), 400)}. "
             "Name another one, or fit again without --ckpt_path"
