@@ -58,7 +58,7 @@ def test_options(capsys: pytest.CaptureFixture[str]) -> None:
         "--trainer.gradient_clip_val 1 --trainer.precision bf16-mixed": "--model.optimizer.fused false",
         "--output_shape 3": "unknown option '--output_shape'. --help lists the options",
         "--data.resize 1000000": "Set a smaller resize",
-        "--model.encoder.num_features 10000000000": "not enough memory",
+        "--model.encoder.num_features 10000000000": "of memory are free: set a smaller num_features",
         "--trainer.default_root_dir " + "x" * 5000: "File name too long",
         "--data.paths " + "x" * 5000: "File name too long",
         "--data.paths /dev/zero": "neither a file nor a folder",

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,6 +34,14 @@ def spied(patch: pytest.MonkeyPatch) -> SimpleNamespace:
     kept = lambda self, *a, **k: (found.artifacts.append(k.get("type")), artifact(self, *a, **k))[1]  # noqa: E731
     patch.setattr(Run, "log_artifact", kept)
     return found
+
+
+@pytest.fixture
+def fresh_wandb() -> Iterator[None]:
+    """W&B reads its environment once in a process: here in the test, and again after it."""
+    wandb.teardown()
+    yield
+    wandb.teardown()
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +109,7 @@ def test_an_offline_fit_that_is_resumed_stays_offline_and_its_steps_go_on(tmp_pa
     assert "model" not in found.artifacts, "checkpoints are kept there where that is asked for"
 
 
+@pytest.mark.usefixtures("fresh_wandb")
 def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypatch, caplog):
     """The first fit waits once; each names its folder for ``wandb sync``, and a resumed one stays the same run."""
     monkeypatch.chdir(tmp_path)
@@ -121,6 +131,7 @@ def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypat
     assert [len(list(Path(folder).glob("*.wandb"))) for folder in named] == [1, 1]
 
 
+@pytest.mark.usefixtures("fresh_wandb")
 def test_who_asks_for_online_gets_no_other(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     for name, value in {
