@@ -1,8 +1,8 @@
 """Typed registries of classes by name, which other packages can extend.
 
 A class is registered by the decorator ``@encoders.register("gau")``, or from another package by an entry point in the
-registry's group. Entry points are imported when a name is first looked up: importing this package stays cheap, and a plugin
-that cannot be imported affects only those who ask for it.
+registry's group. An entry point is imported when its name is looked up, all of a group when the names are listed: importing
+this package stays cheap, and a plugin that cannot be imported affects only those who ask for it.
 
 >>> from pe_lightning.registry import find_registry
 >>> "gau" in find_registry("encoders")
@@ -95,7 +95,8 @@ class Registry(Generic[T]):
         self.modules = tuple(modules)
         self._classes: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
-        self._plugins_loaded = False
+        self._warned: set[str] = set()
+        self._points: dict[str, list[EntryPoint]] | None = None
 
     def register(self, name: str) -> Callable[[C], C]:
         """Class decorator that registers the class under ``name``."""
@@ -123,26 +124,49 @@ class Registry(Generic[T]):
             raise InputError(f"{path_of(cls)} cannot be used as {self.kind}: it does not define {', '.join(missing)}")
         return cls
 
+    def _entry_points(self) -> dict[str, list[EntryPoint]]:
+        """Entry points by name, those that are not imported yet, after importing :attr:`modules`."""
+        if self._points is None:
+            self._points = {}  # set before the imports, since a module may look up names itself
+            try:
+                for module in self.modules:
+                    importlib.import_module(module)
+                for point in () if self.group is None else entry_points(group=self.group):
+                    self._points.setdefault(point.name, []).append(point)
+            except BaseException:
+                self._points = None  # the next call raises the same error
+                raise
+        return self._points
+
+    def _load(self, name: str) -> None:
+        """Imports the entry points of a name. One that breaks the rules is an error at each call."""
+        waiting = self._entry_points()
+        points = waiting.pop(name, [])  # before the import, since a plugin may look up names itself
+        try:
+            for point in points:
+                self._load_plugin(point)
+        except InputError:
+            waiting[name] = points
+            raise
+
+    def load_named(self, name: str) -> None:
+        """Imports the plugins that are registered under a name, or whose class has it."""
+        for registered, points in list(self._entry_points().items()):
+            if registered == name or any(point.attr == name for point in points):
+                self._load(registered)
+
     def load_plugins(self) -> None:
-        """Imports :attr:`modules` and the entry points of the group, once.
+        """Imports all entry points of the group, once.
 
         Warns:
             PluginWarning: If a plugin cannot be imported. Looking up its name is then an error.
         """
-        if self._plugins_loaded:
-            return
-        self._plugins_loaded = True  # set before the imports, since a plugin may look up names itself
-        try:
-            for module in self.modules:
-                importlib.import_module(module)
-            if self.group is not None:
-                for point in sorted(entry_points(group=self.group), key=lambda p: (p.name, p.value)):
-                    self._load_plugin(point)
-        except BaseException:
-            self._plugins_loaded = False  # the next call raises the same error
-            raise
-        for message in self._broken.values():  # after the loop: with -W error a warning would stop the other plugins
-            warnings.warn(message, PluginWarning, stacklevel=2)
+        for name in sorted(self._entry_points()):
+            self._load(name)
+        unknown = self._broken.keys() - self._warned
+        self._warned |= unknown
+        for name in sorted(unknown):  # after the loop: with -W error a warning would stop the other plugins
+            warnings.warn(self._broken[name], PluginWarning, stacklevel=2)
 
     def _load_plugin(self, point: EntryPoint) -> None:
         distribution = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"
@@ -178,26 +202,30 @@ class Registry(Generic[T]):
 
     def name_of(self, cls: type) -> str:
         """The registered name of a class, or its import path if it is not registered."""
-        self.load_plugins()
+        for name, points in list(self._entry_points().items()):
+            if any(point.module.partition(".")[0] == cls.__module__.partition(".")[0] for point in points):
+                self._load(name)
         return next((name for name, known in self._classes.items() if known is cls), path_of(cls))
 
     def get(self, name: str) -> type[T]:
         """The class for a registered name, the ``__name__`` of a registered class, or an import path."""
-        known = self.names()
+        self.load_named(name)
         if name in self._classes:
             return self._classes[name]
         if name in self._broken:
             raise InputError(self._broken[name])
-        by_class_name = {cls.__name__: cls for cls in self._classes.values()}
-        if name in by_class_name:
-            return by_class_name[name]
         aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
-        reason = did_you_mean(str(name), known, aliases) or "."
+        if name in aliases:
+            return self._classes[aliases[name]]
+        reason = ""
         if "." in str(name):
             try:
                 return self._checked(import_class(str(name)))
             except (ImportError, AttributeError, TypeError) as error:
                 reason = f": {error}."
+        known = self.names()
+        aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
+        reason = reason or did_you_mean(str(name), known, aliases) or "."
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
@@ -243,6 +271,7 @@ class Registry(Generic[T]):
         for key in given:
             if key not in allowed:
                 takes = f"It takes: {', '.join(allowed)}" if allowed else "It takes no arguments"
+                self.load_plugins()
                 owners = [name for name, other in self._classes.items() if key in self.parameters(other)]
                 other = f"; {self.kind} {owners[0]!r} has it: name that first." if len(owners) == 1 else "."
                 near = did_you_mean(key, allowed) or other

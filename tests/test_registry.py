@@ -166,7 +166,10 @@ PLUGIN = f"from {__name__} import Shape\nclass Star(Shape):\n    pass\n"
 
 def test_a_plugin_is_found_by_its_entry_point(shapes: Registry[Shape], install: Install) -> None:
     install("pe_star", PLUGIN, "star = pe_star:Star")
-    assert "pe_star" not in sys.modules  # nothing is imported before somebody asks
+    assert shapes.get("circle") is Circle
+    assert shapes.name_of(Circle) == "circle"
+    assert "pe_star" not in sys.modules  # nothing is imported before somebody asks for it
+    assert Registry("shape", Shape, GROUP).get("Star").__module__ == "pe_star"
     assert shapes.names() == ["circle", "polygon", "star"]
     assert type(shapes.create("star")).__module__ == "pe_star"
     assert shapes.broken() == {}

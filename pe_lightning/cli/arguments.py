@@ -173,6 +173,7 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
             settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
         except yaml.YAMLError as error:
             raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
+        import_named(settings)
         current = current_settings(settings)
         return [f"--config={found if current == settings and _in_locale(found) else as_yaml(current)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
@@ -189,6 +190,17 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
         value = as_yaml([value])
     return [f"--{key}={value}"]
+
+
+def import_named(settings: Any, key: str = "") -> None:
+    """Imports the plugins that a configuration names by the name of a class: the parser finds classes that are imported."""
+    if isinstance(settings, str) and key in ("class_path", "model", "data", "callbacks"):
+        for registry in ("models", "datamodules", "callbacks"):
+            find_registry(registry).load_named(settings)
+    for inner, value in settings.items() if isinstance(settings, Mapping) else ():
+        import_named(value, str(inner))
+    for value in settings if isinstance(settings, list) else ():
+        import_named(value, key)
 
 
 def _in_locale(config: str) -> bool:

@@ -25,11 +25,11 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.cli.arguments import VERBOSE, accept_any_names, check_names, read, rewrite
+from pe_lightning.cli.arguments import VERBOSE, accept_any_names, check_names, import_named, read, rewrite
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError, say
-from pe_lightning.registry import REGISTRIES, asked_modules, find_registry
+from pe_lightning.registry import asked_modules
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.signals.files import user_path
@@ -104,13 +104,11 @@ def run(verb: str, arguments: Sequence[str]) -> int:
 
 
 def prepare(verbose: bool = False) -> None:
-    """Loads plugins, limits what configurations may import, and filters messages; to be called before :func:`parse`.
+    """Limits what configurations may import, and filters messages; to be called before :func:`parse`.
 
     Args:
         verbose: Whether Lightning's notes are shown: seed, devices, why a fit ends.
     """
-    for registry in REGISTRIES:
-        find_registry(registry).load_plugins()
     accept_any_names()
     set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])  # enforces the default list
     for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
@@ -191,6 +189,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         config: Namespace
         with asked_modules():
             if isinstance(given, Mapping):
+                import_named(given)
                 config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
             else:
                 config = parser.parse_args(list(given))
