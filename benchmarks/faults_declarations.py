@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import read_file
 from pe_lightning.signals.distributed import NOTICES
-from pe_lightning.signals.raw import EditableFile, RawSignals
+from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.labelled import LabelledSource, edit_labelled
 from pe_lightning.signals.sources.paths import SourceFile

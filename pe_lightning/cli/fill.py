@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Literal
 from PIL import Image
 
 from pe_lightning.cli.fill_points import fill_points
-from pe_lightning.cli.verbs import print_scores
+from pe_lightning.cli.fill_scores import print_fold_scores
 from pe_lightning.errors import InputError, console, say
+from pe_lightning.signals.editing.checks import check_fill_options
 from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
-from pe_lightning.signals.validation import check_fill_options
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.filling import Filled
-    from pe_lightning.signals.raw import EditableFile
+    from pe_lightning.signals.editing.editable import EditableFile
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
@@ -143,7 +143,7 @@ def fill_files(
     check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
     # imports torch, which refusals and --help do not need
     from pe_lightning.estimators.filling import check_suffix, fill, read_file, write_std
-    from pe_lightning.results.pictures import draw_before_after
+    from pe_lightning.results.before_after import draw_before_after
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
@@ -184,7 +184,7 @@ def fill_files(
                 seed=seed,
                 std=not (no_std or smooth) and upscale == 1,
             )
-        _print_scores(filled, path, "denoised" if smooth else "this fit", verbose)
+        _report(filled, path, "denoised" if smooth else "this fit", verbose)
         _, std, picture = outputs_of(target)
         drawn = draw_before_after(original, filled.stack)
         with ExitStack() as stack:  # all are written before the first gets its name; the result is the last
@@ -283,7 +283,7 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
     return [out / (name.with_suffix(".png") if format_of_suffix(name) == "picture" else name) for name in names]
 
 
-def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
+def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
     from pe_lightning.estimators.enlarging import Enlargement
     from pe_lightning.solvers.gap_mixture import GapMixture
@@ -300,6 +300,6 @@ def _print_scores(filled: Filled, path: str, own: str, verbose: bool) -> None:
             say(f"no score: {signal.protocol}")
             continue
         rows = {own: signal.score, **signal.baselines}
-        print_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out, verbose)
+        print_fold_scores(f"held-out known samples: {signal.protocol}", rows, signal.unit, signal.left_out, verbose)
     if len(filled.signals) > MAX_TABLES:
         say(f"and {len(filled.signals) - MAX_TABLES} more signals")

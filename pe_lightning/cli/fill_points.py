@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pe_lightning.cli.verbs import print_scores
+from pe_lightning.cli.fill_scores import print_fold_scores
 from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
@@ -220,7 +220,7 @@ def fill_points(
     # fits of folds, which are made when they are asked for
     each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, score, (baselines, left_out), extent in each:
-        print_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
+        print_fold_scores(f"{name}, held-out points", {"this fit": score, **baselines}, extent, left_out, verbose)
     if not fit.has_std:
         say("no standard deviations: the points are too few for them")
     if at is None:

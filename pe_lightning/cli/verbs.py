@@ -6,18 +6,15 @@ import argparse
 import inspect
 import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from docstring_parser import parse
 from jsonargparse import ArgumentError, ArgumentParser, DefaultHelpFormatter
 
 from pe_lightning.cli.arguments import accept_any_names, read
 from pe_lightning.cli.messages import explain
-from pe_lightning.errors import InputError, console
-
-if TYPE_CHECKING:
-    from pe_lightning.estimators.folds import FoldScore
+from pe_lightning.errors import InputError
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -85,44 +82,3 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     except ArgumentError as error:
         raise InputError(f"{verb}: {explain(str(error), [f'--{name}' for name in names - set(positional)])}") from error
     return function(*[given.pop(name) for name in positional], *others, **given) or 0
-
-
-def print_scores(
-    title: str, scores: Mapping[str, FoldScore], unit: float, left_out: Mapping[str, str], verbose: bool = False
-) -> None:
-    """Prints the scores of methods, the best first, and which one is ahead of the fit.
-
-    Args:
-        title: Title of the table: what is held out.
-        scores: Score of one signal by method, that of the fit first.
-        unit: What an error of 1 in [0, 1] is in the units of the source.
-        left_out: Why other methods have no score, by method.
-        verbose: Whether to print these.
-    """
-    from rich.table import Table
-
-    table = Table(title=title, min_width=60)
-    table.add_column("method")
-    for heading in ("PSNR", "RMSE"):
-        table.add_column(heading, justify="right")
-    ranked = sorted(scores.items(), key=lambda row: float(row[1].errors))
-    for method, score in ranked:
-        table.add_row(method, f"{float(score.values):.2f} dB", f"{float(score.errors) * unit:.4g}")
-    output = console()
-    output.print(table)
-    own, best = next(iter(scores)), ranked[0][0]
-    if best != own:
-        ahead = f"{float(scores[best].values) - float(scores[own].values):.2f} dB"
-        output.print(
-            f"{best} is {ahead} ahead of {own} on these samples: {_how_to_get(best)}", highlight=False, markup=False
-        )
-    for method, reason in left_out.items() if verbose else ():
-        output.print(f"{method}: {reason}", highlight=False, markup=False)
-
-
-def _how_to_get(method: str) -> str:
-    from pe_lightning.evaluation.baselines import baselines
-
-    if method.startswith("Pillow "):
-        return f"image.resize(size, Image.Resampling.{method.removeprefix('Pillow ')}) of Pillow"
-    return baselines.get(method).program or f"pe_lightning.evaluation.baselines.interpolate({method!r}, ...)"

@@ -44,16 +44,17 @@ from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
+from pe_lightning.signals.editing.checks import check_fill_options, check_fit_memory
+from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.editing.original import grown_mask, read_original
 from pe_lightning.signals.files import check_readable, replacing, user_path
-from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange, is_one_of
+from pe_lightning.signals.raw import AnyArray, ValueRange, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
-from pe_lightning.signals.sources.kinds import read_original
-from pe_lightning.signals.sources.missing import Missing, MissingLike, grown_mask
+from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
 from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.validation import check_fill_options, check_fit_memory
 from pe_lightning.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_lightning.solvers.gap_members import MEMBERS, default_members
 from pe_lightning.solvers.gap_mixture import GapMixture, fill_gaps

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, get_args
 import numpy as np
 import psutil
 
-from pe_lightning.errors import InputError, did_you_mean, refuse, show_bytes
+from pe_lightning.errors import InputError, did_you_mean, show_bytes
 
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
@@ -27,8 +27,6 @@ MAX_COMPRESSION_RATIO = 2000
 """Decoded size over file size above which a file is empty or damaged; deflate reaches 1032."""
 MAX_UNCHECKED_BYTES = 1 << 28
 """Decoded size up to which the ratio is not checked: constant pictures and arrays compress further."""
-ADAPTIVE_SAMPLE_BYTES = 600
-"""Memory that the adaptive fit takes for each known sample where others are missing."""
 
 
 def is_integer(value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> bool:
@@ -125,33 +123,6 @@ def number_range(name: str, value: Sequence[float] | None, least: float = -np.in
     return float(pair[0]), float(pair[1])
 
 
-def check_fill_options(
-    model: object,
-    encoder: str | None,
-    smooth: bool,
-    upscale: int | Sequence[int],
-    std: bool,
-    folds: str,
-    block: int | None,
-    grow: int | None,
-) -> None:
-    """Refuses arguments of :func:`pe_lightning.fill` that do not go together."""
-    for factor in [upscale] if isinstance(upscale, int) else upscale:
-        choice("upscale", factor, (1, 2, 3, 4, 6, 8))
-    choice("folds", folds, ("auto", "random", "blocks", "none"))
-    for name, value, least in (("block", block, 1), ("grow", grow, 0)):
-        if value is not None:
-            integer(name, value, least)
-    if isinstance(model, str):
-        choice("model", model, ("auto", "adaptive", "exact"))
-    enlarges = upscale != 1
-    refuse(
-        (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
-        (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
-        (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
-    )
-
-
 def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
     """The common value of all files, given by their labels; else an error names ``what``, a plural, and a remedy."""
     groups: dict[H, list[str]] = {}
@@ -217,16 +188,6 @@ def check_memory(label: str, shape: Sequence[int], itemsize: int, remedy: str) -
         raise InputError(
             f"{label} has {_shown(shape, itemsize)}, to decode at once, and {show_bytes(free)} of memory are free. Nothing "
             f"was decoded. {remedy}"
-        )
-
-
-def check_fit_memory(known: int) -> None:
-    """Refuses more known samples than the adaptive fit holds in the free memory."""
-    needed, free = known * ADAPTIVE_SAMPLE_BYTES, free_memory()
-    if needed > free:
-        raise InputError(
-            f"the adaptive fit of {known:,} known samples takes about {show_bytes(needed)}, and {show_bytes(free)} are "
-            "free: fill a part of the file, such as a crop or the frames around those that are lost"
         )
 
 

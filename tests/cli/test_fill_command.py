@@ -14,10 +14,10 @@ from PIL import Image
 
 import pe_lightning
 from pe_lightning.__main__ import main
-from pe_lightning.cli.verbs import print_scores
+from pe_lightning.cli.fill_scores import print_fold_scores
 from pe_lightning.estimators.folds import FoldScore
-from pe_lightning.results import pictures
-from pe_lightning.results.pictures import draw_before_after
+from pe_lightning.results import before_after
+from pe_lightning.results.before_after import draw_before_after
 
 PSNR = {"denoised": 30.0, "biharmonic": 30.5, "nearest": 20.0}
 
@@ -149,7 +149,7 @@ def test_a_file_that_another_fill_has_written_meanwhile_is_kept(monkeypatch, cap
         Path("b.png").write_text("of another")
         return draw_before_after(original, values)
 
-    monkeypatch.setattr(pictures, "draw_before_after", other)
+    monkeypatch.setattr(before_after, "draw_before_after", other)
     options = ["--folds", "none", "--no_std", "--model", "exact"]
     assert main(["fill", "a.png", "--missing", "mask.png", "--out", "b.png", *options]) == 2
     assert "written by another program meanwhile" in capsys.readouterr().err
@@ -159,9 +159,9 @@ def test_a_file_that_another_fill_has_written_meanwhile_is_kept(monkeypatch, cap
 
 def test_a_method_that_is_ahead_is_named_with_how_to_get_it(capsys: pytest.CaptureFixture[str]) -> None:
     scores = {name: FoldScore(torch.tensor([psnr]), torch.tensor([10 ** (-psnr / 20)])) for name, psnr in PSNR.items()}
-    print_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"})
+    print_fold_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"})
     out = capsys.readouterr().out
     assert "biharmonic is 0.50 dB ahead of denoised on these samples: skimage.restoration.inpaint_biharmonic" in out
     assert "left out" not in out
-    print_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"}, verbose=True)
+    print_fold_scores("title", scores, 1.0, {"spline": "left out: 104,269 places"}, verbose=True)
     assert "spline: left out: 104,269 places" in capsys.readouterr().out

@@ -16,7 +16,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import LinearRidge, enlarging, filling
 from pe_lightning.estimators.filling import Filled, fill
 from pe_lightning.estimators.folds import interpolated_folds, score_folds
-from pe_lightning.signals import FoldSampling, validation
+from pe_lightning.signals import FoldSampling
+from pe_lightning.signals.editing import checks
 from pe_lightning.solvers.choice import ChoiceWarning
 from pe_lightning.solvers.gap_mixture import GapMixture
 from pe_lightning.training import ComplexLinear, TensorDataModule
@@ -189,7 +190,7 @@ def test_smoothing_changes_known_samples_too(side: int, lost: float, least: floa
 
 def test_more_samples_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     levels, mask = damaged()
-    monkeypatch.setattr(validation, "free_memory", lambda: 1000)
+    monkeypatch.setattr(checks, "free_memory", lambda: 1000)
     with pytest.raises(InputError, match=r"of 150 known samples takes about .* fill a part of the file"):
         fill(levels, mask, folds="none")
 

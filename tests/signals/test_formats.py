@@ -17,10 +17,11 @@ from PIL.PngImagePlugin import PngInfo
 from source_checks import noise, refused, stored, unit, write_png16
 
 from pe_lightning.errors import InputError
+from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.editing.original import read_original
 from pe_lightning.signals.files import replacing
-from pe_lightning.signals.raw import EditableFile
 from pe_lightning.signals.sources import VideoSource
-from pe_lightning.signals.sources.kinds import read_original, source_of
+from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import decode_image

@@ -17,8 +17,8 @@ from PIL import Image
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import fill
-from pe_lightning.signals.raw import EditableFile
-from pe_lightning.signals.sources.kinds import read_original
+from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.editing.original import read_original
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 

@@ -1,8 +1,7 @@
-"""Array files (``.npy``, ``.npz``, HDF5): meaning of their axes, reading by slices, and copies with other values."""
+"""Array files (``.npy``, ``.npz``, HDF5): meaning of their axes, and reading by slices."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,12 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.signals.axes import MAX_CHANNELS, in_shape, signals_of
+from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
 from pe_lightning.signals.raw import (
     AnyArray,
-    EditableFile,
-    Mask,
     RawSignals,
     join_scalings,
     value_scaling,
@@ -31,7 +28,6 @@ from pe_lightning.signals.validation import check_claim, check_memory, check_num
 
 if TYPE_CHECKING:
     from pe_lightning.signals.blocks import Block
-    from pe_lightning.signals.sources.missing import Missing
 
 Channels: TypeAlias = Literal["auto", "last", "none"]
 """Meaning of the last axis of an array of D + 1 axes, see :func:`read_arrays`."""
@@ -351,48 +347,3 @@ def check_hdf5(path: Path, given: str) -> None:
     with h5py.File(path, locking=False) as file:
         check("/", file)
         visit_hdf5(file, given, check)
-
-
-# -- written back ---------------------------------------------------------------------------------------------------------
-
-
-def marked_values(values: AnyArray, declared: Declared) -> Mask:
-    """Values that are not finite, or declared missing."""
-    return (~np.isfinite(values) if values.dtype.kind == "f" else False) | declared.marks(values)
-
-
-def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key: str | None = None) -> EditableFile:
-    """An array of a ``.npy`` file, whose copy has its byte order and order of axes, or of an HDF5 file, which is copied."""
-    missing.check("arrays")
-    found = find_array(file, key)
-    array = found.load()
-    signals = signals_of(array, found.label, axes)
-    with found.open() as stored:
-        dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
-
-    names = file.names(len(signals))
-    marked = marked_values(signals, found.declared.plus(missing.values, found.dtype))
-    suffixes = (".npy",) if found.format == "npy" else (file.path.suffix.lower(), ".h5", ".hdf5")
-    write = partial(_write_array, found, dtype, by_columns, (array.shape, signals.shape))
-    return EditableFile(names, signals, marked, suffixes, write, resizes=found.format == "npy")
-
-
-def _write_array(
-    found: ArrayFile,
-    dtype: np.dtype[Any],
-    by_columns: bool,
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    path: Path,
-    values: AnyArray,
-) -> None:
-    result = in_shape(found.declared.valid(values, found.dtype), *shapes).astype(dtype)
-    content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
-    if found.format == "npy":
-        np.save(content, np.asfortranarray(result) if by_columns else result)
-    else:
-        import h5py
-
-        content.write(found.file.path.read_bytes())
-        with h5py.File(content, "r+") as opened:
-            opened[found.key][...] = result
-    path.write_bytes(content.getbuffer())

@@ -16,8 +16,10 @@ import numpy.typing as npt
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals.axes import Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.editing.volumes import declared_by_raster
 from pe_lightning.signals.files import check_readable, user_path
-from pe_lightning.signals.raw import AnyArray, EditableFile, Mask, RawSignals, ValueRange, is_one_of
+from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, ValueRange, is_one_of
 from pe_lightning.signals.repeated import REMEDY, note_repeated
 from pe_lightning.signals.sources.arrays import check_hdf5
 from pe_lightning.signals.sources.base import Source, sources
@@ -26,7 +28,6 @@ from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SourceFile, numbered, reading
 from pe_lightning.signals.sources.points import names_of
 from pe_lightning.signals.sources.tables import file_name_of
-from pe_lightning.signals.sources.volumes import declared_by_raster
 from pe_lightning.signals.validation import check_memory, check_numbers
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")

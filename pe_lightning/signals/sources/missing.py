@@ -233,13 +233,3 @@ def read_mask(file: SourceFile) -> Mask:
     if image.shape[-1] in (2, 4):
         return np.asarray(image[..., :-1].any(axis=-1) & (image[..., -1] > 0))
     return np.asarray(image.any(axis=-1))
-
-
-def grown_mask(mask: Mask, pixels: int) -> Mask:
-    """Missing samples ``(..., H, W, C)`` and all samples within a distance in the plane of their picture."""
-    from scipy.ndimage import binary_dilation
-
-    steps = np.arange(-pixels, pixels + 1)
-    disc = np.hypot(steps[:, None], steps) <= pixels
-    grown: Mask = binary_dilation(mask, disc.reshape(*[1] * (mask.ndim - 3), *disc.shape, 1))
-    return grown

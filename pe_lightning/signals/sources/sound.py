@@ -14,10 +14,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, ValueRange
-from pe_lightning.signals.sources.arrays import marked_values
-from pe_lightning.signals.sources.declared import NOTHING
-from pe_lightning.signals.sources.missing import Missing
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.signals.validation import in_common, one_length
 
@@ -30,13 +27,11 @@ DTYPE_OF_SUBTYPE = {
     "DOUBLE": "float64",
 }
 """Dtypes that represent the samples exactly; other subtypes are decoded to float32."""
-LOSSLESS_FORMATS = ("WAV", "WAVEX", "FLAC", "AIFF", "RF64")
-LOSSLESS_SUBTYPES = ("PCM_U8", "PCM_S8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True)
 class Sound:
-    """An excerpt of a sound file, from the sample ``start`` on, read and written in its own format.
+    """An excerpt of a sound file, from the sample ``start`` on.
 
     ``format`` and ``subtype`` are names of libsndfile, such as ``WAV`` and ``PCM_24``; ``rate`` is in samples per second.
     """
@@ -85,9 +80,6 @@ class Sound:
     def peak(self) -> float:
         values = self.read()
         return float(np.abs(values).max(initial=1, where=np.isfinite(values)))
-
-    def write(self, path: Path, samples: AnyArray) -> None:
-        write_sound(path, samples, self.rate, self.subtype, self.format)
 
 
 def _check_header(file: SourceFile, info: Any) -> None:
@@ -149,25 +141,3 @@ def read_sound(
         rate=float(sounds[0].rate),
         media="audio",
     )
-
-
-# -- written back ---------------------------------------------------------------------------------------------------------
-
-
-def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
-    """A sound file without loss (WAV, FLAC, AIFF), in its own sample format."""
-    missing.check("sound")
-    sound = Sound.open(file)
-    if sound.format not in LOSSLESS_FORMATS or sound.subtype not in LOSSLESS_SUBTYPES:
-        raise InputError(
-            f"{file.given!r} is {sound.format} {sound.subtype}; fill takes PCM and floating-point WAV, FLAC, AIFF"
-        )
-    values = sound.read()[None]
-
-    write = partial(_write_samples, sound)
-    marked = marked_values(values, NOTHING.plus(missing.values, values.dtype))
-    return EditableFile((file.stem,), values, marked, (file.path.suffix.lower(),), write, "audio")
-
-
-def _write_samples(sound: Sound, path: Path, changed: AnyArray) -> None:
-    sound.write(path, changed[0])

@@ -1,28 +1,24 @@
-"""Text tables (``.csv``, ``.tsv``, ``.txt``): columns of numbers, dates and texts, and copies with other numbers."""
+"""Text tables (``.csv``, ``.tsv``, ``.txt``): columns of numbers, dates and texts."""
 
 from __future__ import annotations
 
 import codecs
 import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, EditableFile, RawSignals, is_one_of, join_scalings, value_scaling
-from pe_lightning.signals.sources.missing import Missing
+from pe_lightning.signals.raw import AnyArray, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
-from pe_lightning.signals.sources.times import Clock, date_text
+from pe_lightning.signals.sources.times import Clock
 from pe_lightning.signals.validation import one_length
 
 DELIMITERS = "\t;, "
@@ -95,7 +91,7 @@ def read_tables(
 
 @dataclass(frozen=True)
 class Table:
-    """A text table: reads its columns, and writes a copy with other numbers in some cells.
+    """A text table, whose columns of numbers are read.
 
     It has the names in its header, empty texts without one; of each row below the header the number of its line, from 1, or
     0 of an added row; the texts of each column with decimal points; the delimiter; and the name of the decimal mark,
@@ -137,7 +133,7 @@ class Table:
         if columns is None and len(self.names) > MAX_COLUMNS:
             raise InputError(f"{given!r} has {len(self.names)} columns, more than {MAX_COLUMNS}: choose columns by select")
         if columns is None:
-            with_numbers = [any(np.isfinite(_number(cell)) for cell in cells) for cells in self.cells]
+            with_numbers = [any(np.isfinite(number_in(cell)) for cell in cells) for cells in self.cells]
             chosen = [place for place in np.flatnonzero(with_numbers).tolist() if place != axis]
             if not chosen:
                 held = f"no column of numbers (the decimal mark is taken to be a {self.mark})" if self.lines else "no rows"
@@ -182,8 +178,8 @@ class Table:
                 pass
         missing = np.array([is_missing(cell) for cell in cells], bool)
         first = next((cell for cell, absent in zip(cells, missing, strict=True) if not absent), "0")
-        as_dates = dates and np.isnan(_number(first))
-        found = np.array([_date(cell) for cell in cells] if as_dates else [_number(cell) for cell in cells])
+        as_dates = dates and np.isnan(number_in(first))
+        found = np.array([_date(cell) for cell in cells] if as_dates else [number_in(cell) for cell in cells])
         for row in np.flatnonzero(~missing & (np.isnat(found) if as_dates else np.isnan(found)))[:1].tolist():
             wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00"
             wanted = wanted if dates else f"a number (the decimal mark is taken to be a {self.mark})"
@@ -202,68 +198,18 @@ class Table:
         dates = {}
         for place, cells in enumerate(self.cells):
             first = next((cell for cell in cells if not is_missing(cell)), "")
-            if np.isnan(_number(first)) and not np.isnat(_date(first)):
+            if np.isnan(number_in(first)) and not np.isnat(_date(first)):
                 found = np.array([_date(cell) for cell in cells])
                 if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found)).tolist()):
                     dates[place] = found
         named = [place for place, name in enumerate(self.names) if name.lower() in TIME_NAMES and place not in dates]
         if not dates:
-            dates = {place: self.values(place) for place in named if any(np.isfinite(_number(c)) for c in self.cells[place])}
+            with_numbers = [place for place in named if any(np.isfinite(number_in(cell)) for cell in self.cells[place])]
+            dates = {place: self.values(place) for place in with_numbers}
         if len(dates) != 1:
             return -1, None
         ((place, times),) = dates.items()
         return place, Clock.of(self.names[place] or str(place), times)
-
-    def with_rows(self, places: Sequence[int], place: int, times: AnyArray) -> Table:
-        """A table with further rows, empty but for a column of times ``(N,)``; the rows that it has get ``places``."""
-        rows = {number: row for row, number in enumerate(places)}
-        cells = [[column[rows[n]] if n in rows else "" for n in range(len(times))] for column in self.cells]
-        like, form = self.cells[place][0], self._form(place)
-        for number, time in enumerate(times):
-            if number not in rows:
-                cells[place][number] = date_text(time, like) if times.dtype.kind == "M" else format(time, form)
-        return replace(self, lines=[self.lines[rows[n]] if n in rows else 0 for n in range(len(times))], cells=cells)
-
-    def write(self, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
-        """Writes a copy with other numbers, by index of column and row, as the cells of their columns are written.
-
-        Lines without one are unchanged.
-        """
-        mark, encoding, content = _decoded(self.file)
-        lines = content.splitlines(keepends=True)
-        texts: dict[int, dict[int, str]] = {}
-        for column, numbers in changed.items():
-            form = self._form(column)
-            for row, value in numbers.items():
-                text = format(value, form)
-                texts.setdefault(row, {})[column] = text.replace(".", ",") if self.mark == "comma" else text
-        before = 0
-        for row, number in enumerate(self.lines):
-            before = number or before
-            if number and row not in texts:
-                continue
-            line = lines[before - 1]
-            cells = (
-                _split([line], self.delimiter)[0] or [""] if number else [self._cell(column[row]) for column in self.cells]
-            )
-            ending = "\r\n" if "\r\n" in line else line[len(line.rstrip("\r\n")) :][:1]
-            buffer = io.StringIO()
-            writer = csv.writer(buffer, delimiter=self.delimiter, lineterminator=ending)
-            writer.writerow([texts.get(row, {}).get(column, cell) for column, cell in enumerate(cells)])
-            lines[before - 1] = buffer.getvalue() if number else line + buffer.getvalue()
-        path.write_bytes(mark + "".join(lines).encode(encoding))
-
-    def _cell(self, text: str) -> str:
-        """A cell of an added row."""
-        text = text.replace(".", ",") if self.mark == "comma" and np.isfinite(_number(text)) else text
-        return text or ("nan" if self.delimiter == " " else "")
-
-    def _form(self, column: int) -> str:
-        """Format of numbers with as many decimals as the known ones of a column; six digits if these have exponents."""
-        known = [cell for cell in self.cells[column] if not is_missing(cell)]
-        if any("e" in cell.lower() for cell in known):
-            return ".6g"
-        return f".{max((len(cell.strip().partition('.')[2]) for cell in known), default=0)}f"
 
 
 def header_of(file: SourceFile) -> list[str]:
@@ -280,7 +226,7 @@ def is_missing(cell: str) -> bool:
 def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[list[str]], str]:
     """Line numbers, cells and delimiter of all rows, or of ``most``, without comments and empty lines at both ends."""
     with reading(file.given):
-        text = _decoded(file, notify=most is None)[2]
+        text = decode_text(file, notify=most is None)[2]
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1)]
         first = next((place for place, (_, line) in enumerate(lines) if line.strip() and not _is_comment(line)), len(lines))
         lines = lines[first:]
@@ -291,8 +237,8 @@ def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[li
             raise ValueError("it holds zero bytes" if "\0" in text else "it holds no numbers")
         lines = lines[:most]
         numbers, texts = zip(*lines, strict=True)
-        delimiter = max(DELIMITERS, key=lambda one: _fitness(_split(texts[:SAMPLE_LINES], one)))  # the first of several
-        rows = _split(texts, delimiter)
+        delimiter = max(DELIMITERS, key=lambda one: _fitness(split_cells(texts[:SAMPLE_LINES], one)))  # the first of several
+        rows = split_cells(texts, delimiter)
         if max(map(len, rows)) == 1:
             rows = [row or [""] for row in rows]
     uneven = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
@@ -311,7 +257,7 @@ def _is_comment(line: str) -> bool:
     return line.lstrip().startswith("#") and not is_missing(re.split(f"[{DELIMITERS}]", line.strip())[0])
 
 
-def _decoded(file: SourceFile, notify: bool = False) -> tuple[bytes, str, str]:
+def decode_text(file: SourceFile, notify: bool = False) -> tuple[bytes, str, str]:
     """The byte-order mark of a text, its encoding, and the text; ``notify``: prints an encoding that is a guess."""
     content = file.path.read_bytes()
     mark, encoding = next(((mark, name) for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), (b"", "utf-8"))
@@ -329,7 +275,8 @@ def _decoded(file: SourceFile, notify: bool = False) -> tuple[bytes, str, str]:
     return mark, encoding, text
 
 
-def _split(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+def split_cells(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    """The cells of each line."""
     if delimiter == " ":
         lines = (" ".join(line.split()) for line in lines)
     return list(csv.reader(lines, delimiter=delimiter, skipinitialspace=True))
@@ -339,13 +286,13 @@ def _fitness(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
     """Number of rows with the most frequent number of cells (above 1), and the share of cells that are numbers."""
     even = max((times for cells, times in Counter(map(len, rows)).items() if cells > 1), default=0)
     cells = [cell for row in rows for cell in row]
-    numbers = sum(bool(np.isfinite(_number(cell)) or DECIMAL_COMMA.fullmatch(cell.strip())) for cell in cells)
+    numbers = sum(bool(np.isfinite(number_in(cell)) or DECIMAL_COMMA.fullmatch(cell.strip())) for cell in cells)
     return even, numbers / max(len(cells), 1)
 
 
 def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[list[str]], str]:
     with_comma = any(DECIMAL_COMMA.fullmatch(cell.strip()) for row in rows for cell in row)
-    if not with_comma or any("." in cell and np.isfinite(_number(cell)) for row in rows for cell in row):
+    if not with_comma or any("." in cell and np.isfinite(number_in(cell)) for row in rows for cell in row):
         return rows, "point"
     rank_zero_info(f"{file.given!r} is read with a comma as decimal mark")
     return [
@@ -354,12 +301,13 @@ def _with_decimal_points(file: SourceFile, rows: list[list[str]]) -> tuple[list[
 
 
 def _has_header(rows: Sequence[Sequence[str]]) -> bool:
-    first, second = ([np.isfinite(_number(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
+    first, second = ([np.isfinite(number_in(cell)) for cell in row] for row in (rows[0], rows[min(1, len(rows) - 1)]))
     text = [not known and not is_missing(cell) for known, cell in zip(first, rows[0], strict=True)]
     return any(text) and (not any(first) or any(above and below for above, below in zip(text, second, strict=True)))
 
 
-def _number(cell: str) -> float:
+def number_in(cell: str) -> float:
+    """The number in a cell, NaN if there is none."""
     try:
         return float(cell) if "_" not in cell else np.nan  # float() accepts 1_000
     except ValueError:
@@ -377,50 +325,3 @@ def _date(cell: str) -> np.datetime64:
 def file_name_of(name: str) -> str:
     """A name with underscores in place of characters that file names may not have."""
     return "".join("_" if char in '/\\:*?"<>|' or not char.isprintable() else char for char in name)
-
-
-# -- written back ---------------------------------------------------------------------------------------------------------
-
-
-def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
-    """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
-    missing.check("tables")
-    table, places_of_rows = Table.open(file), tuple[Axis, ...]()
-    place, clock = table.clock()
-    if clock is not None and clock.axis is not None:
-        rank_zero_info(f"{table.label(place)}: the rows are at unequal distances, and their times are the axis")
-        places_of_rows = (clock.axis,)
-    elif clock is not None and (absent := clock.absent).size:
-        table = table.with_rows(clock.places.tolist(), place, clock.times)
-        rank_zero_info(
-            f"{table.label(place)}: {absent.size} row(s) are absent, the first at {table.cells[place][absent[0]]}: they are "
-            "missing, and are inserted in the result"
-        )
-    elif clock is None and place >= 0:
-        rank_zero_info(
-            f"{table.label(place)}: times are missing, or neither ascend nor descend: rows are taken in their order, at "
-            f"equal distances. To take the times: --coordinates {table.names[place] or place} --values COLUMN --at FILE"
-        )
-    is_axis = clock is not None and (clock.axis is not None or clock.absent.size > 0)
-    columns = table.columns(fills=missing.values, axis=place if is_axis else -1)
-    values = np.stack([column.values for column in columns])[..., None]
-    marked = ~np.isfinite(values)
-
-    suffix = file.path.suffix.lower()
-    names = tuple(column.name or file.stem for column in columns)
-    write = partial(_write_columns, table, columns, values, marked)
-    suffixes = tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"]))
-    return EditableFile(names, values, marked, suffixes, write, axes=places_of_rows)
-
-
-def _write_columns(
-    table: Table, columns: Sequence[Column], values: AnyArray, marked: AnyArray, path: Path, changed: AnyArray
-) -> None:
-    different = (changed != np.where(marked, np.nan, values))[..., 0]
-    table.write(
-        path,
-        {
-            column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
-            for column, series, rows in zip(columns, changed, different, strict=True)
-        },
-    )

@@ -99,16 +99,3 @@ def _by_business_days(times: Times) -> Clock | None:
         return None
     every = np.busday_offset(days[0], np.sign(int((days[-1] - days[0]) // DAY)) * np.arange(places[-1] + 1))
     return Clock(every.astype(times.dtype) + within[0], places)
-
-
-def date_text(time: np.datetime64, like: str) -> str:
-    """A date as another one is written.
-
-    >>> date_text(np.datetime64("2024-01-31T12:00:00", "us"), "2024/01/02 00:00Z")
-    '2024/01/31 12:00Z'
-    """
-    digits = like.strip().removesuffix("Z")
-    units: Any = {4: "Y", 7: "M", 10: "D", 13: "h", 16: "m", 19: "s", 23: "ms"}
-    text = str(np.datetime_as_string(time, unit=units.get(len(digits), "us"), casting="unsafe"))
-    text = text.replace("T", " ") if " " in digits else text
-    return (text.replace("-", "/") if "/" in digits else text) + "Z" * like.strip().endswith("Z")

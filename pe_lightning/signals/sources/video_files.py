@@ -1,4 +1,4 @@
-"""Video files: decoded by PyAV a few frames at a time, written without loss, with the sound of another file."""
+"""Video files, decoded by PyAV a few frames at a time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import av
@@ -16,24 +14,16 @@ import numpy as np
 import numpy.typing as npt
 from av.sidedata.sidedata import Type as SideDataType
 from av.stream import Disposition
-from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, EditableFile, ValueRange
+from pe_lightning.signals.raw import AnyArray, ValueRange
 from pe_lightning.signals.sources.clips import Clip, frames_at_once
-from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.validation import check_area, check_fit_memory
+from pe_lightning.signals.validation import check_area
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
-MAX_JITTER = 0.25
-"""Largest difference of the time of a frame from a constant rate, in frames, for lost frames to be known by the times."""
-TICKS = {True: Fraction(1, 90_000), False: Fraction(1, 1000)}
-"""Unit of the times of frames at a variable rate, in MP4 or in Matroska."""
-MP4_LIKE = ("mp4", "mov", "m4v")
-"""Formats whose sound MP4 can hold."""
 SWSCALE_FLAGS = (
     0x4 | 0x2000 | 0x40000 | 0x80000
 )  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
@@ -74,25 +64,6 @@ def even_frames(
     return np.searchsorted(shown, wanted + slack, side="right") - 1, rate, even
 
 
-def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> tuple[npt.NDArray[np.int64], float] | None:
-    """Ascending places, from 0, of frames at equidistant times, and the rate; ``None`` if the rate is variable.
-
-    Places between them without a frame are those of lost frames; the arguments are those of :func:`even_frames`.
-
-    >>> frame_places(np.array([0, 0.04, 0.08, 0.16, 0.2]), 0.001, 0.0)
-    (array([0, 1, 2, 4, 5]), 25.0)
-    """
-    gaps = np.diff(times)
-    step = 1 / stated if stated and abs(stated * np.median(gaps) - 1) < 0.01 else float(np.median(gaps))
-    places = np.r_[0, np.rint(gaps / step).cumsum()].astype(np.int64)
-    if len(np.unique(places)) < len(places) or places[-1] >= 2 * len(places):
-        return None
-    if step != 1 / (stated or np.inf):
-        step = float(np.polyfit(places, times, 1)[0])
-    jitter = float(np.abs(times - times[0] - step * places).max())
-    return (places, round(1 / step, 9)) if jitter <= MAX_JITTER * step + tick else None
-
-
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
     """Describes a video; frames are decoded when the clip is read.
 
@@ -101,7 +72,7 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     ratio, sound and transparency are ignored. Without ``fps``, a video of variable frame rate is resampled to its mean
     rate, with a notice.
     """
-    clip, times, tick, stated = _described(file, max_pixels)
+    clip, times, tick, stated = describe_video(file, max_pixels)
     numbers, rate, even = even_frames(times, tick, stated, fps)
     if not even and fps is None:
         rank_zero_info(
@@ -113,7 +84,7 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
     return replace(clip, frames=range(len(numbers)), read=read, rate=rate)
 
 
-def _described(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDArray[np.float64], float, float]:
+def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDArray[np.float64], float, float]:
     """The clip of all stored frames, the times of the frames, the resolution of these, and the rate in the header or 0."""
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
@@ -233,83 +204,3 @@ def _turn_of(frame: Any, file: SourceFile) -> Turn:
         f"{file.given!r} has a rotation of {frame.rotation} degrees; only multiples of 90 are supported. Convert it with "
         "the rotation applied"
     )
-
-
-# -- written back ---------------------------------------------------------------------------------------------------------
-
-
-def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
-    """A video; frames that its times leave out are lost. Written without loss, with the sound and tags of the file."""
-    missing.check("videos", "colour")
-    clip, times, tick, stated = _described(file, None)
-    found = frame_places(times, tick, stated)
-    if found is None and missing.kind == "nan":
-        raise InputError(
-            f"{file.given!r} has a variable frame rate, so that lost frames are not known by their times: name them "
-            "(missing: frames:10-14, from 0), or save its frames as pictures with numbers in a folder (ffmpeg -i FILE "
-            "-fps_mode passthrough FOLDER/%04d.png), and give that"
-        )
-    if found is None:
-        rank_zero_info(
-            f"{file.given!r} has a variable frame rate: frames are taken at equal distances, and keep their times"
-        )
-    stamps = None if found else times - times[0]
-    places, rate = found or (np.arange(len(times)), (len(times) - 1) / float(times[-1] - times[0]))
-    check_fit_memory(math.prod(clip.grid))  # before the frames are decoded
-    shape = (1, int(places[-1]) + 1, *clip.size, clip.channels)
-    values, marked = np.zeros(shape, clip.stored), np.ones(shape, bool)
-    for place, frame in zip(places, (frame for block in clip.blocks() for frame in block), strict=True):
-        values[0, place] = frame
-        marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
-
-    with av.open(f"file:{file.path}") as container:  # what can hold the frames and the sound without loss
-        fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
-    mp4 = values.dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
-    suffixes = (".mp4", ".mkv") if mp4 else (".mkv",)
-    write = partial(_write_clip, rate, file.path, stamps)
-    return EditableFile((file.stem,), values, marked, suffixes, write, "video", resizes=True)
-
-
-def _write_clip(rate: float, source: Path, times: npt.NDArray[np.float64] | None, path: Path, changed: AnyArray) -> None:
-    write_lossless(path, changed[0], rate, source, times)
-
-
-def write_lossless(
-    path: Path, frames: AnyArray, rate: float, source: Path, times: npt.NDArray[np.float64] | None = None
-) -> None:
-    """Writes frames that decode to the same values, as MP4 or Matroska by the suffix, with the sound and tags of a clip.
-
-    They are ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16, at a constant rate or at times ``(T,)`` in seconds.
-    """
-    deep, grey, mp4 = frames.dtype == np.uint16, frames.shape[-1] == 1, path.suffix.lower() == ".mp4"
-    given = ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
-    stored = given if grey else "gbrp16le" if deep else "bgr0"
-    codec, options = "ffv1", {"level": "3", "slicecrc": "1"}
-    if mp4:
-        codec, options, given, stored = "libx264rgb", {"qp": "0"}, "rgb24", "rgb24"
-    every = Fraction(rate).limit_denominator(100_000)
-    form = "mp4" if mp4 else "matroska"
-    flags = {"movflags": "faststart", "movie_timescale": str(every.numerator)} if mp4 else {}
-    with av.open(f"file:{source}") as old, av.open(str(path), "w", format=form, options=flags) as new:
-        new.metadata.update(old.metadata)
-        stream = new.add_stream(codec, rate=every, options=options)
-        stream.height, stream.width = frames.shape[1:3]
-        stream.pix_fmt = stored
-        if times is not None:
-            stream.codec_context.time_base = TICKS[mp4]
-        sounds = {sound.index: new.add_stream_from_template(sound) for sound in old.streams.audio}
-        for number, values in enumerate(frames):
-            if grey and mp4:
-                values = np.broadcast_to(values, (*values.shape[:2], 3))
-            array = np.ascontiguousarray(values[..., 0] if grey and not mp4 else values)
-            frame = VideoFrame.from_ndarray(array, format=given)
-            frame = frame if stored == given else frame.reformat(format=stored)
-            frame.pts, frame.time_base = number, 1 / every
-            if times is not None:
-                frame.pts, frame.time_base = round(times[number] / TICKS[mp4]), TICKS[mp4]
-            new.mux(stream.encode(frame))
-        new.mux(stream.encode(None))
-        for packet in old.demux(*old.streams.audio) if sounds else ():
-            if packet.dts is not None:
-                packet.stream = sounds[packet.stream.index]
-                new.mux(packet)

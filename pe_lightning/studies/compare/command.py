@@ -14,7 +14,15 @@ from pe_lightning.errors import InputError, printable, say, show_metric
 from pe_lightning.results.runs import flatten, slug
 from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_lightning.studies.compare.reading import MISSING, Run, as_text, find_runs, look_up
-from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, cells, compare, print_scores, why_several
+from pe_lightning.studies.compare.scores import (
+    ScoreTable,
+    as_csv,
+    as_markdown,
+    cells,
+    compare,
+    print_score_tables,
+    why_several,
+)
 
 
 def compare_runs(
@@ -48,7 +56,7 @@ def compare_runs(
     if not found.runs:
         raise InputError("there is no run to compare: give run directories, or folders with runs, such as runs/")
     tables = compare(found.runs, by, baseline)
-    print_scores(tables, by)
+    print_score_tables(tables, by)
     if out is not None:
         with replacing_results(out, "compare") as folder:
             _write_report(folder, tables, by, pictures, frames, megapixels)

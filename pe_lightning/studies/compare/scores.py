@@ -271,7 +271,7 @@ def _number(value: float, form: str) -> str:
     return MISSING if math.isnan(value) else format(value, form)
 
 
-def print_scores(tables: Sequence[ScoreTable], by: str | None) -> None:
+def print_score_tables(tables: Sequence[ScoreTable], by: str | None) -> None:
     """Prints every table with its notes; ``by`` is the key that rows are grouped by."""
     console = errors.console()
     console.width = max(console.width, 80)

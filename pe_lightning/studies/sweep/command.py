@@ -97,7 +97,7 @@ def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> 
 
 def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
     """Prints the tables of all finished runs, best first; ``repeated`` are the settings whose seeds are averaged."""
-    from pe_lightning.studies.compare.scores import compare, print_scores
+    from pe_lightning.studies.compare.scores import compare, print_score_tables
 
     done = [cell for cell in cells if record.status(cell) == "done"]
     if not done:
@@ -106,7 +106,7 @@ def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequenc
     for problem in found.problems:
         say(f"pe-lightning: warning: {problem}", file=sys.stderr)
     if found.runs:
-        print_scores(compare(found.runs, None, None), None)
+        print_score_tables(compare(found.runs, None, None), None)
     if repeated is not None:
         for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
             _print_repeats(done, record, repeated, Metric.of(name))

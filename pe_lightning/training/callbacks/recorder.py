@@ -50,7 +50,7 @@ from pe_lightning.training.callbacks.scores import (
     data_name,
     describe,
     metric_of,
-    print_scores,
+    print_fit_scores,
     rmse_in_units,
     run_name,
     score,
@@ -355,7 +355,9 @@ class RunRecorder(Callback):
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, last, scored)
         self.durations.mark("files")
         if self.table:
-            print_scores(self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False), scored)
+            print_fit_scores(
+                self.metrics, self.run_dir, self.durations, getattr(pl_module, "can_solve_exactly", False), scored
+            )
 
     def _checkpoint_bytes(self) -> int | None:
         assert self.run_dir is not None

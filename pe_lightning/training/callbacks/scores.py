@@ -190,7 +190,7 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
     return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * is_trained}{other}."
 
 
-def print_scores(
+def print_fit_scores(
     report: Mapping[str, Any],
     run_dir: Path,
     durations: runs.Durations,

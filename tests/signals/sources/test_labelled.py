@@ -10,7 +10,7 @@ import torch
 import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
-from pe_lightning.results.pictures import draw_before_after
+from pe_lightning.results.before_after import draw_before_after
 from pe_lightning.signals.sources.labelled import LabelledSource, edit_labelled, original_of
 from pe_lightning.training import ComplexLinear, LabelledDataModule
 

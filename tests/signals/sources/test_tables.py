@@ -7,8 +7,8 @@ import pytest
 from source_checks import refused, stored, unit
 
 from pe_lightning.estimators.filling import fill
+from pe_lightning.signals.editing.original import read_original
 from pe_lightning.signals.sources import RowSource
-from pe_lightning.signals.sources.kinds import read_original
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.tables import Table

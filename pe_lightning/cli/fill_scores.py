@@ -1,0 +1,52 @@
+"""Scores of a fill at the terminal: held-out samples of the fit beside interpolation of the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pe_lightning.errors import console
+
+if TYPE_CHECKING:
+    from pe_lightning.estimators.folds import FoldScore
+
+
+def print_fold_scores(
+    title: str, scores: Mapping[str, FoldScore], unit: float, left_out: Mapping[str, str], verbose: bool = False
+) -> None:
+    """Prints the scores of methods, the best first, and which one is ahead of the fit.
+
+    Args:
+        title: Title of the table: what is held out.
+        scores: Score of one signal by method, that of the fit first.
+        unit: What an error of 1 in [0, 1] is in the units of the source.
+        left_out: Why other methods have no score, by method.
+        verbose: Whether to print these.
+    """
+    from rich.table import Table
+
+    table = Table(title=title, min_width=60)
+    table.add_column("method")
+    for heading in ("PSNR", "RMSE"):
+        table.add_column(heading, justify="right")
+    ranked = sorted(scores.items(), key=lambda row: float(row[1].errors))
+    for method, score in ranked:
+        table.add_row(method, f"{float(score.values):.2f} dB", f"{float(score.errors) * unit:.4g}")
+    output = console()
+    output.print(table)
+    own, best = next(iter(scores)), ranked[0][0]
+    if best != own:
+        ahead = f"{float(scores[best].values) - float(scores[own].values):.2f} dB"
+        output.print(
+            f"{best} is {ahead} ahead of {own} on these samples: {_how_to_get(best)}", highlight=False, markup=False
+        )
+    for method, reason in left_out.items() if verbose else ():
+        output.print(f"{method}: {reason}", highlight=False, markup=False)
+
+
+def _how_to_get(method: str) -> str:
+    from pe_lightning.evaluation.baselines import baselines
+
+    if method.startswith("Pillow "):
+        return f"image.resize(size, Image.Resampling.{method.removeprefix('Pillow ')}) of Pillow"
+    return baselines.get(method).program or f"pe_lightning.evaluation.baselines.interpolate({method!r}, ...)"
