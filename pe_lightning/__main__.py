@@ -5,8 +5,9 @@ Verbs that do not train start without importing Lightning.
 
 from __future__ import annotations
 
+import ast
 import errno
-import importlib
+import importlib.util
 import inspect
 import io
 import os
@@ -17,7 +18,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import TextIO
 
 from pe_lightning import __version__
@@ -29,40 +32,17 @@ from pe_lightning.training.interrupts import Interrupted, StopSignals, exit_stat
 CLOSED_OUTPUT = 141
 """Exit status after the reader of the output has closed it: 128 + SIGPIPE."""
 
-VERBS = {
-    "fit": ("fit signals, score the held-out samples, write reconstructions", ""),
-    "validate": ("score the held-out samples of a checkpoint", ""),
-    "test": ("score a checkpoint and write its reconstructions", ""),
-    "predict": ("write reconstructions of a checkpoint at any size", ""),
-    "sweep": ("fit every combination of some settings", "studies.sweep.command.sweep"),
-    "compare": ("tables, plots and pictures of runs side by side", "studies.compare.command.compare_runs"),
-    "suggest": ("try all encoders on your signals and write the best as a configuration", "studies.suggest.command.suggest"),
-    "list": ("list all names: encoders, models, samplings, recipes, ...", "cli.commands.list_registered"),
-    "encoders": ("list the registered encoders", "cli.commands.list_encoders"),
-    "networks": ("list the models, and the activations of SimpleMLP", "cli.commands.list_networks"),
-    "export": ("write the model of a run as safetensors, or without the state of the optimiser", "training.export.export"),
-    "cache": ("list or clear the cache of decoded signals", "cli.commands.cache"),
-    "fill": ("predict the missing samples of a file, or enlarge it", "cli.fill.fill_files"),
-    "demo": ("show every use on small signals, in a page, within a minute", "studies.demo.demo"),
-}
-"""A line of help for each verb, and the typed function that it is; the others are methods of the Trainer.
-
-The order is that of the help: the framework first, tools that are built on it after it.
-"""
-
-USES = {
-    "denoise": "fill FILE --smooth --out OUT",
-    "smooth": "fill FILE --smooth --out OUT",
-    "upscale": "fill FILE --upscale 2 --out OUT",
-    "enlarge": "fill FILE --upscale 2 --out OUT",
-    "inpaint": "fill FILE --missing MASK --out OUT",
-    "compress": "fit FILE --config image/sparse",
-    "train": "fit FILE",
-}
-"""Words that people type for a verb, and what to type."""
-
 VERB_GROUP = "pe_lightning.verbs"
-"""Entry-point group of verbs of other packages: typed functions, as :func:`pe_lightning.cli.verbs.call` takes."""
+"""Entry-point group of verbs, of this package too: typed functions, as :func:`pe_lightning.cli.verbs.call` takes."""
+TRAINER_VERBS = {
+    "fit": "fits signals, scores the held-out samples, writes reconstructions",
+    "validate": "scores the held-out samples of a checkpoint",
+    "test": "scores a checkpoint and writes its reconstructions",
+    "predict": "writes reconstructions of a checkpoint at any size",
+}
+"""Verbs that are methods of the Trainer, with a line of help."""
+ORDER = ("sweep", "compare", "suggest", "list", "encoders", "networks", "export", "cache")
+"""Order of the other verbs of the framework in the help. Verbs of other packages follow, by package and name."""
 
 HELP = """\
 usage: pe-lightning VERB [options]
@@ -71,11 +51,7 @@ A Lightning-based framework that trains and exactly solves coordinate networks o
 
 {verbs}
 
-  pe-lightning fit --config image/demo         train on a sample photograph by a recipe of the package
-  pe-lightning fit my.jpg --encoder tri        solve exactly: pictures, sound, tables, videos, volumes
-  pe-lightning compare runs/ --by encoder.name
-  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
-  pe-lightning fill photo.jpg --upscale 2 --out large.png
+{examples}
   pe-lightning VERB --help                     the options of a verb
 """
 
@@ -123,7 +99,10 @@ def _answer(args: Sequence[str]) -> int:
     Durations.command_began = time.perf_counter()
     verb, *arguments = args or ["--help"]
     if verb in ("-h", "--help", "help"):
-        say(*HELP.format(verbs="\n".join(f"  {verb:<10} {text}" for verb, text in _described_verbs().items())).splitlines())
+        from pe_lightning.hints import examples
+
+        verbs = "\n".join(f"  {verb:<10} {text}" for verb, text in _described_verbs().items())
+        say(*HELP.format(verbs=verbs, examples="\n".join(examples())).splitlines())
         return 0
     if verb == "--version":
         say(f"pe-lightning {__version__}")
@@ -148,8 +127,19 @@ def _answer(args: Sequence[str]) -> int:
         Durations.command_began = None
 
 
-def _added_verbs() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=VERB_GROUP) if point.name not in VERBS}
+def _verbs() -> dict[str, EntryPoint]:
+    """Verbs that are typed functions, in the order of the help; of equal names the first is taken."""
+
+    def place(point: EntryPoint) -> tuple[int, str, str]:
+        package = point.module.partition(".")[0]
+        first = ORDER.index(point.name) if package == __package__ and point.name in ORDER else len(ORDER)
+        return first, package, point.name
+
+    verbs: dict[str, EntryPoint] = {}
+    for point in sorted(entry_points(group=VERB_GROUP), key=place):
+        if point.name not in TRAINER_VERBS:
+            verbs.setdefault(point.name, point)
+    return verbs
 
 
 def _function(point: EntryPoint) -> Callable[..., int | None]:
@@ -161,12 +151,25 @@ def _function(point: EntryPoint) -> Callable[..., int | None]:
     return function
 
 
+def _docstring(point: EntryPoint) -> str:
+    """The docstring of a verb, from the source of its module: importing the modules of all verbs takes seconds."""
+    top, *inner = point.module.split(".")
+    spec = importlib.util.find_spec(top)
+    for name in inner:
+        spec = spec and PathFinder.find_spec(f"{spec.name}.{name}", spec.submodule_search_locations or [])
+    if spec is not None and spec.origin is not None and spec.origin.endswith(".py"):
+        for node in ast.parse(Path(spec.origin).read_bytes()).body:
+            if isinstance(node, ast.FunctionDef) and node.name == point.attr:
+                return ast.get_docstring(node) or ""
+    return inspect.getdoc(_function(point)) or ""  # not defined in this module
+
+
 def _described_verbs() -> dict[str, str]:
-    """All verbs with a line of help; that of a verb of another package begins its docstring."""
-    described = {name: line for name, (line, _) in VERBS.items()}
-    for name, point in sorted(_added_verbs().items()):
+    """All verbs with a line of help, which begins the docstring of a typed function."""
+    described = dict(TRAINER_VERBS)
+    for name, point in _verbs().items():
         try:
-            line = (inspect.getdoc(_function(point)) or "").partition("\n")[0]
+            line = _docstring(point).partition("\n")[0]
         except InputError as error:
             line = str(error)
         described[name] = f"{line[:1].lower()}{line[1:]}".rstrip(".")
@@ -183,24 +186,22 @@ def _fail(message: str, status: int) -> int:
 
 
 def _run(verb: str, arguments: Sequence[str]) -> int:
-    added = {} if verb in VERBS else _added_verbs()
-    if verb not in VERBS and verb not in added:
-        if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):
-            raise InputError(f"{verb!r} is not a verb; to fit a file: pe-lightning fit {shlex.quote(verb)}")
-        word = verb.lstrip("-")
-        near = f": pe-lightning {USES[word]}." if word in USES else did_you_mean(word, [*VERBS, *added]) or "."
-        raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join([*VERBS, *added])}")
-    path = "" if verb in added else VERBS[verb][1]
-    if not path and verb not in added:
+    if verb in TRAINER_VERBS:
         from pe_lightning.cli.cli import run
 
         return run(verb, arguments)
     from pe_lightning.cli.verbs import call
+    from pe_lightning.hints import hint
 
-    if verb in added:
-        return call(verb, _function(added[verb]), arguments)
-    module, _, name = path.rpartition(".")
-    return call(verb, getattr(importlib.import_module(f"pe_lightning.{module}"), name), arguments)
+    verbs = _verbs()
+    if verb in verbs:
+        return call(verb, _function(verbs[verb]), arguments)
+    if os.path.exists(verb) or re.search(r"\w\.\w|://", verb):
+        raise InputError(f"{verb!r} is not a verb; to fit a file: pe-lightning fit {shlex.quote(verb)}")
+    word, known = verb.lstrip("-"), [*TRAINER_VERBS, *verbs]
+    text = hint(word)
+    near = f": {text}." if text else did_you_mean(word, known) or "."
+    raise InputError(f"unknown verb {verb!r}{near} Verbs: {', '.join(known)}")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def list_encoders(names: list[str] | None = None, /) -> int:
-    """Lists the registered encoders, including those of installed plugins: name, feature, arguments, reference.
+    """Lists the registered encoders: name, feature, arguments, reference.
 
     Encoders given by name are shown with the description of every argument.
 
@@ -66,7 +66,7 @@ def _table(first: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 
 def list_networks() -> int:
-    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate by default, reference.
+    """Lists the models, and the activations of SimpleMLP: formula, options, learning rate, reference.
 
     Exit status: 0, or 1 if a plugin could not be imported.
     """
@@ -74,7 +74,9 @@ def list_networks() -> int:
 
 
 def list_registered(kinds: list[str] | None = None, /) -> int:
-    """Lists what can be named in a command or configuration, including the classes of installed plugins.
+    """Lists all names, of encoders, models, samplings, recipes and others.
+
+    They can be given in a command or a configuration; the classes of installed plugins are among them.
 
     Exit status: 0, or 1 if a plugin could not be imported.
 

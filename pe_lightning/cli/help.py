@@ -20,6 +20,7 @@ from docstring_parser import DocstringStyle, parse
 from jsonargparse import ArgumentParser
 
 from pe_lightning.cli.arguments import Option
+from pe_lightning.hints import examples
 from pe_lightning.registry import find_registry
 from pe_lightning.results.config_files import read_config
 
@@ -33,22 +34,6 @@ MAX_TEXT = 200
 Entry = tuple[str, str]
 """An option with its value, and its description."""
 
-EXAMPLES = {
-    "fit": """\
-  pe-lightning fit --config image/demo           a recipe, with a sample that comes with the package
-  pe-lightning fit my.jpg --encoder tri          an exact fit of pictures, sound, tables, videos, volumes
-  pe-lightning fit my.jpg                        the fit that suits the kind of the file
-  pe-lightning fit stations.csv --data.coordinates lon,lat --data.values temperature      scattered points
-  pe-lightning fit --config image/demo --encoder rff --encoder.sigma 30 --data.paths my.jpg
-""",
-    "validate": "  pe-lightning validate --ckpt_path RUN/checkpoints/last.ckpt\n",
-    "test": "  pe-lightning test --ckpt_path RUN/checkpoints/last.ckpt\n",
-    "predict": """\
-  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --scale 2
-  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --output_shape 1024 1024 --output_format npy
-  pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --at places.csv      a model of scattered points
-""",
-}
 PURPOSES = {
     "fit": "Fits signals, scores the held-out samples and writes reconstructions into runs/<data>-<model>-<encoder>/<n>/.",
     "validate": "Scores the held-out samples of a checkpoint.",
@@ -122,10 +107,13 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
         ("what is written", [(f"--{name} {value}", text) for name, value, _, _, text in OUTPUT] if predict else []),
         ("the run", run if fit else [entry for entry in run if not entry[0].startswith(training)]),
     ]
-    listed = "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries)
+    shown, listed = (
+        "\n".join(examples(verb)),
+        "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries),
+    )
     return (
         f"usage: pe-lightning {verb} {usage.get(verb, CHECKPOINT)}\n           {sections_of_usage}".rstrip()
-        + f"\n\n{PURPOSES[verb]}\n\n{EXAMPLES[verb]}\n{listed}\n"
+        + f"\n\n{PURPOSES[verb]}\n\n{shown}\n\n{listed}\n"
         f"Options of other classes: add --model NAME or --data NAME. All options, the Trainer's too: --help=all\n"
     )
 

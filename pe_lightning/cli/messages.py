@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pe_lightning.errors import InputError, did_you_mean, out_of_memory
+from pe_lightning.hints import hint
 from pe_lightning.registry import find_registry
 
 LIST_OPTIONS = "--help lists the options"
@@ -23,28 +24,6 @@ UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", 
 OTHER_TYPE = "Problem with given class_path 'lightning.Callback'"
 """Beginning of the message about the second type of ``trainer.callbacks``, where an entry of the list is wrong."""
 REQUIRED = "the following arguments are required: "
-
-
-FILL_SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
-OUTPUT = (("--out", "--out OUT"), ("--trainer", "--trainer.default_root_dir FOLDER"))
-RATE = (("--trainer", "--model NAME --model.optimizer Adam --model.optimizer.lr 0.001"),)
-OTHER_WORDS = {
-    "mask": (("--missing", "--missing MASK"), ("--data", "--data.missing MASK")),
-    "missing": (("--data", "--data.missing MASK"),),
-    "denoise": (("--smooth", "--smooth"), FILL_SMOOTH),
-    "smooth": (FILL_SMOOTH,),
-    "scale": (("--upscale", "--upscale 2"),),
-    "upscale": (("", "pe-lightning fill FILE --upscale 2 --out OUT"),),
-    "compress": (("", "pe-lightning fit FILE --config image/sparse"),),
-    **dict.fromkeys(("o", "out", "output"), OUTPUT),
-    **dict.fromkeys(("lr", "learning_rate"), RATE),
-    "epochs": (("--trainer", "--trainer.max_epochs N"),),
-    "steps": (("--trainer", "--trainer.max_steps N"),),
-    "batch_size": (("--trainer", "--data.batching.kind points --data.batching.size N"),),
-    "seed": (("--seed_everything", "--seed_everything 0"),),
-    "gpus": (("--trainer", "--trainer.devices N"),),
-}
-"""Options of other programs: what to type, and the option that a verb must have for it."""
 
 
 def root_message(error: BaseException) -> str:
@@ -141,7 +120,6 @@ def unknown_option(name: str, options: Iterable[str]) -> str:
         options: Those of the verb.
     """
     known = set(options) - {name}  # the given option itself is in the list if it belongs to another verb
-    meant = [text for needed, text in OTHER_WORDS.get(name.lstrip("-"), ()) if not needed or needed in known]
-    if meant:
-        return f"unknown option {name!r}; type {meant[0]}. {LIST_OPTIONS}"
+    if text := hint(name.lstrip("-"), known):
+        return f"unknown option {name!r}; type {text}. {LIST_OPTIONS}"
     return f"unknown option {name!r}{did_you_mean(name, known) or '.'} {LIST_OPTIONS}"

@@ -29,7 +29,7 @@ TENSOR = "pe_lightning/tensor"
 
 
 def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None, force: bool = False) -> int:
-    """Writes the model of a run in another format.
+    """Writes the model of a run as safetensors, or without the state of the optimiser.
 
     safetensors holds the weights and what the model is; pe_lightning.load reads it back, and so does export with the
     format checkpoint.

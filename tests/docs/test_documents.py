@@ -14,7 +14,6 @@ they stand for the first command of the block. Programs of others, pip among the
 import functools
 import importlib
 import inspect
-import pkgutil
 import re
 import shlex
 import shutil
@@ -34,7 +33,7 @@ from lightning.pytorch import Trainer
 from matplotlib import cbook
 from PIL import Image
 
-from pe_lightning.__main__ import VERB_GROUP, VERBS, main
+from pe_lightning.__main__ import TRAINER_VERBS, VERB_GROUP, main
 from pe_lightning.cli import verbs
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, prepare
@@ -208,11 +207,10 @@ def _parse(words: list[str], sandbox: Path) -> None:
 
 
 def _parse_verb(verb: str, arguments: list[str], sandbox: Path) -> None:
-    added = {point.name: point.value for point in entry_points(group=VERB_GROUP)}
-    assert verb in VERBS or verb in added, f"no verb {verb!r}"
-    path = "" if verb in added else VERBS[verb][1]
-    if path or verb in added:
-        function = pkgutil.resolve_name(added.get(verb) or f"pe_lightning.{path}")
+    if verb not in TRAINER_VERBS:
+        found = entry_points(group=VERB_GROUP, name=verb)
+        assert found, f"no verb {verb!r}"
+        function = found[verb].load()
         given: list[str] = []
 
         @functools.wraps(function)

@@ -12,10 +12,11 @@ PictureSide = restricted_number_type("PictureSide", int, [(">=", 32), ("<=", 256
 
 
 def demo(folder: Path, /, *, size: PictureSide = 192) -> int:  # type: ignore[valid-type]
-    """Shows every use of the package on small signals, within a minute: an HTML page, and the files that it was made from.
+    """Shows every use on small signals, in a page, within a minute.
 
-    Needs no account and no download: the signals are part of scikit-image and matplotlib. The page has a section for each
-    use: the command, the scores beside a common method, and the pictures beside the truth.
+    The folder holds an HTML page, and the files that it was made from. Needs no account and no download: the signals are
+    part of scikit-image and matplotlib. The page has a section for each use: the command, the scores beside a common method,
+    and the pictures beside the truth.
 
     Args:
         folder: Folder for index.html, the inputs of the commands and a picture of each use; new, or empty.

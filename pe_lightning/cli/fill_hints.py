@@ -1,0 +1,25 @@
+"""What to type for a fill, where the word of another program is given; examples in the help."""
+
+from pe_lightning.hints import Hints
+
+_SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
+_UPSCALE = ("", "pe-lightning fill FILE --upscale 2 --out OUT")
+HINTS = Hints(
+    words={
+        "mask": (("--missing", "--missing MASK"),),
+        "denoise": (("--smooth", "--smooth"), _SMOOTH),
+        "smooth": (_SMOOTH,),
+        "scale": (("--upscale", "--upscale 2"),),
+        "upscale": (_UPSCALE,),
+        "enlarge": (("--upscale", "--upscale 2"), _UPSCALE),
+        "inpaint": (("", "pe-lightning fill FILE --missing MASK --out OUT"),),
+        "compress": (("", "pe-lightning fit FILE --config image/sparse"),),
+    },
+    examples={
+        "": ("pe-lightning fill photo.jpg --upscale 2 --out large.png",),
+        "fit": ("pe-lightning fit stations.csv --data.coordinates lon,lat --data.values temperature      scattered points",),
+        "predict": (
+            "pe-lightning predict --ckpt_path RUN/checkpoints/last.ckpt --at places.csv      a model of scattered points",
+        ),
+    },
+)
