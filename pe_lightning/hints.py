@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+
+from pe_lightning.registry import PluginWarning
 
 GROUP = "pe_lightning.hints"
 """Entry-point group of :class:`Hints` of other packages."""
@@ -63,8 +66,14 @@ FRAMEWORK = Hints(
 
 
 @functools.cache
-def _every() -> tuple[Hints, ...]:
-    return (FRAMEWORK, *(point.load() for point in sorted(entry_points(group=GROUP), key=lambda point: point.name)))
+def _every() -> list[Hints]:
+    every = [FRAMEWORK]
+    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
+        try:
+            every.append(point.load())
+        except (ImportError, AttributeError) as error:  # a help and a message need no hints of others
+            warnings.warn(f"the hints {point.value!r} cannot be imported: {error}", PluginWarning, stacklevel=2)
+    return every
 
 
 def hint(word: str, options: Collection[str] = ()) -> str | None:

@@ -198,7 +198,8 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names()
+        self.load_named(str(name))
+        return name in self._classes or name in self.names()
 
     def name_of(self, cls: type) -> str:
         """The registered name of a class, or its import path if it is not registered."""

@@ -78,12 +78,15 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert json.loads(found.read_text())["sampling"]["name"] == "grid"
 
 
-def test_its_verb_and_its_recipe(environment, tmp_path):
+def test_its_verb_its_hints_and_its_recipe(environment, tmp_path):
     done = run(environment, tmp_path, "rates", "3", "--scale", "0.5")
     assert (done.returncode, done.stdout) == (0, "0.0 0.5 1.0\n")
     done = run(environment, tmp_path, "rates", "3", "--scael", "0.5")
     assert "did you mean '--scale'" in done.stderr
-    assert "rates      prints the rates of chirps\n" in run(environment, tmp_path, "--help").stdout
+    shown = run(environment, tmp_path, "--help").stdout
+    assert "rates      prints the rates of chirps\n" in shown
+    assert "  pe-lightning rates 3\n" in shown
+    assert "unknown verb 'speeds': pe-lightning rates 3." in run(environment, tmp_path, "speeds").stderr
     done = run(environment, tmp_path, "fit", "--config", "chirp/image", "--wandb.enabled", "false")
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json"))

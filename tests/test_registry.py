@@ -240,3 +240,4 @@ def test_the_documented_groups_are_the_registries() -> None:
     assert set(third_column) == set(REGISTRIES)
     assert "`pe_lightning.recipes`" in text
     assert "`pe_lightning.verbs`" in text
+    assert "`pe_lightning.hints`" in text

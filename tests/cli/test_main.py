@@ -40,7 +40,19 @@ for command in {commands!r}:
 def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert main([]) == 0
     verbs = dict(re.findall(r"^  (\w+) +(\S.*)", capsys.readouterr().out.partition("\n\n  pe-lightning")[0], re.MULTILINE))
-    framework = ["fit", "validate", "test", "predict", "sweep", "compare", "suggest", "list", "encoders", "networks", "export"]
+    framework = [
+        "fit",
+        "validate",
+        "test",
+        "predict",
+        "sweep",
+        "compare",
+        "suggest",
+        "list",
+        "encoders",
+        "networks",
+        "export",
+    ]
     assert list(verbs) == [*framework, "cache", "demo", "fill", "analyze", "pages", "reproduce"]
     assert verbs["cache"] == "lists or clears the cache of decoded signals"  # begins the docstring of its function
     assert main(["--version"]) == 0

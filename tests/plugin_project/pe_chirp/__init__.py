@@ -1,4 +1,4 @@
-"""A class for each registry of pe_lightning, a verb and a recipe: what ``pip install pe-chirp`` adds to every command."""
+"""A class for each registry of pe_lightning, a verb, hints, recipes: what ``pip install pe-chirp`` adds to commands."""
 
 import math
 from pathlib import Path
@@ -9,6 +9,7 @@ from lightning.pytorch import Callback
 from pe_lightning.encoders import Encoder
 from pe_lightning.evaluation.baselines import Interpolation
 from pe_lightning.evaluation.metrics import SignalMetric
+from pe_lightning.hints import Hints
 from pe_lightning.networks import Activation
 from pe_lightning.registry import Description
 from pe_lightning.signals import PointSplit, Sampling
@@ -18,6 +19,8 @@ from pe_lightning.training import SignalDataModule, SimpleMLP
 
 RECIPES = Path(__file__).parent / "recipes"
 """The folder of ``chirp/image.yaml``, which ``--config chirp/image`` names."""
+HINTS = Hints({"speeds": (("", "pe-lightning rates 3"),)}, {"": ("pe-lightning rates 3",)})
+"""What ``pe-lightning speeds`` answers, and a line of the help."""
 
 
 def rates(count: int, /, *, scale: float = 1.0) -> None:
