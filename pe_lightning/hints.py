@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +64,6 @@ FRAMEWORK = Hints(
 )
 
 
-@functools.cache
 def _every() -> list[Hints]:
     every = [FRAMEWORK]
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):

@@ -168,6 +168,7 @@ def test_a_plugin_is_found_by_its_entry_point(shapes: Registry[Shape], install: 
     install("pe_star", PLUGIN, "star = pe_star:Star")
     assert shapes.get("circle") is Circle
     assert shapes.name_of(Circle) == "circle"
+    assert "circle" in shapes
     assert "pe_star" not in sys.modules  # nothing is imported before somebody asks for it
     assert Registry("shape", Shape, GROUP).get("Star").__module__ == "pe_star"
     assert shapes.names() == ["circle", "polygon", "star"]

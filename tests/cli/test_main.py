@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pe_lightning import __version__, encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
 from pe_lightning.networks import activations
-from pe_lightning.registry import REGISTRIES, find_registry
+from pe_lightning.registry import REGISTRIES, PluginWarning, find_registry
 
 
 @pytest.mark.slow  # starts processes
@@ -40,23 +41,23 @@ for command in {commands!r}:
 def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert main([]) == 0
     verbs = dict(re.findall(r"^  (\w+) +(\S.*)", capsys.readouterr().out.partition("\n\n  pe-lightning")[0], re.MULTILINE))
-    framework = [
-        "fit",
-        "validate",
-        "test",
-        "predict",
-        "sweep",
-        "compare",
-        "suggest",
-        "list",
-        "encoders",
-        "networks",
-        "export",
-    ]
-    assert list(verbs) == [*framework, "cache", "demo", "fill", "analyze", "pages", "reproduce"]
+    framework = "fit validate test predict sweep compare suggest list encoders networks export cache"
+    assert list(verbs) == f"{framework} demo fill analyze pages reproduce".split()
     assert verbs["cache"] == "lists or clears the cache of decoded signals"  # begins the docstring of its function
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
+
+
+def test_hints_and_verbs_that_cannot_be_imported_do_not_end_the_help(monkeypatch, capsys):
+    def broken(group):
+        return [EntryPoint("lost", "no_such_package.verbs:lost", group)]
+
+    monkeypatch.setattr("pe_lightning.hints.entry_points", broken)
+    monkeypatch.setattr("pe_lightning.__main__.entry_points", broken)
+    with pytest.warns(PluginWarning, match=r"'no_such_package.verbs:lost' cannot be imported"):
+        assert main(["--help"]) == 0
+    assert "lost       the verb 'lost' cannot be imported: No module named" in capsys.readouterr().out
+    assert main(["lost"]) == 2
 
 
 def test_list_shows_every_registry_and_the_recipes(capsys):
