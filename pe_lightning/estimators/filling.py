@@ -39,13 +39,14 @@ from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
-from pe_lightning.signals.axes import Axis, SampleKind, channels_first, signals_of
+from pe_lightning.signals.axes import Axis, SampleKind, channels_first
 from pe_lightning.signals.batches import GridBatch
 from pe_lightning.signals.blocks import grid_axes, point_coordinates
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 from pe_lightning.signals.editing.checks import check_fill_options, check_fit_memory
 from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.editing.layouts import array_as_signals
 from pe_lightning.signals.editing.original import grown_mask, read_original
 from pe_lightning.signals.files import check_readable, replacing, user_path
 from pe_lightning.signals.raw import AnyArray, ValueRange, is_one_of
@@ -315,7 +316,7 @@ def _of_array(
     if axes is None and channels_first(array.shape):
         rank_zero_info(f"values of shape {array.shape} are read with their channels first")
         array, hidden, axes = np.moveaxis(array, -3, -1), np.moveaxis(hidden, -3, -1), 2
-    stack = signals_of(array, "values", axes)
+    stack = array_as_signals(array, "values", axes)
     marked = hidden.reshape(stack.shape)
     if stack.dtype.kind == "f":
         marked = marked | ~np.isfinite(stack)

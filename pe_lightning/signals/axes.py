@@ -333,24 +333,3 @@ def describe_layouts(label: str, shape: Sequence[int]) -> str:
     if channels_first(shape):
         hint = f"its channels seem to come first: move them to the end, numpy.moveaxis(array, {len(shape) - 3}, -1)"
     return f"{label} has shape {tuple(shape)}; {hint}"
-
-
-def signals_of(values: npt.NDArray[Any], label: str, axes: int | None = None) -> npt.NDArray[Any]:
-    """An array as signals ``(S, N_1, ..., N_D, C)``, a view, where its shape has one plausible reading.
-
-    With ``axes``, the number of axes of a signal, ``(N_1, ..., N_D)`` is one signal, with a last axis of at most 4 its
-    channels, with a longer one a first axis that counts signals.
-    """
-    layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
-    if not layouts and axes is not None and values.ndim == axes + 2:
-        return values
-    if len(layouts) != 1:
-        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, such as axes: 2")
-    return values.reshape(layouts[0].shape)
-
-
-def in_shape(values: npt.NDArray[Any], shape: Sequence[int], signals: Sequence[int]) -> npt.NDArray[Any]:
-    """Signals ``(S, N_1, ..., N_D, C)``, of any number of samples, in the axes of the array that they come from."""
-    axes = len(signals) - 2
-    channels = [] if tuple(shape[len(shape) - axes :]) == tuple(signals[1:-1]) else [values.shape[-1]]
-    return values.reshape(*shape[: len(shape) - axes - len(channels)], *values.shape[1:-1], *channels)

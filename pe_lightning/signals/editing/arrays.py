@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from pe_lightning.signals.axes import in_shape, signals_of
 from pe_lightning.signals.editing.editable import EditableFile, marked_values
+from pe_lightning.signals.editing.layouts import array_as_signals, signals_as_array
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
 from pe_lightning.signals.sources.missing import Missing
@@ -22,7 +22,7 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
     missing.check("arrays")
     found = find_array(file, key)
     array = found.load()
-    signals = signals_of(array, found.label, axes)
+    signals = array_as_signals(array, found.label, axes)
     with found.open() as stored:
         dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
 
@@ -41,7 +41,7 @@ def _write_array(
     path: Path,
     values: AnyArray,
 ) -> None:
-    result = in_shape(found.declared.valid(values, found.dtype), *shapes).astype(dtype)
+    result = signals_as_array(found.declared.valid(values, found.dtype), *shapes).astype(dtype)
     content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
     if found.format == "npy":
         np.save(content, np.asfortranarray(result) if by_columns else result)

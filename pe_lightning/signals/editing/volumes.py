@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from pe_lightning.errors import require
-from pe_lightning.signals.axes import MAX_CHANNELS, in_shape, signals_of
+from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.editing.editable import EditableFile, marked_values
+from pe_lightning.signals.editing.layouts import array_as_signals, signals_as_array
 from pe_lightning.signals.raw import AnyArray, Mask, Media
 from pe_lightning.signals.sources.declared import GDAL_NODATA, NOTHING, Declared
 from pe_lightning.signals.sources.missing import Missing
@@ -66,7 +67,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
         ]
         declared = Declared.by_tag(page.tags.valueof(GDAL_NODATA), array.dtype, repr(file.given))
     view = np.moveaxis(array, 0, -1) if separate else array
-    signals = signals_of(view, repr(file.given), axes)
+    signals = array_as_signals(view, repr(file.given), axes)
     marked = _marked_tiff(signals, missing, file.given, bool(page.extrasamples), declared)
 
     is_picture = signals.ndim == 4 and len(signals) == 1
@@ -85,7 +86,7 @@ def _write_tiff(
     path: Path,
     values: AnyArray,
 ) -> None:
-    result = in_shape(_valid(values, declared, opaque), *shapes)
+    result = signals_as_array(_valid(values, declared, opaque), *shapes)
     result = np.moveaxis(result, -1, 0) if separate else result
     import tifffile
 
@@ -203,7 +204,7 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     with reading(file.given):
         stored = np.asanyarray(image.dataobj.get_unscaled())
         slope, intercept = image.dataobj.slope, image.dataobj.inter
-    signals = signals_of(stored, repr(file.given), axes or 3)
+    signals = array_as_signals(stored, repr(file.given), axes or 3)
     real = signals * slope + intercept if missing.values else signals
     marked = marked_values(real, NOTHING.plus(missing.values, real.dtype))
 

@@ -1,0 +1,30 @@
+"""Arrays of files as signals, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals.axes import describe_layouts, plausible_layouts
+from pe_lightning.signals.raw import AnyArray
+
+
+def array_as_signals(values: AnyArray, label: str, axes: int | None = None) -> AnyArray:
+    """An array as signals ``(S, N_1, ..., N_D, C)``, a view, where its shape has one plausible reading.
+
+    With ``axes``, the number of axes of a signal, ``(N_1, ..., N_D)`` is one signal, with a last axis of at most 4 its
+    channels, with a longer one a first axis that counts signals.
+    """
+    layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
+    if not layouts and axes is not None and values.ndim == axes + 2:
+        return values
+    if len(layouts) != 1:
+        raise InputError(f"{describe_layouts(label, values.shape)}; say how many axes a signal has, such as axes: 2")
+    return values.reshape(layouts[0].shape)
+
+
+def signals_as_array(values: AnyArray, shape: Sequence[int], signals: Sequence[int]) -> AnyArray:
+    """Signals ``(S, N_1, ..., N_D, C)``, of any number of samples, in the axes of the array that they come from."""
+    axes = len(signals) - 2
+    channels = [] if tuple(shape[len(shape) - axes :]) == tuple(signals[1:-1]) else [values.shape[-1]]
+    return values.reshape(*shape[: len(shape) - axes - len(channels)], *values.shape[1:-1], *channels)
