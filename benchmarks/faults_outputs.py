@@ -10,21 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from attempts import (
-    LIMIT,
-    PREDICT,
-    REFUSED,
-    SHORT_FIT,
-    SMALL,
-    Row,
-    command,
-    folder,
-    forked,
-    in_order,
-    run,
-    seconds_of,
-    tree,
-)
+from attempts import LIMIT, PREDICT, REFUSED, SHORT_FIT, SMALL, Row, command, folder, forked, in_order, run, seconds_of, tree
 from PIL import Image
 
 PLAIN = ["--model", "exact", "--folds", "none", "--no_std"]

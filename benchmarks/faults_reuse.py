@@ -47,12 +47,7 @@ def _unfinished() -> None:
 
 
 def _again(
-    row: Row,
-    about: str,
-    arguments: Sequence[str],
-    change: Change,
-    ends: Sequence[int] = (0, 1, REFUSED),
-    cell: Path = CELL,
+    row: Row, about: str, arguments: Sequence[str], change: Change, ends: Sequence[int] = (0, 1, REFUSED), cell: Path = CELL
 ) -> None:
     """Counts a sweep in s that is given again. It deletes nothing, and its result is that of a new sweep, or it has none."""
     (cell / "mine.txt").write_text("mine")

@@ -1,40 +1,62 @@
-"""A network trained on other pictures, alone and mixed with the adaptive fit: docs/prior.md.
+"""Networks trained on other pictures, alone and mixed with the adaptive fit: docs/prior.md.
 
     python benchmarks/prior.py                          # pictures that scikit-image ships, words, rasters, textures
-    python benchmarks/prior.py --paths natural16        # your own folder of pictures
+    python benchmarks/prior.py --only pictures enlarging --paths natural16        # your own folder of pictures
+    python benchmarks/prior.py --only enlarging --factors 2 --reduction bicubic --luminance   # protocol of super-resolution
     python benchmarks/prior.py --ship runs/patches-PatchRegression-gau/1/checkpoints/last.ckpt --name pictures
     python benchmarks/prior.py --ship runs/patches-CellRegression-cells/1/checkpoints/last.ckpt --name cells
 
-Known are every second sample of each axis; PSNR in dB of the others, not clamped. No picture of the tables was trained on.
+- ``pictures``, ``others``, ``clip``: every second sample of each axis is known; PSNR in dB of the others, not clamped.
+- ``enlarging``: pictures are reduced to means over cells, or by Pillow's BICUBIC, in 8 bits, and enlarged by
+  ``pe_lightning.fill`` and by Pillow. PSNR of all pixels but four at each border, since methods differ in what they take a
+  picture to be beyond it.
+
+No picture of the tables was trained on.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
+import time
 from pathlib import Path
+from typing import Any
 
-import enlarging
 import numpy as np
 import skimage.data
 import torch
 from harness import bicubic_psnr, files_of, load, make_parser, print_row, print_titles, run_sections, score_between
 from matplotlib.cbook import get_sample_data
+from numpy.typing import NDArray
 from PIL import Image
+from PIL.Image import Resampling
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 import pe_lightning
+from pe_lightning.estimators.filling import fill
 from pe_lightning.estimators.priors import PRIOR_KEY, card, shipped_file
-from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
-from pe_lightning.signals import grid_axes
-from pe_lightning.training import Adaptive, Local, VideoDataModule, make_datamodule
+from pe_lightning.training import Adaptive, Local, VideoDataModule
 from pe_papers.tasks.drawing import HELD_OUT_FONTS, draw_words
 from pe_papers.tasks.patches import PHOTOGRAPHS
 
 Pictures = dict[str, list[Tensor]]
+Bytes = NDArray[np.uint8]
 METHODS = ("bicubic", "Adaptive", "Local *", "Adaptive, prior *")
+HELD_OUT = ("astronaut", "camera", "page", "text")
+"""Pictures of scikit-image that were left out of training; the section ``enlarging`` has the moon too."""
+BORDER = 4
+ENLARGED: dict[str, dict[str, Any]] = {
+    "exact gau": {"encoder": "gau", "model": "exact"},
+    "Adaptive": {"pretrained": "none"},
+    "fill *": {},
+}
+"""Arguments of :func:`pe_lightning.fill`, by name; * has seen other pictures."""
+
+
+# -- between known samples ----------------------------------------------------------------------------------------------
 
 
 def table(pictures: Pictures, pretrained: str = "pictures") -> dict[str, dict[str, float]]:
@@ -57,8 +79,7 @@ def table(pictures: Pictures, pretrained: str = "pictures") -> dict[str, dict[st
             fits = score_between(picture, models)
             scores.append([bicubic_psnr(picture), *(fitted.psnr for fitted in fits.values())])
             weights.append(fits["Adaptive, prior *"].describe()["prior"]["weight"][0])
-        gains = [row[3] - row[1] for row in scores]
-        means = np.mean(scores, 0)
+        gains, means = [row[3] - row[1] for row in scores], np.mean(scores, 0)
         print_row(f"{kind} ({len(some)})", *means, np.mean(weights), np.mean(gains), min(gains))
         summary[kind] = {method: round(float(mean), 2) for method, mean in zip(METHODS, means, strict=True)}
     return summary
@@ -74,19 +95,15 @@ def unit(values: object) -> Tensor:
 
 def held_out_pictures(count: int) -> Pictures:
     """Photographs and text of scikit-image that were left out of training, and words in fonts that were."""
-    found = {name: [unit(getattr(skimage.data, name)())] for name in ("astronaut", "camera", "page", "text")}
     words = [unit(draw_words(np.random.default_rng(1000 + k))) for k in range(count)]
-    return {**found, "words, other fonts": words}
+    return {**{name: [unit(getattr(skimage.data, name)())] for name in HELD_OUT}, "words, other fonts": words}
 
 
 def other_pictures() -> Pictures:
-    """What the prior was not made for: a raster, textures, single frequencies."""
-    with get_sample_data("jacksboro_fault_dem.npz") as file:
-        elevation = file["elevation"]
-    random = np.random.default_rng(0)
-    y, x = np.mgrid[:256, :256]
+    """Signals unlike those of the training: a raster, textures, single frequencies."""
+    random, (y, x) = np.random.default_rng(0), np.mgrid[:256, :256]
     return {
-        "elevation": [unit(elevation)],
+        "elevation": [unit(get_sample_data("jacksboro_fault_dem.npz")["elevation"])],
         "rough textures": [unit(gaussian_filter(random.standard_normal((200, 200)), s)) for s in (0.7, 1, 1.3, 1.6, 2)],
         "single frequencies": [unit(np.sin(2 * np.pi * f * (0.8 * x + 0.6 * y))) for f in (0.05, 0.1, 0.14, 0.18, 0.24)],
     }
@@ -101,29 +118,59 @@ def clip() -> None:
         print_row(f"Adaptive, {pretrained}", pe_lightning.fit(movie, model=Adaptive(pretrained=pretrained)).psnr)
 
 
-def figure(path: Path) -> None:
-    """Parts of a photograph and of words: truth, bicubic, Adaptive without and with the prior."""
-    rows = []
-    words = held_out_pictures(1)["words, other fonts"][0]
-    for truth, (top, left) in ((unit(skimage.data.astronaut()), (96, 190)), (words, (150, 200))):
-        axes, data = grid_axes(truth.shape[:2]), make_datamodule(truth[None])
-        bicubic = interpolate("bicubic", data.train_batch(), axes)[0]
-        models = (Adaptive(pretrained=pretrained) for pretrained in ("none", "pictures"))
-        fits = [pe_lightning.fit(data, model=model).predict_grid(axes)[0].detach() for model in models]
-        part = (slice(top, top + 72), slice(left, left + 96))
-        rows.append(torch.cat([values[part] for values in (truth, bicubic, *fits)], 1))
-    picture = (torch.cat(rows).clamp(0, 1) * 255).round().byte().numpy()
-    image = Image.fromarray(picture)
-    image.resize((image.width * 3, image.height * 3), Image.Resampling.NEAREST).save(path, quality=88)
+# -- enlarging ----------------------------------------------------------------------------------------------------------
+
+
+def shipped() -> dict[str, Bytes]:
+    """Photographs and text of scikit-image and words that were left out of training."""
+    found = {name: np.asarray(getattr(skimage.data, name)()) for name in (*HELD_OUT, "moon")}
+    return {**found, "words": draw_words(np.random.default_rng(1000))}
+
+
+def luminance(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Luminance of ITU-R BT.601 in [16, 235] of values in [0, 255]."""
+    values = values.astype(np.float64)
+    return values if values.ndim == 2 else 16 + values @ np.array([65.481, 128.553, 24.966]) / 255
+
+
+def enlarged(
+    pictures: dict[str, Bytes], factor: int, methods: list[str], reduction: str = "means", of_luminance: bool = False
+) -> dict[str, dict[str, float]]:
+    """Prints a row per picture, means, and processor seconds; returns the rows."""
+    rows, seconds, pixels = dict[str, dict[str, float]](), dict.fromkeys(methods, 0.0), 0
+    print_titles(f"x{factor}", "BICUBIC", "LANCZOS", *methods)
+    for name, picture in pictures.items():
+        height, width = (n // factor for n in picture.shape[:2])
+        truth, size = picture[: height * factor, : width * factor], (width * factor, height * factor)
+        filter = Resampling.BOX if reduction == "means" else Resampling.BICUBIC
+        small = Image.fromarray(truth).resize((width, height), filter)
+        made = {m.name: np.asarray(small.resize(size, m)) for m in (Resampling.BICUBIC, Resampling.LANCZOS)}
+        for label in methods:
+            began = time.process_time()
+            options = {"samples": "cells", "folds": "none", "axes": 2, **ENLARGED[label]}
+            made[label] = fill(np.asarray(small), upscale=factor, **options).values
+            seconds[label] += time.process_time() - began
+        scored = {key: luminance(x) if of_luminance else x.astype(np.float64) for key, x in {"": truth, **made}.items()}
+        errors = {key: (scored[key] - scored[""])[BORDER:-BORDER, BORDER:-BORDER] for key in made}
+        rows[name] = {key: round(float(10 * np.log10(255**2 / np.square(x).mean())), 2) for key, x in errors.items()}
+        pixels += truth.shape[0] * truth.shape[1]
+        print_row(name, *rows[name].values())
+    print_row("mean", *np.mean([list(row.values()) for row in rows.values()], 0))
+    worst = min(row.get("fill *", np.nan) - max(row["LANCZOS"], row["BICUBIC"]) for row in rows.values())
+    print_row("fill over the better of Pillow, worst", worst)
+    print_row("core s per 512 x 768", "", "", *(used * 512 * 768 / pixels for used in seconds.values()))
+    return rows
+
+
+# -- shipping -----------------------------------------------------------------------------------------------------------
 
 
 def ship(checkpoint: str, name: str) -> None:
     """Writes the prior of a checkpoint of a run as a file of the package, with its card."""
-    path = locate(checkpoint)
+    path, target = locate(checkpoint), shipped_file(name)
     content = read_checkpoint(path)
     recipe = "cells" if "factors" in content[PRIOR_KEY] else "pictures"
     state = {key: value for key, value in content["state_dict"].items() if key.startswith("prior.")}
-    target = shipped_file(name)
     target.parent.mkdir(exist_ok=True)
     torch.save({PRIOR_KEY: content[PRIOR_KEY], "state_dict": state}, target)
     run = json.loads((path.parents[1] / "metrics.json").read_text())
@@ -131,19 +178,17 @@ def ship(checkpoint: str, name: str) -> None:
         "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
         "command": f"pe-lightning fit --config prior/{recipe}",
         "seed": 0,
-        "steps": run["steps"],
-        "num_params": run["num_params"],
-        "versions": run["versions"],
+        **{key: run[key] for key in ("steps", "num_params", "versions")},
         "data": {"drawn": 100, "photographs": {package: list(names) for package, names in PHOTOGRAPHS.items()}},
         "data_fingerprint": run["data_fingerprint"],
         "held_out_rows_psnr": dict(zip(run["signals"], (round(v, 2) for v in run["test/psnr_per_signal"]), strict=True)),
-        "held_out": ["astronaut", "camera", "page", "text", *HELD_OUT_FONTS],
+        "held_out": [*HELD_OUT, *HELD_OUT_FONTS],
         "licences": "docs/prior.md",
     }  # fmt: skip
     target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
     card.cache_clear()
     if recipe == "cells":
-        described["held_out_pictures_enlarged_by_2_psnr"] = enlarging.table(enlarging.shipped(), 2, ["Adaptive", "fill *"])
+        described["held_out_pictures_enlarged_by_2_psnr"] = enlarged(shipped(), 2, ["Adaptive", "fill *"])
     else:
         described["held_out_pictures_rest_psnr"] = table(held_out_pictures(4), name)
     target.with_suffix(".json").write_text(json.dumps(described, indent=1) + "\n")
@@ -153,23 +198,28 @@ def main() -> None:
     """Runs the sections, or ships a prior."""
     parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", help="pictures or a folder, in place of those of scikit-image")
-    parser.add_argument("--figure", type=Path, default=Path("prior.jpg"), help="file of the section figure")
     parser.add_argument("--pretrained", default="pictures", help="a shipped prior or a checkpoint")
+    parser.add_argument("--factors", nargs="+", type=int, default=[2, 4], help="of enlarging")
+    parser.add_argument("--reduction", choices=("means", "bicubic"), default="means")
+    parser.add_argument("--luminance", action="store_true", help="enlarging: score the luminance alone")
     parser.add_argument("--ship", help="a checkpoint: make its prior one of the package, and do nothing else")
     parser.add_argument("--name", default="pictures", help="name of the prior that is shipped")
     options, _ = parser.parse_known_args()
     if options.ship:
-        ship(options.ship, options.name)
-        return
+        return ship(options.ship, options.name)
     paths = files_of(options.paths or [])
-    pictures = {Path(options.paths[0]).name: [load(path) for path in paths]} if paths else held_out_pictures(4)
-    sections = {
-        "pictures": lambda options: table(pictures, options.pretrained),
-        "others": lambda options: table(other_pictures(), options.pretrained),
-        "clip": lambda options: clip(),
-        "figure": lambda options: figure(options.figure),
-    }
-    run_sections(parser, sections)
+
+    def pictures(options: argparse.Namespace) -> None:
+        own = {Path(options.paths[0]).name: [load(path) for path in paths]} if paths else held_out_pictures(4)
+        table(own, options.pretrained)
+
+    def enlarging(options: argparse.Namespace) -> None:
+        own = {Path(path).stem: np.asarray(Image.open(path).convert("RGB")) for path in paths} or shipped()
+        for factor in options.factors:
+            enlarged(own, factor, list(ENLARGED), options.reduction, options.luminance)
+
+    others = {"others": lambda options: table(other_pictures(), options.pretrained), "clip": lambda options: clip()}
+    return run_sections(parser, {"pictures": pictures, **others, "enlarging": enlarging})
 
 
 if __name__ == "__main__":

@@ -1,25 +1,27 @@
-"""Missing and scattered samples: the adaptive fit beside every interpolation, quality, time and standard deviations.
+"""Missing and scattered samples: ``fill`` and the adaptive fit beside interpolation, kriging and inpainting of others.
 
-    python benchmarks/samples.py                             # a few minutes: one picture, small rasters, up to 10,000 points
-    python benchmarks/samples.py --paths FOLDER --count 16 --size 512 --sides 1024 4096 --points 1000 10000 100000 1000000
+    python benchmarks/samples.py                             # minutes: one picture, small rasters, up to 10,000 points, gaps
+    python benchmarks/samples.py --only pixels raster points --paths FOLDER --count 16 --size 512 --sides 1024
+    OMP_NUM_THREADS=1 python benchmarks/samples.py --only scratches blocks8 --paths FOLDER --count 3 --shape 256 256
 
-Tables have the PSNR of the held-out samples (values are scaled to [0, 1] by their range, predictions are not clamped), mean
-over signals; core seconds of fit and prediction of all held-out samples, on one thread; and, where a method has standard
-deviations, the percentage of the held-out samples within 1.645 of them (90 % are aimed at).
+Tables have the PSNR in dB of the held-out samples, mean over signals (values are scaled to [0, 1]; predictions of gaps are
+clamped); core seconds of fit and prediction of all held-out samples, imports apart, on one thread; and, where a method has
+standard deviations, the percentage of the held-out samples within 1.645 of them (90 % are aimed at). ``fill`` includes its
+held-out fits, score and standard deviations.
 
 - ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; a sample of scikit-image, or
   ``--paths``.
 - ``raster``: a fractal surface, about 40 % of it under clouds of any size, with ``--sides`` samples per side.
 - ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the surface.
-- ``series``: weekly CO2 of statsmodels (left out if that is not installed) with stretches missing; a made sound with
-  dropouts.
-- ``clip``: frames of ``samples://bigbuckbunny``, a quarter of them lost.
-- ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: PSNR of known and of missing
-  pixels.
+- ``series``: weekly CO2 of statsmodels with stretches missing; a made sound with dropouts. ``clip``: lost frames.
+- ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: known / missing pixels.
+- ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``frames``: two frames of
+  a clip are lost. ``cubes``: missing blocks of a clip and of a volume.
 
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
-kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points. A baseline that the tables of fits
-leave out is left out here too, and the row says why.
+kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points (gaps: ``--shape 64 64``). FSR and
+Telea are methods of OpenCV (``pip install opencv-contrib-python-headless``). What does not apply is left out, or its row
+says why.
 """
 
 from __future__ import annotations
@@ -28,14 +30,20 @@ import argparse
 import importlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import nibabel
 import numpy as np
 import torch
-from harness import make_parser, print_row, print_titles, psnr, run_sections
+from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_sections
+from matplotlib.cbook import get_sample_data
+from matplotlib.font_manager import findfont
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
@@ -51,12 +59,10 @@ from pe_lightning.solvers import solve_points
 from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.training import ImageDataModule, VideoDataModule
 
-MAX_KRIGING = 5000
+ANATOMY = Path(nibabel.__file__).parent / "tests/data/anatomical.nii"
+MAX_KRIGING = MAX_HELD_OUT = 5000
 LAPLACE_RIDGE = 0.06
-WITHIN = 1.645
-MAX_HELD_OUT = 5000
-FIRST_FRAME = 12
-"""Frame of the clip from which its camera moves."""
+Array = NDArray[Any]
 
 
 @dataclass
@@ -73,26 +79,32 @@ class Task:
     """Coordinates of the held-out samples, ``(Q, D)``."""
     truth: Tensor
     """``(Q, C)``."""
-    index: Tensor | None = None
-    """Row-major positions of the known samples of a grid, ``(P,)``."""
-    wanted: Tensor | None = None
-    """Row-major positions of the held-out samples of a grid, ``(Q,)``."""
+    missing: Tensor | None = None
+    """Where samples of a grid are held out, ``(N_1, ..., N_D)``."""
+
+    @property
+    def index(self) -> Tensor | None:
+        """Row-major positions of the known samples of a grid, ``(P,)``."""
+        return None if self.missing is None else (~self.missing).flatten().nonzero()[:, 0]
+
+    def given(self, empty: float) -> tuple[Array, Array]:
+        """Values of a grid ``(N_1, ..., N_D, C)`` with a number at the held-out samples, and where these are."""
+        if self.missing is None:
+            raise LookupError("points")
+        values = np.full((*self.grid, self.values.shape[1]), empty, np.float32)
+        values[~self.missing.numpy()] = self.values
+        return values, self.missing.numpy()
 
 
 def of_grid(values: Tensor, missing: Tensor) -> Task:
     """A signal ``(N_1, ..., N_D, C)`` with missing samples ``(N_1, ..., N_D)``."""
-    grid = tuple(missing.shape)
+    grid, flat, held = tuple(missing.shape), values.flatten(0, -2), missing.flatten()
     coords = torch.cartesian_prod(*grid_axes(grid)).reshape(-1, len(grid))
-    known, wanted = ((~missing).flatten().nonzero()[:, 0], missing.flatten().nonzero()[:, 0])
-    flat = values.flatten(0, -2)
-    return Task(flat[known], coords[known], grid, coords[wanted], flat[wanted], known, wanted)
+    return Task(flat[~held], coords[~held], grid, coords[held], flat[held], missing)
 
 
-def scattered(coords: Tensor, values: Tensor, sizes: tuple[int, ...], count: int, seed: int) -> Task:
-    """``count`` of the points, and up to 5,000 others that are held out."""
-    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(seed))
-    known, held = order[:count], order[count : count + MAX_HELD_OUT]
-    return Task(values[known], coords[known], sizes, coords[held], values[held])
+Method = Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]
+"""Predictions ``(Q, C)``, and what computes their standard deviations."""
 
 
 # -- methods ------------------------------------------------------------------------------------------------------------
@@ -107,14 +119,11 @@ def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
 
 def filled(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     """What ``fill`` does by default, with its held-out fits, for samples of a grid."""
-    if task.index is None or task.wanted is None:
-        raise LookupError("points")
-    flat = np.full((math.prod(task.grid), task.values.shape[1]), np.nan, np.float32)
-    flat[task.index] = task.values
-    found = fill(flat.reshape(*task.grid, -1), axes=len(task.grid), std=True)
+    values, missing = task.given(np.nan)
+    found = fill(values, axes=len(task.grid), std=True)
     assert found.std is not None
-    values, std = (torch.from_numpy(each.reshape(flat.shape))[task.wanted] for each in (found.values, found.std))
-    return values, lambda: std
+    std = torch.from_numpy(found.std[missing])
+    return torch.from_numpy(found.values[missing]), lambda: std
 
 
 def laplace(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
@@ -133,194 +142,113 @@ def laplace(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     return fit.at(task.places)[0], std
 
 
-def kriging(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
-    """Ordinary kriging, by PyKrige; its variogram is fitted to each channel."""
+def kriging(task: Task, nearest: int | None = None) -> tuple[Tensor, Callable[[], Tensor]]:
+    """Ordinary kriging, by PyKrige, of the nearest known samples or of all; its variogram is fitted to each channel."""
     if len(task.grid) != 2 or len(task.values) > MAX_KRIGING:
         raise InputError(f"up to {MAX_KRIGING:,} points of two axes")
-    pykrige = importlib.import_module("pykrige")
-    size = np.array(task.grid)
+    pykrige, size = importlib.import_module("pykrige"), np.array(task.grid)
     known, wanted = task.coords.double().numpy() * size, task.places.double().numpy() * size
-    found, variances = [], []
-    for channel in task.values.double().numpy().T:
-        model = pykrige.OrdinaryKriging(*known.T, channel, variogram_model="exponential")
-        values, variance = model.execute("points", *wanted.T, backend="vectorized")
-        found.append(np.asarray(values))
-        variances.append(np.asarray(variance))
-    deviations = torch.from_numpy(np.sqrt(np.maximum(np.stack(variances, 1), 0)))
-    return torch.from_numpy(np.stack(found, 1)), lambda: deviations
+    options = {"backend": "vectorized"} if nearest is None else {"backend": "loop", "n_closest_points": nearest}
+    models = [pykrige.OrdinaryKriging(*known.T, v, variogram_model="exponential") for v in task.values.double().numpy().T]
+    found = np.array([[np.asarray(part) for part in model.execute("points", *wanted.T, **options)] for model in models])
+    return torch.from_numpy(found[:, 0].T), lambda: torch.from_numpy(np.sqrt(np.maximum(found[:, 1].T, 0)))
 
 
 def baseline(name: str, task: Task) -> tuple[Tensor, None]:
     """A registered interpolation."""
-    info = SignalInfo(
-        ("signal",), task.grid, task.values.shape[1], num_points=None if task.index is not None else len(task.places)
-    )
-    split = PointSplit(task.grid, torch.arange(len(task.values))[None] if task.index is None else task.index[None])
-    method = baselines.baselines.create(name)
-    if not method.applies_to(info, split):
+    index = torch.arange(len(task.values)) if task.index is None else task.index
+    held_out = len(task.places) if task.index is None else None
+    info = SignalInfo(("signal",), task.grid, task.values.shape[1], num_points=held_out)
+    if not baselines.baselines.create(name).applies_to(info, PointSplit(task.grid, index[None])):
         raise LookupError(name)
-    if task.index is None or task.wanted is None:
+    if task.missing is None:
         size = torch.tensor(task.grid)
         batch = PointBatch(task.coords[None] * size, task.values[None])
         return baselines.interpolate(name, batch, task.places.double() * size)[0], None
     axes = grid_axes(task.grid)
-    batch = PointBatch(task.coords[None], task.values[None], axes, task.index[None])
-    return baselines.interpolate(name, batch, axes)[0].flatten(0, -2)[task.wanted], None
+    batch = PointBatch(task.coords[None], task.values[None], axes, index[None])
+    return baselines.interpolate(name, batch, axes)[0][task.missing], None
 
 
-def methods() -> dict[str, Callable[[Task], tuple[Tensor, Callable[[], Tensor] | None]]]:
-    """All methods by name."""
-    others = {name: partial(baseline, name) for name in baselines.names() if baselines.baselines.get(name).on_points}
-    return {"fill": filled, "adaptive": adaptive, "laplace": laplace, **others, "kriging (PyKrige)": kriging}
+def on_array(method: Callable[[Array, Array], Array]) -> Method:
+    """A method that takes a signal with zeros at the missing samples, and where these are."""
+
+    def run(task: Task) -> tuple[Tensor, None]:
+        values, missing = task.given(0.0)
+        return torch.from_numpy(np.asarray(method(values, missing), np.float32)[missing]), None
+
+    return run
 
 
-# -- tasks --------------------------------------------------------------------------------------------------------------
+def opencv(name: str, picture: Array, missing: Array) -> Array:
+    """FSR or Telea, of 8 bits; of a clip frame by frame."""
+    cv2 = importlib.import_module("cv2")
+    if picture.ndim == 4:
+        frames = zip(np.broadcast_to(picture, (*picture.shape[:3], 3)), missing, strict=True)
+        return np.stack([opencv(name, *frame) for frame in frames])[..., : picture.shape[-1]]
+    levels = np.rint(picture * 255).astype(np.uint8)
+    if name == "Telea":
+        return np.asarray(cv2.inpaint(levels, missing.astype(np.uint8), 3, cv2.INPAINT_TELEA)) / 255
+    result = np.zeros_like(levels)
+    if missing.any():
+        cv2.xphoto.inpaint(levels, np.where(missing, 0, 255).astype(np.uint8), result, cv2.xphoto.INPAINT_FSR_FAST)
+    return result / 255
 
 
-def clouds(shape: tuple[int, ...], seed: int, share: float = 0.4) -> Tensor:
-    """A mask of irregular gaps of all sizes."""
-    noise = np.random.default_rng(seed).standard_normal(shape)
-    field = sum(sigma * gaussian_filter(noise, sigma) for sigma in (2, 6, 18))
-    return torch.from_numpy(field > np.quantile(field, 1 - share))
+def total_variation(task: Task) -> tuple[Tensor, None]:
+    """Least total variation of the missing pixels, by projected denoising steps of scikit-image."""
+    from skimage.restoration import denoise_tv_chambolle
+
+    picture, missing = task.given(0.0)
+    result = picture.copy()
+    result[missing] = baseline("nearest", task)[0]
+    for weight in np.geomspace(0.2, 0.01, 15):
+        smooth = denoise_tv_chambolle(result, weight, max_num_iter=30, channel_axis=-1)
+        result = np.where(missing[..., None], smooth, picture).astype(np.float32)
+    return torch.from_numpy(result[missing]), None
 
 
-def surface(side: int, seed: int) -> Tensor:
-    """A fractal surface with a spectrum that falls as the third power of the frequency, in [0, 1]: ``(N, N, 1)``."""
-    noise = np.fft.rfft2(np.random.default_rng(seed).standard_normal((side, side)))
-    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
-    frequency[0, 0] = np.inf
-    return scaled(np.fft.irfft2(noise * frequency**-1.8, (side, side))[..., None])
+def around(values: Array, missing: Array) -> Array:
+    """The mean of the frames before and after, the nearest that are known at a pixel: linear interpolation in time."""
+    found, frames = values.copy(), np.arange(len(values))
+    for y, x in np.argwhere(missing.any(0)):
+        lost = missing[:, y, x]
+        for channel in range(values.shape[-1]):
+            found[lost, y, x, channel] = np.interp(frames[lost], frames[~lost], values[~lost, y, x, channel])
+    return found
 
 
-def scaled(values: np.ndarray) -> Tensor:
-    """Values in [0, 1]."""
-    return torch.from_numpy((values - values.min()) / (values.max() - values.min())).float()
+METHODS: dict[str, Method] = {
+    **{"fill": filled, "adaptive": adaptive, "laplace": laplace},
+    **{name: partial(baseline, name) for name in baselines.names() if baselines.baselines.get(name).on_points},
+    "kriging (PyKrige)": kriging,
+}
+OF_PICTURES: dict[str, Method] = {
+    **{"fill": filled, **{name: partial(baseline, name) for name in ("biharmonic", "delaunay")}},
+    "total variation": total_variation,
+    **{name: on_array(partial(opencv, name)) for name in ("FSR", "Telea")},
+    "PyKrige": partial(kriging, nearest=32),
+}
+OF_CLIPS: dict[str, Method] = {
+    **{"fill": filled, "mean of the frames around": on_array(around), "nearest": partial(baseline, "nearest")},
+    "FSR of each frame": on_array(partial(opencv, "FSR")),
+}
 
 
-def pictures(options: argparse.Namespace) -> Tensor:
-    """Samples of the package resized, files cropped: ``(S, H, W, C)``."""
-    resize = options.size if "://" in options.paths[0] else None
-    return ImageDataModule(options.paths, resize=resize).values[: options.count, : options.size, : options.size]
-
-
-def pixels(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
-    """Pictures of which pixels or blocks are missing."""
-
-    def missing(name: str, side: int, known: float | None = None) -> tuple[str, list[Task]]:
-        tasks = []
-        for number, picture in enumerate(pictures(options)):
-            shape = [-(-n // side) for n in picture.shape[:2]]
-            drawn = torch.rand(shape, generator=torch.Generator().manual_seed(number))
-            mask = drawn < 0.2 if known is None else drawn >= known
-            mask = mask.repeat_interleave(side, 0).repeat_interleave(side, 1)[: picture.shape[0], : picture.shape[1]]
-            tasks.append(of_grid(picture, mask))
-        return name, tasks
-
-    for share in (0.1, 0.25, 0.5):
-        yield missing(f"{share:.0%} of the pixels", 1, share)
-    yield missing("blocks of 16 x 16 missing, 20 %", 16)
-
-
-def raster(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
-    """A surface under clouds."""
-    for side in options.sides:
-        yield f"surface of {side} x {side}, clouds", [of_grid(surface(side, 0), clouds((side, side), 1))]
-
-
-def points(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
-    """Heights at random places."""
-    from matplotlib.cbook import get_sample_data
-
-    heights = scaled(get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float64)[..., None])
-    for count in options.points:
-        values = heights if count <= 100_000 else surface(math.isqrt(count) + 150, 0)
-        coords = torch.cartesian_prod(*grid_axes(values.shape[:2]))
-        name = "Jacksboro heights" if count <= 100_000 else "surface"
-        yield f"{count:,} points of the {name}", [scattered(coords, values.flatten(0, 1), tuple(values.shape[:2]), count, 0)]
-
-
-def stretches(length: int, count: int, longest: int, seed: int) -> Tensor:
-    """A mask of stretches of random lengths."""
-    random, mask = np.random.default_rng(seed), torch.zeros(length, dtype=torch.bool)
-    for start, n in zip(random.integers(0, length - longest, count), random.integers(2, longest, count), strict=True):
-        mask[start : start + n] = True
-    return mask
-
-
-def series(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
-    """Series with missing stretches."""
-    try:
-        co2 = importlib.import_module("statsmodels.datasets.co2").load_pandas().data["co2"].to_numpy()
-    except ImportError:
-        print("CO2 is left out: statsmodels is not installed")
-    else:
-        known = scaled(co2[~np.isnan(co2)][:, None])
-        yield "CO2, weekly, stretches of up to 8 weeks", [of_grid(known, stretches(len(known), 60, 9, 0))]
-        yield "CO2, weekly, a quarter at random", [of_grid(known, torch.rand(len(known)) < 0.25)]
-    t = torch.arange(20_000) / 16_000
-    sound = sum(torch.exp(-3 * t) * torch.sin(2 * math.pi * 220 * k * t) / k for k in range(1, 9))
-    gaps = stretches(len(t), 200, 20, 0)
-    yield "a made sound, dropouts of up to 20 samples", [of_grid(scaled(sound.numpy()[:, None]), gaps)]
-
-
-def clip(options: argparse.Namespace) -> Iterator[tuple[str, list[Task]]]:
-    """A clip with lost frames."""
-    span = [FIRST_FRAME, FIRST_FRAME + 16]
-    frames = VideoDataModule("samples://bigbuckbunny", frames=span, resize=128, center_crop=64).values[0]
-    lost = torch.rand(len(frames), generator=torch.Generator().manual_seed(0)) < 0.25
-    lost[0] = lost[-1] = False
-    mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()
-    yield f"16 frames of 64 x 64, {int(lost.sum())} lost", [of_grid(frames, mask)]
-
-
-def noise(options: argparse.Namespace) -> None:
-    """Prints how well noisy pictures with missing pixels are smoothed."""
-    models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
-    print("dB of known / missing pixels, core seconds")
-    print_titles("levels", "missing", "noisy", *models)
-    for levels in (10, 25, 50):
-        for share in (0.0, 0.5):
-            scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
-            for number, clean in enumerate(pictures(options).numpy()):
-                random = np.random.default_rng(number)
-                noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
-                missing = random.random(clean.shape[:2]) < share
-                scores["noisy"].append((decibels(noisy, clean, ~missing),))
-                for model in models:
-                    began = time.process_time()
-                    given = np.where(missing[..., None], np.nan, noisy)
-                    found = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1)
-                    seconds = time.process_time() - began
-                    scores[model].append((decibels(found, clean, ~missing), decibels(found, clean, missing), seconds))
-            cells = []
-            for name in models:
-                known, unseen, seconds = np.mean(scores[name], 0)
-                cells.append(f"{known:.2f} / {unseen:.2f}, {seconds:.1f} s" if share else f"{known:.2f}, {seconds:.1f} s")
-            print_row(levels, f"{share:.0%}", np.mean(scores["noisy"]), *cells)
-
-
-def decibels(found: np.ndarray, clean: np.ndarray, where: np.ndarray) -> float:
-    """PSNR at some pixels; NaN at none."""
-    return psnr((found - clean)[where]) if where.any() else math.nan
-
-
-# -- measuring ----------------------------------------------------------------------------------------------------------
-
-
-def table(name: str, tasks: list[Task]) -> None:
+def table(name: str, tasks: list[Task], methods: Mapping[str, Method] = METHODS, clamped: bool = False) -> None:
     """A row per method: PSNR, core seconds and coverage, or the reason why it is left out."""
     print(f"\n{len(tasks)} signal(s), {len(tasks[0].values):,} known, {len(tasks[0].places):,} held out")
     print_titles(name, "PSNR", "core seconds", "within 90 %")
-    for label, method in methods().items():
+    for label, method in methods.items():
         rows = []
         try:
             for task in tasks:
                 began = time.process_time()
                 found, spread = method(task)
-                seconds = time.process_time() - began
-                error = found.double() - task.truth.double()
-                inside = math.nan if spread is None else float((error.abs() <= WITHIN * spread()).double().mean())
-                rows.append((psnr(error), seconds, 100 * inside))
+                seconds, truth = time.process_time() - began, task.truth.double()
+                error = found.double() - truth
+                inside = math.nan if spread is None else float((error.abs() <= 1.645 * spread()).double().mean())
+                rows.append((psnr(found.double().clamp(0, 1) - truth if clamped else error), seconds, 100 * inside))
         except LookupError:
             continue
         except (InputError, ImportError, np.linalg.LinAlgError) as error:
@@ -329,23 +257,215 @@ def table(name: str, tasks: list[Task]) -> None:
             print_row(label, *np.mean(rows, 0))
 
 
-def main() -> None:
-    """Prints the tables."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size")
-    parser.add_argument("--count", type=int, default=1, help="number of pictures")
-    parser.add_argument("--size", type=int, default=256, help="side: samples are resized to it, files cropped")
-    parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
-    parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
+# -- pixels, rasters, points, series, clips -----------------------------------------------------------------------------
 
-    def tables(cases: Callable[[argparse.Namespace], Iterator[tuple[str, list[Task]]]], options: argparse.Namespace) -> None:
-        for name, tasks in cases(options):
-            table(name, tasks)
 
-    torch.set_num_threads(1)
-    sections = {cases.__name__: partial(tables, cases) for cases in (pixels, raster, points, series, clip)}
-    run_sections(parser, {**sections, "noise": noise})
+def scaled(values: Array) -> Tensor:
+    """Values in [0, 1]."""
+    return torch.from_numpy((values - values.min()) / (values.max() - values.min())).float()
+
+
+def surface(side: int, seed: int = 0) -> Tensor:
+    """A fractal surface with a spectrum that falls as the third power of the frequency, in [0, 1]: ``(N, N, 1)``."""
+    noise = np.fft.rfft2(np.random.default_rng(seed).standard_normal((side, side)))
+    frequency = np.hypot(np.fft.fftfreq(side)[:, None], np.fft.rfftfreq(side))
+    frequency[0, 0] = np.inf
+    return scaled(np.fft.irfft2(noise * frequency**-1.8, (side, side))[..., None])
+
+
+def pictures(options: argparse.Namespace) -> Tensor:
+    """Samples of the package resized, files cropped: ``(S, H, W, C)``."""
+    resize = options.size if "://" in options.paths[0] else None
+    return ImageDataModule(options.paths, resize=resize).values[: options.count, : options.size, : options.size]
+
+
+def pixels(options: argparse.Namespace) -> None:
+    """Pictures of which pixels or blocks are missing."""
+    for side, known in ((1, 0.1), (1, 0.25), (1, 0.5), (16, None)):
+        tasks = []
+        for number, picture in enumerate(pictures(options)):
+            shape = [-(-n // side) for n in picture.shape[:2]]
+            drawn = torch.rand(shape, generator=torch.Generator().manual_seed(number))
+            mask = drawn < 0.2 if known is None else drawn >= known
+            mask = mask.repeat_interleave(side, 0).repeat_interleave(side, 1)[: picture.shape[0], : picture.shape[1]]
+            tasks.append(of_grid(picture, mask))
+        table("blocks of 16 x 16 missing, 20 %" if known is None else f"{known:.0%} of the pixels", tasks)
+
+
+def raster(options: argparse.Namespace) -> None:
+    """A surface under irregular clouds of all sizes."""
+    for side in options.sides:
+        noise = np.random.default_rng(1).standard_normal((side, side))
+        field = sum(sigma * gaussian_filter(noise, sigma) for sigma in (2, 6, 18))
+        clouds = torch.from_numpy(field > np.quantile(field, 0.6))
+        table(f"surface of {side} x {side}, clouds", [of_grid(surface(side), clouds)])
+
+
+def points(options: argparse.Namespace) -> None:
+    """Heights at random places; up to 5,000 others are held out."""
+    heights = scaled(get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float64)[..., None])
+    for count in options.points:
+        values = heights if count <= 100_000 else surface(math.isqrt(count) + 150)
+        coords, flat, sizes = (
+            torch.cartesian_prod(*grid_axes(values.shape[:2])),
+            values.flatten(0, 1),
+            tuple(values.shape[:2]),
+        )
+        order = torch.randperm(len(flat), generator=torch.Generator().manual_seed(0))
+        known, held = order[:count], order[count : count + MAX_HELD_OUT]
+        task = Task(flat[known], coords[known], sizes, coords[held], flat[held])
+        table(f"{count:,} points of the {'Jacksboro heights' if count <= 100_000 else 'surface'}", [task])
+
+
+def stretches(length: int, count: int, longest: int) -> Tensor:
+    """A mask of stretches of random lengths."""
+    random, mask = np.random.default_rng(0), torch.zeros(length, dtype=torch.bool)
+    for start, n in zip(random.integers(0, length - longest, count), random.integers(2, longest, count), strict=True):
+        mask[start : start + n] = True
+    return mask
+
+
+def series(options: argparse.Namespace) -> None:
+    """Series with missing stretches."""
+    try:
+        co2 = importlib.import_module("statsmodels.datasets.co2").load_pandas().data["co2"].to_numpy()
+    except ImportError:
+        print("CO2 is left out: statsmodels is not installed")
+    else:
+        known = scaled(co2[~np.isnan(co2)][:, None])
+        table("CO2, weekly, stretches of up to 8 weeks", [of_grid(known, stretches(len(known), 60, 9))])
+        table("CO2, weekly, a quarter at random", [of_grid(known, torch.rand(len(known)) < 0.25)])
+    t = torch.arange(20_000) / 16_000
+    sound = sum(torch.exp(-3 * t) * torch.sin(2 * math.pi * 220 * k * t) / k for k in range(1, 9))
+    task = of_grid(scaled(sound.numpy()[:, None]), stretches(len(t), 200, 20))
+    table("a made sound, dropouts of up to 20 samples", [task])
+
+
+def frames_of(start: int, stop: int, resize: Any, **options: Any) -> Tensor:
+    """Frames of the clip; its camera moves from frame 12."""
+    clip: Tensor = VideoDataModule("samples://bigbuckbunny", frames=[start, stop], resize=resize, **options).values[0]
+    return clip
+
+
+def clip(options: argparse.Namespace) -> None:
+    """A clip with lost frames."""
+    frames = frames_of(12, 28, 128, center_crop=64)
+    lost = torch.rand(len(frames), generator=torch.Generator().manual_seed(0)) < 0.25
+    lost[0] = lost[-1] = False
+    mask = lost[:, None, None].expand(frames.shape[:3]).contiguous()
+    table(f"16 frames of 64 x 64, {int(lost.sum())} lost", [of_grid(frames, mask)])
+
+
+def noise(options: argparse.Namespace) -> None:
+    """Prints how well noisy pictures with missing pixels are smoothed."""
+    models: tuple[ModelName, ...] = ("auto", "adaptive", "exact")
+    print("dB of known / missing pixels, core seconds")
+    print_titles("levels", "missing", "noisy", *models)
+    for levels, share in [(levels, share) for levels in (10, 25, 50) for share in (0.0, 0.5)]:
+        scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
+        for number, clean in enumerate(pictures(options).numpy()):
+            random = np.random.default_rng(number)
+            noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
+            missing = random.random(clean.shape[:2]) < share
+            scores["noisy"].append((psnr((noisy - clean)[~missing]),))
+            for model in models:
+                began, given = time.process_time(), np.where(missing[..., None], np.nan, noisy)
+                error = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1) - clean
+                unseen = psnr(error[missing]) if share else math.nan
+                scores[model].append((psnr(error[~missing]), unseen, time.process_time() - began))
+        means = [np.mean(scores[name], 0) for name in models]
+        cells = [f"{known:.2f}" + f" / {unseen:.2f}" * bool(share) + f", {spent:.1f} s" for known, unseen, spent in means]
+        print_row(levels, f"{share:.0%}", np.mean(scores["noisy"]), *cells)
+
+
+# -- gaps ---------------------------------------------------------------------------------------------------------------
+
+
+def scratches(shape: tuple[int, int], seed: int) -> Array:
+    """Straight lines of 2 to 5 pixels in width."""
+    random, image = np.random.default_rng(seed), Image.new("L", shape[::-1])
+    draw = ImageDraw.Draw(image)
+    while (np.asarray(image) > 0).mean() < 0.06:
+        start, angle = random.uniform(0, 1, 2) * shape[::-1], random.uniform(0, math.pi)
+        end = start + random.uniform(0.1, 0.6) * max(shape) * np.array([math.cos(angle), math.sin(angle)])
+        draw.line([*start, *end], fill=255, width=int(random.integers(2, 6)))
+    return np.asarray(image) > 0
+
+
+def text(shape: tuple[int, int], seed: int) -> Array:
+    """Lines of random letters of 16 pixels."""
+    random, image = np.random.default_rng(seed), Image.new("L", shape[::-1])
+    font, draw = ImageFont.truetype(findfont("DejaVu Sans"), 16), ImageDraw.Draw(image)
+    for y in range(4, shape[0] - 12, 24):
+        letters = [chr(random.integers(97, 123)) if random.random() > 0.15 else " " for _ in range(shape[1] // 8)]
+        draw.text((4, y), "".join(letters), fill=255, font=font)
+    return np.asarray(image) > 64
+
+
+def blocks(shape: tuple[int, ...], seed: int, *sides: int) -> Array:
+    """An eighth of the blocks of a picture, a clip or a volume."""
+    mask: Array = np.random.default_rng(seed).random([-(-n // side) for n, side in zip(shape, sides, strict=True)]) < 0.12
+    for axis, side in enumerate(sides):
+        mask = mask.repeat(side, axis).take(range(shape[axis]), axis)
+    return mask
+
+
+def unknown(share: float, shape: tuple[int, int], seed: int) -> Array:
+    """All pixels but a share at random."""
+    mask: Array = np.random.default_rng(seed).random(shape) >= share
+    return mask
+
+
+GAPS: dict[str, Callable[[tuple[int, int], int], Array]] = {
+    **{"scratches": scratches, "text": text},
+    **{f"blocks{side}": lambda shape, seed, side=side: blocks(shape, seed, side, side) for side in (8, 16, 32)},  # type: ignore[misc]
+    **{"known25": partial(unknown, 0.25), "known50": partial(unknown, 0.5)},
+}
+
+
+def gaps(case: str, options: argparse.Namespace) -> None:
+    """Gaps in the middle of pictures."""
+    tasks = []
+    for seed, path in enumerate(files_of(options.paths)[: options.count]):
+        picture = load(path)
+        top, left = (max(0, (n - size) // 2) for n, size in zip(picture.shape, options.shape, strict=False))
+        picture = picture[top : top + options.shape[0], left : left + options.shape[1]]
+        tasks.append(of_grid(picture, torch.from_numpy(GAPS[case](tuple(picture.shape[:2]), seed))))
+    table(f"{len(tasks)} picture(s) of {options.shape[0]} x {options.shape[1]}", tasks, OF_PICTURES, clamped=True)
+
+
+def frames(options: argparse.Namespace) -> None:
+    """Two lost frames of a clip."""
+    values = frames_of(12, 22, [144, 176])
+    lost = torch.zeros(values.shape[:3], dtype=torch.bool)
+    lost[[3, 7]] = True
+    methods = {name: OF_CLIPS[name] for name in ("fill", "mean of the frames around")}
+    table("two lost frames of 176 x 144", [of_grid(values, lost)], methods, clamped=True)
+
+
+def cubes(options: argparse.Namespace) -> None:
+    """Missing blocks of a clip, and of a small volume that ships with nibabel."""
+    movie, volume = frames_of(12, 24, [96, 128]), np.asarray(nibabel.load(ANATOMY).dataobj, np.float32)
+    volume = torch.from_numpy(np.ascontiguousarray(np.moveaxis(volume / volume.max(), 2, 0)[..., None]))
+    for title, values, sides in (
+        ("12 frames of 128 x 96, blocks of 16 x 16 of single frames", movie, (1, 16, 16)),
+        ("12 frames of 128 x 96, blocks of 8 x 8 of 4 frames", movie, (4, 8, 8)),
+        (f"{ANATOMY.name} of nibabel, blocks of 4 x 4 x 4", volume, (4, 4, 4)),
+        (f"{ANATOMY.name} of nibabel, blocks of 8 x 8 x 8", volume, (8, 8, 8)),
+    ):
+        mask = torch.from_numpy(blocks(tuple(values.shape[:3]), 0, *sides))
+        table(title, [of_grid(values, mask)], OF_CLIPS, clamped=True)
 
 
 if __name__ == "__main__":
-    main()
+    parser = make_parser(__doc__)
+    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size; gaps: or folders")
+    parser.add_argument("--count", type=int, default=1, help="number of pictures")
+    parser.add_argument("--size", type=int, default=256, help="side: samples are resized to it, files cropped")
+    parser.add_argument("--shape", type=int, nargs=2, default=[256, 256], help="crops of pictures with gaps")
+    parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
+    parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
+    torch.set_num_threads(1)
+    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise)}
+    sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]
+    run_sections(parser, sections)

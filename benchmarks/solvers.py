@@ -1,20 +1,33 @@
-"""Closed-form fits on grids: quality, and time beside other programs. Prints one table per section.
+"""Exact fits: quality, learned widths, and time beside other programs. Prints one table per section.
 
-    python benchmarks/solvers.py                                     # everything, some minutes on two cores
-    python benchmarks/solvers.py --only quality --paths FOLDER       # pictures of one size, such as natural16
+    python benchmarks/solvers.py                                              # everything, minutes on two cores
+    python benchmarks/solvers.py --only quality widths --paths FOLDER         # pictures of one size, such as natural16
+    python benchmarks/solvers.py --only fill authors --busy 2                 # beside two busy processes
 
 - ``quality``: test PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too.
   Trained on every second sample of each axis, scored on all the others, not clamped, mean of the PSNR per picture.
-- ``threads``: wall and processor seconds of exact fits while other programs use every core, with all threads and with the
-  number that is chosen; the sides take turns, the least of two.
+- ``widths``: widths of the first picture that are learned from a start that is four times wrong, beside the best of nine fixed
+  widths around the default; ``descent`` is gradient descent of weights and width together.
+- ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
+- ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
+- ``authors``: 16 pictures of 256 x 256 samples beside the authors' closed form, one pseudo-inverse per axis.
+
+Times are wall and processor seconds, the least of ``--repeats`` turns, in which both sides take part.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import tempfile
 import time
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from harness import (
     PHOTOGRAPHS,
@@ -26,14 +39,17 @@ from harness import (
     print_row,
     print_titles,
     psnr,
+    run,
     run_sections,
-    seconds_of,
 )
+from PIL import Image
 from torch import Tensor
 
+import pe_lightning
 from pe_lightning import encoders
 from pe_lightning.linalg import threads
 from pe_lightning.solvers import solve_grid, solve_points
+from pe_lightning.training import ComplexLinear, ImageDataModule
 
 PAPER: dict[str, dict[str, Any]] = {
     "linf": {"sigma": 6.0},
@@ -43,6 +59,7 @@ PAPER: dict[str, dict[str, Any]] = {
     "gau": {"sigma": 0.0025},
 }
 """The papers' settings for the closed form at K = 256."""
+Times = tuple[float, float]
 
 
 def coordinates(n: int) -> Tensor:
@@ -71,35 +88,118 @@ def quality(images: Tensor) -> None:
     print(f"bicubic interpolation {sum(map(bicubic_psnr, images)) / len(images):.2f}", flush=True)
 
 
+def widths(path: str, descent: int = 100) -> None:
+    """Prints held-out PSNR in dB of learned widths; ``descent`` is the number of its steps."""
+    warnings.simplefilter("ignore")
+    ways = [f"{way}, x {factor}" for factor in (4, 0.25) for way in ("learned", "descent")]
+    print_titles("encoder", "best fixed width", *ways)
+    data = ImageDataModule(path)
+    for name in ("gau", "laplace", "rff"):
+        encoder = encoders.resolve(name).for_data(encoders.Samples(tuple((n + 1) // 2 for n in data.info.grid)))
+        argument = encoder.width.argument
+        scaled = partial(_scaled, encoder, argument, float(getattr(encoder, argument)))
+        row = [max(pe_lightning.fit(data, scaled(2 ** (k / 2))).psnr for k in range(-4, 5))]
+        for factor in (4.0, 0.25):
+            row.append(pe_lightning.fit(data, scaled(factor, trainable=True)).psnr)
+            model = ComplexLinear(scaled(factor, trainable=True))
+            row.append(pe_lightning.fit(data, model=model, max_steps=descent).psnr)
+        print_row(name, *row)
+
+
+def _scaled(encoder: encoders.Encoder, argument: str, width: float, factor: float, **options: Any) -> encoders.Encoder:
+    return encoder.copy(**{argument: width * factor}, **options)
+
+
+def timed(work: Callable[[], object]) -> Times:
+    """Wall and processor seconds of a call."""
+    wall, core = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - wall, time.process_time() - core
+
+
+def compare(name: str, sides: Mapping[str, Callable[[], Times]], repeats: int) -> None:
+    """Prints the least seconds of two sides that take turns, and the second over the first."""
+    turns = [[side() for side in sides.values()] for _ in range(repeats)]
+    first, second = (tuple(map(min, zip(*side, strict=True))) for side in zip(*turns, strict=True))
+    print_row(name, *(f"{x:.3g}" for x in (*first, *second)), second[0] / first[0])
+
+
+def titles(what: str, first: str, second: str) -> None:
+    """The head of a table of :func:`compare`."""
+    print_titles(what, *(f"{side}, {unit}" for side in (first, second) for unit in ("wall s", "core s")), "ratio")
+
+
 def loaded(sizes: tuple[int, ...] = (32, 128, 256), repeats: int = 2) -> None:
-    """Prints the table: all threads and the chosen number, in turns, the fastest of ``repeats``."""
-    print_titles("RGB picture, gau", "all threads, s", "core s", "chosen, s", "core s", "ratio")
+    """Prints the table of exact fits while other programs use every core."""
     chosen = threads.OPERATIONS_PER_THREAD
-    with busy_cores():
-        for kind, n in [(kind, n) for kind in ("grid", "points") for n in sizes]:
-            values, mask = torch.rand(1, n, n, 3), torch.rand(n, n) < 0.25
-            options = {"axes": [coordinates(n)] * 2} | ({"mask": mask} if kind == "points" else {})
-            solve, best = solve_grid if kind == "grid" else solve_points, {}
-            for _ in range(repeats):
-                for side, operations in (("all", 1.0), ("chosen", chosen)):
-                    threads.OPERATIONS_PER_THREAD, began = operations, time.process_time()
-                    wall = seconds_of(lambda: solve(values, "gau", **options), time.perf_counter)  # noqa: B023
-                    best[side] = min(best.get(side, (torch.inf, 0.0)), (wall, time.process_time() - began))
-            print_row(f"{kind} {n}", *best["all"], *best["chosen"], best["all"][0] / best["chosen"][0])
-    threads.OPERATIONS_PER_THREAD = chosen
+
+    def fit(operations: float, solve: Callable[[], object]) -> Times:
+        threads.OPERATIONS_PER_THREAD = operations
+        return timed(solve)
+
+    titles("RGB picture, gau", "chosen", "all threads")
+    try:
+        with busy_cores():
+            for kind, n in [(kind, n) for kind in ("grid", "points") for n in sizes]:
+                values, options = torch.rand(1, n, n, 3), {"axes": [coordinates(n)] * 2}
+                solve = partial(solve_grid, values, "gau", **options)
+                if kind == "points":
+                    solve = partial(solve_points, values, "gau", mask=torch.rand(n, n) < 0.25, **options)
+                compare(f"{kind} {n}", {"chosen": partial(fit, chosen, solve), "all": partial(fit, 1.0, solve)}, repeats)
+    finally:
+        threads.OPERATIONS_PER_THREAD = chosen
+
+
+def filled(repeats: int) -> None:
+    """Prints the table of the command ``fill``."""
+    titles("fill", "one thread", "default")
+    picture = load(f"samples://{PHOTOGRAPHS[0]}").mul(255).round().byte().numpy()
+    wide = np.concatenate([picture, picture[:, :255:-1]], 1)
+    missing = np.random.default_rng(0).random(wide.shape[:2]) > 0.25
+    with tempfile.TemporaryDirectory() as folder:
+        for name, values in (("quarter.png", wide), ("mask.png", missing.astype(np.uint8) * 255)):
+            Image.fromarray(values).save(Path(folder, name))
+        command = ["fill", "quarter.png", "--missing", "mask.png", "--out", "out.png", "--force"]
+        sides = {n: partial(run, *command, folder=Path(folder), OMP_NUM_THREADS=str(n)) for n in (1, os.cpu_count())}
+        compare("a quarter known", {str(n): lambda side=side: side()[1:] for n, side in sides.items()}, repeats)  # type: ignore[misc]
+
+
+def authors(repeats: int, pictures: int = 16, size: int = 512, features: int = 256) -> None:
+    """Prints the table of exact fits on a grid, on every second sample of pictures."""
+    titles("encoder", "authors", "ours")
+    values = torch.rand(pictures, size // 2, size // 2, 3, generator=torch.Generator().manual_seed(0))
+    axes = [coordinates(size)[::2]] * 2
+    for name in ("gau", "tri", "linf"):
+        psi = encoders.create(name, num_features=features)(axes[0]).float()
+
+        def closed_form(psi: Tensor = psi) -> Tensor:
+            first, second = (torch.linalg.pinv(psi) for _ in axes)
+            weights: Tensor = first @ values.movedim(-1, 1) @ second.mT
+            return weights
+
+        ours = partial(solve_grid, values, {"name": name, "num_features": features}, axes, ridge=1e-3)
+        compare(name, {"authors": partial(timed, closed_form), "ours": partial(timed, ours)}, repeats)
 
 
 def main() -> None:
     """Runs the sections."""
     parser = make_parser(__doc__)
-    parser.add_argument(
-        "--paths", nargs="+", default=[f"samples://{PHOTOGRAPHS[0]}"], help="pictures of one size, or a folder"
-    )
+    photograph = [f"samples://{PHOTOGRAPHS[0]}"]
+    parser.add_argument("--paths", nargs="+", default=photograph, help="pictures of one size, or a folder")
+    parser.add_argument("--busy", type=int, default=0, help="busy processes beside fill and authors")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of fill and authors")
 
-    def of_pictures(options: argparse.Namespace) -> None:
-        quality(torch.stack([load(path) for path in files_of(options.paths)]))
+    def beside(work: Callable[[int], None], options: argparse.Namespace) -> None:
+        with busy_cores(options.busy):
+            work(options.repeats)
 
-    run_sections(parser, {"quality": of_pictures, "threads": lambda options: loaded()})
+    sections: dict[str, Callable[[argparse.Namespace], None]] = {
+        "quality": lambda options: quality(torch.stack([load(path) for path in files_of(options.paths)])),
+        "widths": lambda options: widths(files_of(options.paths)[0]),
+        "threads": lambda options: loaded(),
+        **{"fill": partial(beside, filled), "authors": partial(beside, authors)},
+    }
+    run_sections(parser, sections)
 
 
 if __name__ == "__main__":
