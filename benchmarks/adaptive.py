@@ -17,6 +17,7 @@ import argparse
 import resource
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -35,25 +36,16 @@ Method = Callable[[Tensor, tuple[int, ...]], Tensor]
 """Trained samples ``(n_1, ..., n_D, C)`` and the shape of the whole ``(N_1, ..., N_D)`` -> ``(N_1, ..., N_D, C)``."""
 
 
-def steps(known: Tensor, shape: Sequence[int]) -> list[int]:
-    """Distance of trained samples, per axis."""
-    return [-(-n // k) for n, k in zip(shape, known.shape, strict=False)]
-
-
-def adapted(known: Tensor, shape: tuple[int, ...], ridge: float) -> AdaptiveGrid:
-    """The adaptive fit, as the module makes it."""
+def fitted(known: Tensor, shape: tuple[int, ...], ridges: Sequence[float] = (2**-10,)) -> Tensor:
+    """The adaptive fit, as the module makes it, with the ridge of least held-out error."""
     bank = AnisotropicKernels("laplace", len(shape), 12, (2, 6))
-    return AdaptiveGrid(bank, known, shape, (0,) * len(shape), steps(known, shape), 0.8, ridge)
+    steps = [-(-n // k) for n, k in zip(shape, known.shape, strict=False)]
+    fits = (AdaptiveGrid(bank, known, shape, (0,) * len(shape), steps, 0.8, ridge) for ridge in ridges)
+    return min(fits, key=lambda fit: fit.error).predict(grid_axes(shape))
 
 
-def fitted(known: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The adaptive fit."""
-    return adapted(known, shape, 2**-10).predict(grid_axes(shape))
-
-
-def denoised(known: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The adaptive fit with ``noise: auto``."""
-    return min((adapted(known, shape, ridge) for ridge in adaptive.RIDGES), key=lambda f: f.error).predict(grid_axes(shape))
+denoised: Method = partial(fitted, ridges=adaptive.RIDGES)
+"""The adaptive fit with ``noise: auto``."""
 
 
 def baseline(name: str) -> Method:
@@ -61,7 +53,7 @@ def baseline(name: str) -> Method:
 
     def run(known: Tensor, shape: tuple[int, ...]) -> Tensor:
         axes = grid_axes(shape)
-        trained = tuple(x[::step] for x, step in zip(axes, steps(known, shape), strict=True))
+        trained = tuple(x[:: -(-n // k)] for x, n, k in zip(axes, shape, known.shape, strict=False))
         return interpolate(name, GridBatch(trained, known[None]), axes)[0]
 
     return run
@@ -112,13 +104,14 @@ def points(pictures: Tensor, fraction: float) -> dict[str, float]:
     batch = PointBatch(point_coordinates(axes, split.index), split.take(pictures), axes, split.index)
     rest = ~split.train_mask()
     laplace = {"name": "laplace", "num_features": grid[0], "scale": 0.004 * 512 / grid[0]}
+    exact = partial(solve_points, batch.values, laplace, axes=axes, index=split.index, ridge=0.062)
+    bank = AnisotropicKernels("laplace", len(grid), 12, (2, 6))  # as the module makes it
+    signals = [(bank, *each) for each in zip(batch.values, batch.coords, strict=True)]
     methods: dict[str, Callable[[], Tensor]] = {
         "nearest": lambda: interpolate("nearest", batch, axes),
         "delaunay": lambda: interpolate("delaunay", batch, axes),
-        "laplace, conjugate gradients": lambda: solve_points(
-            batch.values, laplace, axes=axes, index=split.index, ridge=0.062
-        ).predict(axes),
-        "Adaptive": lambda: adapted_points(batch, grid),
+        "laplace, conjugate gradients": lambda: exact().predict(axes),
+        "Adaptive": lambda: torch.stack([AdaptivePoints(*each, grid, 0.8, RIDGE).predict(axes) for each in signals]),
     }
     means = {}
     print_titles(f"{fraction:.0%} of the samples", "PSNR, dB", "core s")
@@ -131,14 +124,7 @@ def points(pictures: Tensor, fraction: float) -> dict[str, float]:
     return means
 
 
-def adapted_points(batch: PointBatch, grid: tuple[int, ...]) -> Tensor:
-    """The adaptive fit of scattered samples, as the module makes it."""
-    bank = AnisotropicKernels("laplace", len(grid), 12, (2, 6))
-    fields = [AdaptivePoints(bank, v, c, grid, 0.8, RIDGE) for v, c in zip(batch.values, batch.coords, strict=True)]
-    return torch.stack([field.predict(grid_axes(grid)) for field in fields])
-
-
-def large() -> None:
+def large(_: argparse.Namespace) -> None:
     """Seconds and peak memory of one picture of 2040 x 1356 from every second sample."""
     picture = load("samples://astronaut").repeat(3, 4, 1)[:1356, :2040].contiguous()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -163,7 +149,7 @@ def main() -> None:
 
     interpolations = {"bicubic": baseline("bicubic"), "linear": baseline("linear"), "Pillow LANCZOS": lanczos}
     sections = {
-        "large": lambda options: large(),  # first: it measures memory
+        "large": large,  # first: it measures memory
         "grid": lambda options: table(pictures(options), {**interpolations, "Adaptive": fitted}),
         "strides": lambda options: table(pictures(options), both, 4),
         "noise": noisy,

@@ -6,6 +6,7 @@ import ctypes
 import os
 import random
 import resource
+import shlex
 import signal
 import sys
 import tempfile
@@ -14,21 +15,30 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import yaml
 from harness import print_row
 
 from pe_lightning.__main__ import main as command
 
-SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--wandb.enabled", "false"]
-SMALL += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false", "--trainer.log_every_n_steps", "5"]
-FIT = ["fit", "--config", "image/demo", *SMALL, "--data.batching.steps_per_epoch", "10"]
-FIT += ["--trainer.max_steps", "200"]
+TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text())
+
+
+def words(*names: str) -> list[str]:
+    """Words of the commands of faults.yaml, one after the other."""
+    return [word for name in names for word in shlex.split(TABLES[name])]
+
+
+def table(name: str) -> dict[str, list[str]]:
+    """Words of the commands of a table of faults.yaml, by name."""
+    return {key: shlex.split(text) for key, text in TABLES[name].items()}
+
+
+FIT = ["fit", "--config", "image/demo", *words("small", "fit")]
 SHORT_FIT = [*FIT, "--trainer.max_steps", "20"]
-SWEEP = ["sweep", "--config", "image/closed_form", *SMALL, "--model.ridge", "0.01"]
-SWEEP += ["--vary", "model.encoder=gau,rff,tri,keys", "--out"]
-TRAINED_SWEEP = ["sweep", *FIT[1:], "--vary", "model.encoder=gau,tri", "--out"]
-COMPARE = ["compare", "s", "--out", "report"]
-PREDICT = ["predict", "--output_shape", "8", "8", "--trainer.accelerator", "cpu", "--ckpt_path"]
+SWEEP = ["sweep", "--config", "image/closed_form", *words("small", "sweep")]
+PREDICT = words("predict")
 LIMIT = 20
 HELD, REFUSED, BROKEN = 0, 2, 3
 

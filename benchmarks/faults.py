@@ -4,51 +4,36 @@
     python benchmarks/faults.py --only fits --kills 10 --seed 3       # one row, other moments
     python benchmarks/faults.py --only readers,checkpoints --mutations 100
 
-- ``fits``, ``sweeps``, ``caches``: a command is killed at a random moment, then given again (a fit with the checkpoint that
-  it left). Held: it succeeds, and weights, scores or cached values are those of a command that was not killed, bit for bit.
-- ``stopping``, ``averaging``, ``double``: the same for fits that ``EarlyStopping`` ends, for stochastic weight averaging
-  (SWA), and for fits in float64. ``accumulated``: fits with ``GradientAccumulationScheduler`` that get SIGTERM.
-- ``terminated``, ``terminated_sweeps``: fits and sweeps that get SIGTERM. Held: also, the exit status is 143, or 0 if the
-  command had ended.
-- ``resumptions``: a checkpoint is resumed with other data, another model or optimiser, or damaged. Held: status 2 with one
-  paragraph, and no file or folder has changed; with other arguments of the optimiser: its rates are those of a fit that had
-  them from its beginning. ``not_finite``: fits whose weights stop being finite. Held: status 2, or 0 if the fit may go on,
-  and all checkpoints are finite.
-- ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration. Held: written and read back
-  without a change, or refused as it takes a function.
-- ``folders``: commands of which one folder is read-only. Held: they succeed, or end with one paragraph and status 2.
-- ``files``: fills, maps and exports to a name that is taken or read, on a full disk, several at a time, killed, from a pipe,
-  from files that name other files or servers, and from a WAV file whose header lies. Held: status 2 with one paragraph, and
-  every file that was there as before; of several at a time, also of resumptions of one run, one succeeds; after a kill the
-  same command succeeds.
-- ``outputs``: every verb that takes the name of an output, which is new, its own, foreign, the input, a link to it, or taken
-  by several at a time; predictions of several checkpoints. Held: nothing that was there is lost, and status 0 or 2 as due.
-- ``reuse``: sweeps, fits, suggestions and predictions that are given again after pictures, masks, arrays or pretrained
-  models were replaced under the same name, size and times, settings changed, or files of the run were damaged. Held: the
-  result of a first command, or a refusal; nothing is deleted.
-- ``values``: fills of files of every format, packed NetCDF with large offsets included, and of arrays of any size.
-  Held: everything but the missing cells is as before, to the bit, and values and standard deviations are finite.
-- ``caches``: besides, bytes of entries are changed, before they are opened and while they are open, entries are removed and
-  written while two processes read them, the disk is full, a file is replaced while it is decoded. Held: the right values, or
-  one :class:`InputError`.
-- ``comparisons``: a report that is killed is the old one or the new one.
-- ``names``: files whose names are not UTF-8, hold escape sequences, line ends, markup or YAML, given to every verb, also in
-  the locale C. Held: success, or one paragraph with status 2, and no control character on either stream.
-- ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated. Held: the signals, or one
-  :class:`InputError`, within 20 seconds of processor time; for formats with checksums (PNG, .npz) the right
-  signals.
-- ``checkpoints``: the same, and values in them replaced. Held: the command succeeds, or ends with one paragraph; no process
-  dies, hangs, or runs foreign code.
-- ``memory``: the exact fit of a picture of 8192 x 8192 from HDF5 in float32 and in uint8, and from a TIFF, read in blocks.
-  Held: the command's largest resident set is below 1 GB.
-- ``solves``: exact fits on grids and at points, of every encoder, degenerate ones included. Held: no number is not finite,
-  none is worse than the mean, what is said to have converged has, and what is called exact is as good as NumPy's.
-- ``declarations``: what files declare missing, every format and dtype, read by ``fit`` and ``fill`` and written back. Held:
-  that is missing, and nothing else; a copy declares the same, and none of its values is missing.
+Held means, where a section does not say otherwise: a command succeeds, or ends with status 2 and one paragraph; no file or
+folder that was there is lost or changed; and what succeeds has the result of a command without the fault, bit for bit.
 
-Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each
-with random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
-attempts that did not hold, and the exit status is 1.
+- ``fits``, ``sweeps``, ``comparisons``: killed at a random moment, given again. ``stopping``, ``averaging``, ``double``:
+  fits with ``EarlyStopping``, with SWA, in float64. ``accumulated``, ``terminated``, ``terminated_sweeps``: SIGTERM instead;
+  the exit status is 143, or 0 if the command had ended.
+- ``caches``: killed while they are written; bytes are changed; removed and written while two processes read; on a full disk;
+  files are replaced while they are decoded.
+- ``resumptions``: with other data, models, optimisers or damage, refused; with other arguments of the optimiser, applied.
+  ``not_finite``: fits whose weights stop being finite; all checkpoints are finite.
+- ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration is written and read back.
+- ``folders``: commands of which one folder is read-only. ``outputs``: verbs that name an output, which is new, its own,
+  foreign, the input, a link to it, or taken by several at a time.
+- ``files``: fills, maps and exports to a name that is taken or read, on a full disk, several at a time, killed, from a pipe,
+  from files that name other files or servers, and from a WAV file whose header lies.
+- ``reuse``: sweeps, fits and suggestions given again after content, settings or files of the run changed.
+- ``values``: fills of files of every format and of arrays of any size keep all but the missing cells, and are finite.
+- ``names``: files whose names are not UTF-8, hold escape sequences, line ends, markup or YAML, for every verb, also in the
+  locale C; no control character on either stream.
+- ``readers``: bytes of small files of every format are flipped, zeroed, cut or repeated: the signals or one
+  :class:`InputError` in 20 seconds of processor time; with checksums (PNG, .npz) the right signals. ``checkpoints``: the
+  same, and values in them replaced; no process dies, hangs, or runs foreign code.
+- ``memory``: exact fits of a picture of 8192 x 8192, read in blocks, below 1 GB of resident memory.
+- ``solves``: exact fits of every encoder, degenerate ones included: finite, not worse than the mean, converged where they say
+  so, and as good as NumPy's where they are called exact.
+- ``declarations``: what files declare missing, every format and dtype: that is missing, and nothing else, also in copies.
+
+Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each with
+random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the attempts
+that did not hold, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -87,16 +72,13 @@ import torch
 import xarray
 from attempts import (
     BROKEN,
-    COMPARE,
     FIT,
     HELD,
     LIMIT,
     PREDICT,
     REFUSED,
     SHORT_FIT,
-    SMALL,
     SWEEP,
-    TRAINED_SWEEP,
     Row,
     Work,
     command,
@@ -109,6 +91,7 @@ from attempts import (
     run,
     seconds_of,
     tree,
+    words,
 )
 from faults_declarations import declarations
 from faults_outputs import outputs
@@ -127,12 +110,8 @@ from pe_lightning.solvers.points import ScatteredPoints
 from pe_lightning.training import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
 
 PLAIN = ["--model", "exact", "--folds", "none", "--no_std"]
-EARLY_STOPPING = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
-EARLY_STOPPING += ["--trainer.callbacks.mode", "max", "--trainer.callbacks.patience", "4"]
-EARLY_STOPPING += ["--trainer.callbacks.min_delta", "0.05"]
-AVERAGING = ["--trainer.max_steps", "-1", "--trainer.max_epochs", "20", "--trainer.callbacks+", "StochasticWeightAveraging"]
-AVERAGING += ["--trainer.callbacks.swa_lrs", "0.02", "--trainer.callbacks.swa_epoch_start", "8"]
-ACCUMULATION = ["--trainer.callbacks+", "GradientAccumulationScheduler", "--trainer.callbacks.scheduling", "{0: 1, 2: 3}"]
+COMPARE = ["compare", "s", "--out", "report"]
+TRAINED_SWEEP = ["sweep", *FIT[1:], "--vary", "model.encoder=gau,tri", "--out"]
 SIGNATURE = "foreign-code-was-here"
 CHECKED = ("png", "npz")
 
@@ -209,7 +188,7 @@ def read_only_folders() -> Row:
         commands = [
             SHORT_FIT,
             [*FIT, "--trainer.max_steps", "25", "--ckpt_path", last],
-            ["fit", "a.png", *SMALL, "--model.ridge", "0.01"],
+            ["fit", "a.png", *words("small"), "--model.ridge", "0.01"],
             ["test", "--ckpt_path", last, "--trainer.accelerator", "cpu"],
             [*PREDICT, last],
             [*SWEEP, "s", "--vary", "seed_everything=5"],
@@ -304,20 +283,21 @@ def written_files(kills: int, rng: random.Random) -> list[Row]:
 
 def write_foreign_files() -> None:
     """Writes files that name other files or servers, and a WAV file that claims more samples than it has."""
-    with h5py.File("links.nc", "w") as file:
-        file["a"] = h5py.ExternalLink("a.h5", "/values")
-    with h5py.File("external.nc", "w") as file:
-        file.create_dataset("a", (4, 5), "f4", external=[("a.npy", 0, 80)])
-    with h5py.File("virtual.h5", "w") as file:
-        layout = h5py.VirtualLayout((24, 28, 3), np.uint8)
-        layout[:] = h5py.VirtualSource("a.h5", "values", shape=(24, 28, 3))
-        file.create_virtual_dataset("a", layout)
+    layout = h5py.VirtualLayout((24, 28, 3), np.uint8)
+    layout[:] = h5py.VirtualSource("a.h5", "values", shape=(24, 28, 3))
+    with (
+        h5py.File("links.nc", "w") as links,
+        h5py.File("external.nc", "w") as other,
+        h5py.File("virtual.h5", "w") as virtual,
+    ):
+        links["a"] = h5py.ExternalLink("a.h5", "/values")
+        other.create_dataset("a", (4, 5), "f4", external=[("a.npy", 0, 80)])
+        virtual.create_virtual_dataset("a", layout)
     band = '<VRTRasterBand dataType="Byte" band="1"><SimpleSource><SourceFilename>geo.tif</SourceFilename></SimpleSource>'
     vrt = f'<VRTDataset rasterXSize="28" rasterYSize="24">{band}</VRTRasterBand></VRTDataset>'
     Path("other.tif").write_text(vrt)
-    Path("servers.tif").write_text(
-        '<GDAL_WMS><Service name="TMS"><ServerUrl>http://127.0.0.1:9</ServerUrl></Service></GDAL_WMS>'
-    )
+    service = '<Service name="TMS"><ServerUrl>http://127.0.0.1:9</ServerUrl></Service>'
+    Path("servers.tif").write_text(f"<GDAL_WMS>{service}</GDAL_WMS>")
     content = bytearray(Path("a.wav").read_bytes())
     size = content.index(b"data") + 4
     content[size : size + 4] = (1 << 20).to_bytes(4, "little")
@@ -529,8 +509,6 @@ def damaged_checkpoints(mutations: int, rng: random.Random) -> list[Row]:
 
 def memory(side: int = 8192) -> Iterator[Row]:
     """The largest resident set of commands that fit one large picture."""
-    arguments = ["--config", "image/closed_form", "--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
-    arguments += ["--model.encoder.num_features", "128", "--trainer.enable_progress_bar", "false"]
     with folder():
         y = np.arange(side, dtype=np.float32)[:, None] / side
         for name in ("float32.h5", "uint8.h5", "uint8.tif"):
@@ -546,7 +524,7 @@ def memory(side: int = 8192) -> Iterator[Row]:
                 Path("whole.h5").rename(name)
             # a new program: a fork would begin with the memory of this process
             began, log, used = time.monotonic(), Path("log"), 0.0
-            program = [sys.executable, "-m", "pe_lightning", "fit", *arguments, "--data.paths", name]
+            program = [sys.executable, "-m", "pe_lightning", "fit", *words("large"), "--data.paths", name]
             with log.open("w") as stream:
                 process = subprocess.Popen(program, stdout=stream, stderr=stream, env=os.environ | {"PYTHONPATH": str(ROOT)})
             while process.poll() is None:
@@ -628,10 +606,10 @@ def fits(name: str, *more: str, share: int = 6, signum: int = signal.SIGKILL) ->
 SECTIONS: dict[str, Section] = {
     "checkpoints": lambda _, mutations, rng: damaged_checkpoints(mutations, rng),
     "fits": fits("fits killed, resumed to the same weights", share=1),
-    "stopping": fits("the same with EarlyStopping", *EARLY_STOPPING),
-    "averaging": fits("the same with SWA", *AVERAGING),
+    "stopping": fits("the same with EarlyStopping", *words("early_stopping")),
+    "averaging": fits("the same with SWA", *words("averaging")),
     "double": fits("the same in float64", "--trainer.precision", "64-true"),
-    "accumulated": fits("the same with GradientAccumulationScheduler", *ACCUMULATION, signum=signal.SIGTERM),
+    "accumulated": fits("the same with GradientAccumulationScheduler", *words("accumulation"), signum=signal.SIGTERM),
     "terminated": fits("fits that get SIGTERM, resumed", signum=signal.SIGTERM),
     "terminated_sweeps": lambda kills, _, rng: [
         killed_sweeps("sweeps that get SIGTERM, given again", -(-kills // 6), rng, TRAINED_SWEEP, signal.SIGTERM)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from attempts import SHORT_FIT, Row
+from attempts import SHORT_FIT, TABLES, Row
 from lightning.pytorch import callbacks, loggers, profilers, strategies
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers import Logger
@@ -26,19 +26,6 @@ KINDS: dict[str, tuple[Any, type]] = {
     "trainer.strategy": (strategies, Strategy),
 }
 """Where a configuration names the classes of a module, and their base."""
-REQUIRED: dict[str, dict[str, Any]] = {
-    "BackboneFinetuning": {"unfreeze_backbone_at_epoch": 2},
-    "CSVLogger": {"save_dir": "logs"},
-    "EarlyStopping": {"monitor": "val/psnr", "mode": "max"},
-    "GradientAccumulationScheduler": {"scheduling": {0: 1, 2: 4}},
-    "ModelPruning": {"pruning_fn": "l1_unstructured", "amount": 0.5},
-    "OnExceptionCheckpoint": {"dirpath": "failed"},
-    "SingleDeviceStrategy": {"device": "cpu"},
-    "StochasticWeightAveraging": {"swa_lrs": 0.01, "swa_epoch_start": 2},
-    "TensorBoardLogger": {"save_dir": "logs"},
-    "Timer": {"duration": "00:00:10:00"},
-}
-"""Arguments without a default, and others that a fit needs."""
 TAKES_FUNCTION = frozenset({"ThroughputMonitor"})
 """Classes with a function as a required argument, which no configuration names."""
 
@@ -54,7 +41,7 @@ def classes(module: Any, base: type) -> Iterator[type]:
 def written_and_read(key: str, cls: type) -> str | None:
     """What is wrong with the configuration that names a class; ``None`` if it is read back as it was written."""
     name = f"{cls.__module__}.{cls.__qualname__}"
-    part: Any = {"class_path": name, "init_args": REQUIRED.get(cls.__name__, {})}
+    part: Any = {"class_path": name, "init_args": TABLES["required"].get(cls.__name__, {})}
     section, _, argument = key.partition(".")
     config = {section: {argument: [part] if argument == "callbacks" else part}}
     try:

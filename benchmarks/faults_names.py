@@ -15,54 +15,20 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from attempts import Row, command, folder, forked, in_order
+from attempts import Row, command, folder, forked, in_order, words
 from PIL import Image
 
+# fmt: off
 NAMES = [
-    *(
-        b"a",
-        b"\xfc",
-        b"\xff\xfe\x80",
-        "ü".encode(),
-        "😀".encode(),
-        "e\u0301\u202e".encode(),
-        b"\x1b[31mred",
-        b"\x1b]0;title\x07",
-    ),
-    *(
-        b"a\nb",
-        b"a\nb: c",
-        b"a\rb",
-        b"\x7f\x08\t",
-        "\x85\x9b\u2028".encode(),
-        b" a b ",
-        b"'",
-        b'"',
-        b"`$HOME`;",
-        b"-x",
-        b"--out",
-        b"-1",
-    ),
-    *(
-        b"[bold]x",
-        b"[x",
-        b":smile:",
-        b"[a]",
-        b"{a: b}",
-        b"# a",
-        b"a: b",
-        b"- a",
-        b"&a *b",
-        b"!!a",
-        b"null",
-        b"~",
-        b"~nobody",
-    ),
-    *(b"a,b", b"a=b", b"%s", b"*?", b"\\", b"\\udcfc", b"x" * 230, "ü".encode() * 115, b"samples:"),
+    b"a", b"\xfc", b"\xff\xfe\x80", "ü".encode(), "😀".encode(), "e\u0301\u202e".encode(), b"\x1b[31mred",
+    b"\x1b]0;title\x07", b"a\nb", b"a\nb: c", b"a\rb", b"\x7f\x08\t", "\x85\x9b\u2028".encode(), b" a b ",
+    b"'", b'"', b"`$HOME`;", b"-x", b"--out", b"-1", b"[bold]x", b"[x", b":smile:", b"[a]", b"{a: b}", b"# a", b"a: b",
+    b"- a", b"&a *b", b"!!a", b"null", b"~", b"~nobody", b"a,b", b"a=b", b"%s", b"*?", b"\\", b"\\udcfc", b"x" * 230,
+    "ü".encode() * 115, b"samples:",
 ]
+# fmt: on
 """Stems of names, as bytes."""
-EXACT = ["--config", "image/closed_form", "--encoder", "tri", "--model.ridge", "0.1", "--trainer.accelerator", "cpu"]
-EXACT += ["--wandb.enabled", "false"]
+EXACT = words("exact")
 LOCALE_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 

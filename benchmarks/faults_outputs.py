@@ -10,31 +10,25 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from attempts import LIMIT, PREDICT, REFUSED, SHORT_FIT, SMALL, Row, command, folder, forked, in_order, run, seconds_of, tree
+from attempts import (
+    LIMIT,
+    PREDICT,
+    REFUSED,
+    SHORT_FIT,
+    TABLES,
+    Row,
+    command,
+    folder,
+    forked,
+    in_order,
+    run,
+    seconds_of,
+    tree,
+    words,
+)
 from PIL import Image
 
-PLAIN = ["--model", "exact", "--folds", "none", "--no_std"]
-SWEEP = ["sweep", "a.png", *SMALL, "--model.ridge", "0.01", "--vary", "model.encoder=gau,tri", "--out"]
-FILES: dict[str, tuple[list[str], str, list[str]]] = {
-    "fill": (["fill", "a.png", "--missing", "m.png", *PLAIN], ".png", ["a.png", "m.png"]),
-    "fill of points": (
-        ["fill", "a.csv", "--coordinates", "x,y", "--values", "v", "--grid", "8,9", "--folds", "none"],
-        ".csv",
-        ["a.csv"],
-    ),
-    "suggest": (["suggest", "a.png", "--encoders", "noise"], ".yaml", ["a.png"]),
-    "suggest of a configuration": (["suggest", "--config", "c.yaml", "--encoders", "noise"], ".yaml", ["c.yaml", "p/1.png"]),
-    "export": (["export", "run", "--format", "checkpoint"], ".ckpt", ["run/checkpoints/last.ckpt"]),
-}
-"""By verb: the command without its output, the suffix of the output, and what is read."""
-FOLDERS: dict[str, tuple[list[str], str | None]] = {
-    "compare": (["compare", "runs", "--out"], "table.csv"),
-    "analyze": (["analyze", "--encoder", "gau", "--samples", "16", "--out"], "analysis.json"),
-    "pages": (["pages"], "encoders/gau.md"),
-    "sweep": (SWEEP, None),
-    "demo": (["demo"], None),
-}
-"""By verb: the command, to which the folder is added, and a file that it writes; ``None``: it takes new folders only."""
+SWEEP = ["sweep", "a.png", *words("small", "output_sweep")]
 SLOW = "pages"
 """Verb of which only refusals are tried: it takes half a minute."""
 
@@ -43,10 +37,10 @@ def outputs() -> Iterator[Row]:
     """Every verb with every state of its output. Held: nothing that was there is lost, and the status is the right one."""
     with folder():
         _write_inputs()
-        for verb, (arguments, suffix, inputs) in FILES.items():
-            yield _file(Row(f"outputs of {verb}"), [*arguments, "--out"], suffix, inputs)
-        for verb, (arguments, own) in FOLDERS.items():
-            yield _folder(Row(f"outputs of {verb}"), arguments, own)
+        for verb, (text, suffix, inputs) in TABLES["output_files"].items():
+            yield _file(Row(f"outputs of {verb}"), [*text.split(), "--out"], suffix, inputs.split())
+        for verb, (text, own) in TABLES["output_folders"].items():
+            yield _folder(Row(f"outputs of {verb}"), text.split() if text else SWEEP, own)
         yield _predictions(Row("outputs of predict, test and validate"))
 
 

@@ -11,63 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from attempts import REFUSED, SMALL, Row, command, folder, forked
+from attempts import REFUSED, Row, command, folder, forked, table, words
 from attempts import tree as files_of
 from PIL import Image
 
-FIT = ["fit", "--config", "image/demo", *SMALL, "--data.paths", "a.png", "--data.resize", "24"]
-FIT += ["--data.batching.steps_per_epoch", "5", "--trainer.max_steps", "20"]
-ADAM = ["--model.optimizer", "torch.optim.Adam", "--model.optimizer.lr", "0.1"]
-COSINE = ["--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "50"]
-OPTIMIZED = [*ADAM, *COSINE]
-LONGER = ["--trainer.max_steps", "30"]
-
-OTHER_DATA: dict[str, list[str]] = {
-    "picture": ["--data.paths", "b.png"],
-    "the same name, other content": ["--data.paths", "other/a.png"],
-    "size": ["--data.resize", "16"],
-    "crop": ["--data.resize", "null", "--data.center_crop", "24"],
-    "stride": ["--data.sampling.stride", "4"],
-    "offset": ["--data.sampling.offset", "1"],
-    "sampling": ["--data.sampling", "random"],
-    "eval mask": ["--data.eval_mask", "all"],
-    "mask of missing samples": ["--data.missing", "mask.png"],
-    "validation": ["--data.validation", "0.2"],
-    "means over cells": ["--data.samples", "cells"],
-    "two pictures": ["--data.paths", "[a.png, b.png]"],
-}
-"""What differs from the data of the checkpoint."""
-OTHER_FITS: dict[str, list[str]] = {
-    "encoder": ["--model.encoder", "tri"],
-    "features": ["--model.encoder.num_features", "12"],
-    "depth": ["--model.depth", "1"],
-    "ridge": ["--model.ridge", "0.1"],
-    "optimiser": ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "0.1"],
-    "schedule": ["--model.lr_scheduler", "ExponentialLR", "--model.lr_scheduler.gamma", "0.9"],
-    "rate, no step left": ["--model.optimizer.lr", "0.01", "--trainer.max_steps", "20"],
-}
-OTHER_ARGUMENTS: dict[str, list[str]] = {
-    "nothing": [],
-    "rate": ["--model.optimizer.lr", "0.01"],
-    "weight decay": ["--model.optimizer.weight_decay", "0.1"],
-    "momenta": ["--model.optimizer.betas", "[0.8, 0.9]"],
-    "length of the schedule": ["--model.lr_scheduler.T_max", "30"],
-    "end of the schedule": ["--model.lr_scheduler.eta_min", "0.05"],
-}
-"""Arguments of the optimiser that take the place of those of the checkpoint."""
-DIVERGING = ["--model.optimizer", "torch.optim.SGD", "--model.optimizer.lr", "1e15"]
-GO_ON = ["--trainer.callbacks+", "FiniteWeights", "--trainer.callbacks.stop", "false"]
-CHECKPOINTS = ["--trainer.callbacks+", "ModelCheckpoint", "--trainer.callbacks.every_n_train_steps", "1"]
-SWA = ["--trainer.callbacks+", "StochasticWeightAveraging", "--trainer.callbacks.swa_lrs", "0.01"]
-SWA += ["--trainer.callbacks.swa_epoch_start", "1"]
-NOT_FINITE: dict[str, list[str]] = {
-    "by its rate": [],
-    "with an own ModelCheckpoint": CHECKPOINTS,
-    "with checkpoints of weights alone": [*CHECKPOINTS, "--trainer.callbacks.save_weights_only", "true"],
-    "with EarlyStopping": ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "train/loss"],
-    "with SWA": [*SWA, "--trainer.max_epochs", "6", "--trainer.max_steps", "-1"],
-    "without logs": ["--trainer.log_every_n_steps", "1000", "--trainer.logger", "false"],
-}
+FIT = ["fit", "--config", "image/demo", *words("small", "resumed_fit")]
+ADAM, LONGER = words("adam"), words("longer")
+OPTIMIZED = [*FIT, *words("adam", "cosine")]
 
 
 def pictures() -> None:
@@ -141,11 +91,11 @@ def resumptions() -> Iterator[Row]:
     """What differs: other data and other fits are refused, other arguments of the optimiser are applied."""
     with folder():
         pictures()
-        forked(partial(command, [*FIT, *OPTIMIZED]))
+        forked(partial(command, [*OPTIMIZED]))
         before, resume = tree(), ["--ckpt_path", str(last())]
         row = Row("resumptions with other data, refused; meant, they are trained")
-        for name, more in OTHER_DATA.items():
-            arguments = [*FIT, *OPTIMIZED, *LONGER, *more, *resume]
+        for name, more in table("other_data").items():
+            arguments = [*OPTIMIZED, *LONGER, *more, *resume]
             refused(row, name, arguments, "other data")
             if name != "two pictures":  # of which the model has one
                 status, errors = forked(partial(command, [*arguments, "--resume_with_other_data", "true"]))
@@ -153,8 +103,8 @@ def resumptions() -> Iterator[Row]:
                 restored(before)
         yield row
         row = Row("resumptions of another model, optimiser or schedule, refused")
-        for name, more in OTHER_FITS.items():
-            refused(row, name, [*FIT, *OPTIMIZED, *LONGER, *more, *resume])
+        for name, more in table("other_fits").items():
+            refused(row, name, [*OPTIMIZED, *LONGER, *more, *resume])
         yield row
         row = Row("resumptions of damaged checkpoints, refused")
         for name, damage in damages().items():
@@ -162,12 +112,12 @@ def resumptions() -> Iterator[Row]:
             damage(damaged)
             for place in (str(last()), "alone.ckpt"):
                 torch.save(damaged, place)
-                refused(row, f"{name}, {place}", [*FIT, *OPTIMIZED, *LONGER, "--ckpt_path", place])
+                refused(row, f"{name}, {place}", [*OPTIMIZED, *LONGER, "--ckpt_path", place])
             restored(before)
         yield row
         row = Row("resumptions with other arguments of the optimiser, applied")
-        for name, more in OTHER_ARGUMENTS.items():
-            arguments = [*FIT, *OPTIMIZED, *LONGER, *more]
+        for name, more in table("other_arguments").items():
+            arguments = [*OPTIMIZED, *LONGER, *more]
             statuses = [forked(partial(command, arguments)), forked(partial(command, [*arguments, *resume]))]
             runs = [last(2), last()]
             groups = [content(path)["optimizer_states"][0]["param_groups"][0] for path in runs]
@@ -186,9 +136,11 @@ def not_finite() -> Iterator[Row]:
     row = Row("fits whose weights stop being finite: status 2, checkpoints stay finite; or they go on")
     with folder():
         pictures()
-        for name, more in NOT_FINITE.items():
+        for name, more in table("not_finite").items():
             for go_on in (False, True):
-                status, errors = forked(partial(command, [*FIT, *DIVERGING, *more, *(GO_ON if go_on else [])]))
+                status, errors = forked(
+                    partial(command, [*FIT, *words("diverging"), *more, *(words("go_on") if go_on else [])])
+                )
                 said = ("the weights are not finite after step" in errors) and status == (0 if go_on else REFUSED)
                 row.add(said and finite(), f"{name}, goes on {go_on}: status {status}, finite {finite()}, {errors[-250:]}")
                 shutil.rmtree("runs")

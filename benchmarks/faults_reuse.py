@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from attempts import LIMIT, REFUSED, SMALL, Row, command, folder, forked, in_order, tree
+from attempts import LIMIT, REFUSED, TABLES, Row, command, folder, forked, in_order, table, tree, words
 from harness import ROOT
 from PIL import Image
 
+SMALL = words("small")
 EXACT = [*SMALL[2:], "--model.ridge", "0.01"]
 TRAINED = ["--config", "image/demo", *SMALL[2:], "--data.batching.steps_per_epoch", "5"]
 CELL = Path("s/encoder-gau")
@@ -201,18 +202,7 @@ def _decoded(row: Row, verb: str) -> None:
 
 def _settings(row: Row) -> None:
     picture(0).save("a.bmp")
-    changes = {
-        "the same": [],
-        "max_steps": ["--trainer.max_steps", "20"],
-        "log_every_n_steps": ["--trainer.log_every_n_steps", "2"],
-        "accelerator": ["--trainer.accelerator", "auto"],
-        "rate": ["--model.optimizer.lr", "0.5"],
-        "features": ["--model.encoder.num_features", "8"],
-        "stride": ["--data.sampling.stride", "4"],
-        "resize": ["--data.resize", "16"],
-        "seed": ["--seed_everything", "3"],
-    }
-    for about, more in changes.items():
+    for about, more in table("reused_sweep_settings").items():
         for state in ("finished", "unfinished"):
             arguments = _sweep(*TRAINED, "--trainer.max_steps", "10", "--data.paths", "a.bmp")
             _first(arguments)
@@ -225,28 +215,22 @@ def _settings(row: Row) -> None:
 def _damage(row: Row) -> None:
     picture(0).save("a.bmp")
     arguments = _sweep(*TRAINED, "--trainer.max_steps", "10", "--data.paths", "a.bmp")
-    last, best = CELL / "checkpoints/last.ckpt", CELL / "checkpoints/best.ckpt"
     damages: dict[str, Callable[[Path], Any]] = {
         "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
         "gone": lambda path: path.unlink(),
     }
-    files = {
-        "last.ckpt": [last],
-        "best.ckpt": [best],
-        "both checkpoints": [last, best],
-        "config.yaml": [CELL / "config.yaml"],
-        "config.yaml and last.ckpt": [CELL / "config.yaml", last],
-        "everything": [last, best, CELL / "config.yaml"],
-        "metrics.json": [CELL / "metrics.json"],
-        "sweep.json": [Path("s/sweep.json")],
+    places = {
+        name: Path("s" if name == "sweep.json" else CELL / "checkpoints" if "ckpt" in name else CELL, name)
+        for name in ("last.ckpt", "best.ckpt", "config.yaml", "metrics.json", "sweep.json")
     }
-    for name, paths in files.items():
+    for names in TABLES["damaged_files"]:
+        paths = [places[name] for name in names.split()]
         for kind, damaged in damages.items():
             for state in ("finished", "unfinished"):
                 _first(arguments)
-                if state == "unfinished" and name != "metrics.json":
+                if state == "unfinished" and names != "metrics.json":
                     _unfinished()
-                _again(row, f"{name} {kind}, {state}", arguments, partial(_each, damaged, paths))
+                _again(row, f"{names} {kind}, {state}", arguments, partial(_each, damaged, paths))
 
 
 def _each(work: Callable[[Path], Any], paths: Sequence[Path]) -> None:

@@ -4,9 +4,9 @@
     python benchmarks/journey.py trained               # one of them, with the files and the number of functions of each
     python benchmarks/journey.py my.jpg --encoder gau  # a file and options of fit
 
-``fit`` is a sample picture with the recipe for pictures, ``trained`` ten steps of ``image/demo``, ``fill`` a picture of 64 x 64
-with three missing lines. Calls while a file is imported do not count. Seconds are those of the processor, for the whole command
-in a process of its own, and for importing the libraries that it needs.
+``fit`` is a sample picture with the recipe for pictures, ``trained`` ten steps of ``image/demo``, ``fill`` a picture of 64 x
+64 with three missing lines. Calls while a file is imported do not count. Seconds are those of the processor, for the whole
+command in a process of its own, and for importing the libraries that it needs.
 """
 
 from __future__ import annotations

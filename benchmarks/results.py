@@ -24,12 +24,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import torch
 import yaml
-from harness import ROOT, bicubic_psnr, children_seconds, load, machine, make_parser, psnr, run, run_python, score_between
+from harness import PHOTOGRAPHS, ROOT, bicubic_psnr, load, machine, make_parser, psnr, run, run_python, score_between
 from PIL import Image
 from torch import Tensor
+
+import pe_lightning
+from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, Local, VideoDataModule
 
 FILE = ROOT / "docs/results.yaml"
 HEADER = "# Written by benchmarks/results.py, which reads it into README and the pages of docs/.\n"
@@ -92,15 +96,11 @@ def write_pages(results: Mapping[str, Any]) -> None:
 
 def photographs(folder: Path) -> Values:
     """Pixels between every second one of every second row, 16 photographs; adaptive_prior and local have seen others."""
-    from pe_lightning.training import ImageDataModule
-
     return _between(ImageDataModule(str(folder)).values)
 
 
 def astronaut() -> Values:
     """Pixels between every second one of every second row of samples://astronaut."""
-    from pe_lightning.training import ImageDataModule
-
     return _between(ImageDataModule("samples://astronaut").values)
 
 
@@ -112,8 +112,6 @@ def text() -> Values:
 
 
 def _between(pictures: Iterable[Tensor]) -> Values:
-    from pe_lightning.training import Adaptive, Local
-
     models: dict[str, Callable[[], dict[str, Any]]] = {
         "gau": lambda: {"encoder": "gau"},
         "rff": lambda: {"encoder": "rff"},
@@ -121,19 +119,16 @@ def _between(pictures: Iterable[Tensor]) -> Values:
         "adaptive_prior": lambda: {"model": Adaptive(pretrained="pictures")},
         "local": lambda: {"model": Local()},
     }
-    scores: dict[str, list[float]] = {}
+    rows = []
     for picture in pictures:
-        found = {name: fitted.psnr for name, fitted in score_between(picture, models).items()}
-        for name, value in {"bicubic": bicubic_psnr(picture), **found}.items():
-            scores.setdefault(name, []).append(value)
-    return _psnr({name: float(np.mean(values)) for name, values in scores.items()})
+        fits = score_between(picture, models)
+        rows.append({"bicubic": bicubic_psnr(picture), **{name: fit.psnr for name, fit in fits.items()}})
+    return _psnr({name: float(np.mean([row[name] for row in rows])) for name in rows[0]})
 
 
 def noisy(folder: Path) -> Values:
     """The same 16 photographs, with noise of 25/255 on the known pixels."""
     import adaptive
-
-    from pe_lightning.training import ImageDataModule
 
     methods = {
         "bicubic": adaptive.baseline("bicubic"),
@@ -147,8 +142,6 @@ def scattered(folder: Path) -> Values:
     """25 % of the pixels at random, the first four photographs."""
     import adaptive
 
-    from pe_lightning.training import ImageDataModule
-
     found = adaptive.points(ImageDataModule(str(folder)).values[:4], 0.25)
     names = {"delaunay": "linear", "Adaptive": "adaptive", "laplace, conjugate gradients": "laplace"}
     return _psnr({name: found[row] for row, name in names.items()})
@@ -157,9 +150,6 @@ def scattered(folder: Path) -> Values:
 def clip() -> Values:
     """Every second sample of each axis of 128 x 128 x 128 of samples://bigbuckbunny; gau, tri as in Table 3 of the paper."""
     import adaptive
-
-    import pe_lightning
-    from pe_lightning.training import ComplexLinear, VideoDataModule
 
     cube = VideoDataModule("samples://bigbuckbunny", preset="papers").values
     values = _psnr(adaptive.table(cube, {"tricubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted}))
@@ -201,70 +191,48 @@ def _first_try(kind: str, label: str, baseline: str) -> Values:
 
 def networks(folder: Path) -> Values:
     """Pixels between every second one of every second row, photographs 00, 04, 08, 12; networks after 60 core seconds."""
-    import trade
-
-    names = {
-        "bicubic": "bicubic", "adaptive": "adaptive", "complex gau, exact": "gau_exact", "MLP, hash": "hash",
-        "MLP, planes": "planes", "FINER": "finer", "MLP, rff": "rff",
-    }  # fmt: skip
-    return {
-        key: _mean(trade.cell(_trade(name), "held-out", str(folder / f"{picture}.png"), 100_000, 60.0, None)
-                   for picture in ("00", "04", "08", "12"))
-        for name, key in names.items()
-    }  # fmt: skip
+    names = {"bicubic": "bicubic", "adaptive": "adaptive", "gau_exact": "complex gau, exact", "hash": "MLP, hash"}
+    names |= {"planes": "MLP, planes", "finer": "FINER", "rff": "MLP, rff"}
+    return _trade(names, "held-out", [folder / f"{picture}.png" for picture in ("00", "04", "08", "12")], 60.0)
 
 
 def all_samples(folder: Path) -> Values:
     """All pixels of photograph 00, not clamped, by 1e5 numbers; networks after 30 core seconds."""
-    import sparse
+    image = load(str(folder / "00.png"))
+    _, found, seconds, _ = _sparse().fit(image, 100_000)
+    names = {"bspline": "grid, B-spline", "planes": "MLP, planes", "hash": "MLP, hash as fine as the samples"}
+    names |= {"rff": "MLP, rff", "finer": "FINER"}
+    others = _trade(names, "all", [folder / "00.png"], 30.0)
+    return {"sparse": {"psnr": psnr(found - image), "seconds": seconds, "numbers": 100_000}, **others}
+
+
+def _trade(names: Mapping[str, str], question: str, pictures: Iterable[Path], seconds: float) -> Values:
     import trade
 
-    picture = str(folder / "00.png")
-    image = load(picture)
-    _import_sparse()
-    _, found, seconds, _ = sparse.fit(image, 100_000)
-    values: Values = {"sparse": {"psnr": psnr(found - image), "seconds": seconds, "numbers": 100_000}}
-    names = {
-        "grid, B-spline": "bspline", "MLP, planes": "planes", "MLP, hash as fine as the samples": "hash", "MLP, rff": "rff",
-        "FINER": "finer",
-    }  # fmt: skip
-    for name, key in names.items():
-        values[key] = _mean([trade.cell(_trade(name), "all", picture, 100_000, 30.0, None)])
+    methods, values = {method.name: method for method in trade.METHODS}, {}
+    for key, name in names.items():
+        rows = [trade.cell(methods[name], question, str(path), 100_000, seconds, None) for path in pictures]
+        mean = {quantity: float(np.mean([row[quantity] for row in rows])) for quantity in ("psnr", "seconds", "params")}
+        values[key] = {"psnr": mean["psnr"], "seconds": mean["seconds"], "numbers": mean["params"]}
     return values
-
-
-def _trade(name: str) -> Any:
-    import trade
-
-    return next(method for method in trade.METHODS if method.name == name)
-
-
-def _mean(cells: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    rows = list(cells)
-    mean = {key: float(np.mean([row[key] for row in rows])) for key in ("psnr", "seconds", "params")}
-    return {"psnr": mean["psnr"], "seconds": mean["seconds"], "numbers": mean["params"]}
 
 
 def sparse(folder: Path) -> Values:
     """All pixels, clamped, mean of 16 photographs, by 207,000 numbers; median of the core seconds of fit and prediction."""
-    import sparse as benchmark
-
-    pictures = [load(str(path)) for path in sorted(folder.glob("*.png"))]
-    _import_sparse()
-    scores, seconds = [], []
-    for picture in pictures:
+    benchmark, scores, seconds = _sparse(), [], []
+    for picture in (load(str(path)) for path in sorted(folder.glob("*.png"))):
         _, found, spent, _ = benchmark.fit(picture, 207_000)
         scores.append(benchmark.clamped_psnr(found, picture))
         seconds.append(spent)
-    mean, median = float(np.mean(scores)), statistics.median(seconds)
-    return {"keys": {"psnr": mean, "seconds": median, "numbers": 207_000}}
+    return {"keys": {"psnr": float(np.mean(scores)), "seconds": statistics.median(seconds), "numbers": 207_000}}
 
 
-def _import_sparse() -> None:
-    """Imports and compiles what a sparse fit uses first, which is no part of its seconds."""
+def _sparse() -> Any:
+    """The benchmark, after a fit that imports and compiles, which is no part of the seconds."""
     import sparse
 
     sparse.fit(torch.rand(16, 16, 3), 0.5)
+    return sparse
 
 
 def denoise() -> Values:
@@ -272,24 +240,22 @@ def denoise() -> Values:
     import bm3d  # pip install bm3d
     import skimage.data
 
-    import pe_lightning
-
-    values: Values = {"fill_smooth": {}, "bm3d": {}}
+    methods: dict[str, Callable[[Any, float], Any]] = {
+        "fill_smooth": lambda noisy, deviation: pe_lightning.fill(noisy, smooth=True, folds="none").values,
+        "bm3d": bm3d.bm3d_rgb,
+    }
+    values: Values = {name: {} for name in methods}
     for level in (10, 25, 50):
-        scores: dict[str, list[float]] = {name: [] for name in values}
-        for name in ("astronaut", "coffee", "chelsea", "rocket"):
+        scores: dict[str, list[float]] = {name: [] for name in methods}
+        for name in PHOTOGRAPHS:
             whole = getattr(skimage.data, name)() / 255
             row, column = ((size - 128) // 2 for size in whole.shape[:2])
             picture = whole[row : row + 128, column : column + 128]
             noisy = np.clip(picture + np.random.default_rng(0).normal(0, level / 255, picture.shape), 0, 1)
-            found = {
-                "fill_smooth": pe_lightning.fill(noisy, smooth=True, folds="none").values,
-                "bm3d": bm3d.bm3d_rgb(noisy, level / 255),
-            }
-            for method, prediction in found.items():
-                scores[method].append(psnr(np.clip(prediction, 0, 1) - picture))
-        for method, found_scores in scores.items():
-            values[method][f"psnr_{level}"] = float(np.mean(found_scores))
+            for key, method in methods.items():
+                scores[key].append(psnr(np.clip(method(noisy, level / 255), 0, 1) - picture))
+        for key, found in scores.items():
+            values[key][f"psnr_{level}"] = float(np.mean(found))
     return values
 
 
@@ -351,9 +317,9 @@ def measure(name: str, folder: Path | None) -> dict[str, Any]:
     """The entry of a measurement."""
     function = MEASUREMENTS[name]
     needs_pictures = function in OF_PICTURES
-    began = time.process_time() + children_seconds()
+    began = time.process_time() + harness.children_seconds()
     values = function(folder) if needs_pictures else function()
-    cost = time.process_time() + children_seconds() - began
+    cost = time.process_time() + harness.children_seconds() - began
     return {
         "what": (function.__doc__ or "").strip(),
         "command": f"python benchmarks/results.py --only {name}" + " --pictures FOLDER" * needs_pictures,

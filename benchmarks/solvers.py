@@ -6,8 +6,8 @@
 
 - ``quality``: test PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too.
   Trained on every second sample of each axis, scored on all the others, not clamped, mean of the PSNR per picture.
-- ``widths``: widths of the first picture that are learned from a start that is four times wrong, beside the best of nine fixed
-  widths around the default; ``descent`` is gradient descent of weights and width together.
+- ``widths``: the first picture by widths that are learned from a start that is four times wrong, beside the best of nine
+  fixed widths around the default; ``descent`` is gradient descent of weights and width together.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
 - ``authors``: 16 pictures of 256 x 256 samples beside the authors' closed form, one pseudo-inverse per axis.

@@ -11,17 +11,14 @@
 
 Networks have about 1e5 parameters (the width, the size of the tables or the rank is chosen so), the default
 learning rate, and batches of 8192 random samples. Seconds are those of the processor, one thread, without evaluations;
-those of exact fits have one prediction of the whole picture in them. Every number is a file in ``--out``: a run that was
-stopped goes on, and a second run with the same options draws what is there.
+those of exact fits have one prediction of the whole picture in them.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +29,7 @@ import torch
 from harness import bicubic_psnr, machine, make_parser, make_trainer, print_row, print_titles
 from lightning.pytorch import Callback, seed_everything
 from lightning.pytorch.utilities import disable_possible_user_warnings
+from matplotlib.figure import Figure
 
 from pe_lightning.evaluation.metrics import create
 from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, SimpleMLP
@@ -169,27 +167,8 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
     return {**made, "steps": trainer.global_step, "curve": curve.points}
 
 
-def cells(options: argparse.Namespace) -> Iterator[tuple[Path, Method, str, str, int]]:
-    """All cells of the chosen questions, with the file of each."""
-    for question in options.only:
-        held_out = question == "held-out"
-        pictures, sizes = (options.paths, (PARAMS,)) if held_out else (options.paths[:1], SIZES)
-        for path in pictures:
-            for method in METHODS:
-                for params in sizes:
-                    if question in method.questions and (not options.methods or method.name in options.methods):
-                        stem = f"{question} {method.name} {params} {Path(path).stem}".replace(", ", "-").replace(" ", "_")
-                        yield options.out / f"{stem}.json", method, question, path, params
-
-
-def rows(options: argparse.Namespace, question: str) -> list[tuple[Method, int, list[dict[str, Any]]]]:
-    """What there is of a question: method, number of parameters asked for, results of the pictures."""
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for file, method, asked, _, params in cells(options):
-        if asked == question and file.is_file():
-            found.setdefault((method.name, params), []).append(json.loads(file.read_text()))
-    by_name = {method.name: method for method in METHODS}
-    return [(by_name[name], params, results) for (name, params), results in found.items()]
+Found = dict[tuple[str, int], list[dict[str, Any]]]
+"""Results of the pictures, by method and number of parameters asked for."""
 
 
 def mean(results: list[dict[str, Any]], key: str) -> float:
@@ -197,28 +176,14 @@ def mean(results: list[dict[str, Any]], key: str) -> float:
     return float(np.mean([result[key] for result in results]))
 
 
-def summary(options: argparse.Namespace, question: str) -> None:
-    """Prints the table: the mean of the pictures."""
-    print(f"\n{question}, mean of pictures")
-    print_titles("method", "parameters", "core seconds", "steps", "PSNR, dB")
-    for method, _, results in rows(options, question):
-        steps = round(mean(results, "steps")) if "steps" in results[0] else ""
-        params, seconds, psnr = (mean(results, key) for key in ("params", "seconds", "psnr"))
-        print_row(method.name, round(params), seconds, steps, psnr)
-
-
-def draw(options: argparse.Namespace, path: Path) -> None:
+def draw(found: dict[str, Found], path: Path) -> None:
     """The figure: a row per question, seconds on the left, parameters on the right."""
-    from matplotlib.figure import Figure
-
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
-    questions = options.only
-    figure = Figure(figsize=(11, 4.3 * len(questions)), layout="constrained")
-    axes = figure.subplots(len(questions), 2, squeeze=False, sharey="row")
-    for question, (left, right) in zip(questions, axes, strict=True):
-        made = rows(options, question)
+    figure = Figure(figsize=(11, 4.3 * len(found)), layout="constrained")
+    axes = figure.subplots(len(found), 2, squeeze=False, sharey="row")
+    for (question, made), (left, right) in zip(found.items(), axes, strict=True):
         for method in METHODS:
-            own = [(params, results) for known, params, results in made if known is method]
+            own = [(params, results) for (name, params), results in made.items() if name == method.name]
             if not own:
                 continue
             style = {"color": method.color, "marker": method.marker, "label": method.name, "markersize": 8}
@@ -238,10 +203,10 @@ def draw(options: argparse.Namespace, path: Path) -> None:
             else:
                 points = [(mean(results, "params"), mean(results, "psnr")) for _, results in own]
                 right.plot(*zip(*points, strict=True), **style, linewidth=1, linestyle="-" if len(points) > 1 else "none")
-        count = max((len(results) for _, _, results in made), default=0)
+        count = max(len(results) for results in made.values())
         scored = "samples between the trained ones" if question == "held-out" else "all samples, all of them trained on"
         left.set(xscale="log", xlabel="core seconds, one thread", ylabel="PSNR, dB", title=f"{scored}; {count} picture(s)")
-        longest = max((mean(results, "seconds") for method, _, results in made if method.trained), default=0)
+        longest = max((mean(results, "seconds") for results in made.values() if "curve" in results[0]), default=0)
         networks = f"; networks after {longest:.0f} core seconds" * (longest > 0)
         right.set(xscale="log", xlabel="parameters", title=f"the same{networks}")
         left.set_xlim(min(0.02, left.get_xlim()[0]), max(2.0, left.get_xlim()[1]))
@@ -252,28 +217,33 @@ def draw(options: argparse.Namespace, path: Path) -> None:
 
 
 def main() -> None:
-    """Fits what is missing, then draws and prints."""
+    """Fits, draws and prints the means of the pictures."""
     parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     names = [method.name for method in METHODS]
-    parser.add_argument("--methods", nargs="+", choices=names, metavar="NAME", help="only these rows: " + "; ".join(names))
+    parser.add_argument("--methods", nargs="+", choices=names, default=names, metavar="NAME", help="; ".join(names))
     parser.add_argument("--seconds", type=float, default=60.0, help="of each network")
     parser.add_argument("--resize", type=int, help="side of the pictures; default: as they are")
-    parser.add_argument("--out", type=Path, default=Path("trade"), help="folder of the numbers and trade.png")
+    parser.add_argument("--figure", type=Path, default=Path("trade.png"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     disable_possible_user_warnings()
-    options.out.mkdir(parents=True, exist_ok=True)
     print(f"{machine()}; {options.seconds:g} core seconds per network", flush=True)
-    for file, method, question, path, params in cells(options):
-        if not file.is_file():
-            found = cell(method, question, path, params, options.seconds, options.resize)
-            file.write_text(json.dumps(found))
-            print(f"{file.stem}: {found['params']} parameters, {found['seconds']:.1f} s, {found['psnr']:.2f} dB", flush=True)
-    draw(options, options.out / "trade.png")
-    for question in options.only:
-        summary(options, question)
+    found: dict[str, Found] = {question: {} for question in options.only}
+    for question, made in found.items():
+        pictures, sizes = (options.paths, (PARAMS,)) if question == "held-out" else (options.paths[:1], SIZES)
+        print(f"\n{question}, mean of {len(pictures)} picture(s)")
+        print_titles("method", "parameters", "core seconds", "steps", "PSNR, dB")
+        for method in METHODS:
+            for params in sizes if question in method.questions and method.name in options.methods else ():
+                results = [cell(method, question, path, params, options.seconds, options.resize) for path in pictures]
+                made[method.name, params] = results
+                steps = round(mean(results, "steps")) if "steps" in results[0] else ""
+                print_row(
+                    method.name, round(mean(results, "params")), mean(results, "seconds"), steps, mean(results, "psnr")
+                )
+    draw(found, options.figure)
 
 
 if __name__ == "__main__":
