@@ -21,7 +21,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_sections, seconds_of
+from harness import load, load_all, make_parser, print_row, print_titles, psnr, run_sections, seconds_of
 from PIL import Image
 from torch import Tensor
 
@@ -133,30 +133,25 @@ def large(_: argparse.Namespace) -> None:
     print(f"2040 x 1356 x 3: {seconds:.1f} core seconds, {above:.0f} MiB above the {before / 1024:.0f} MiB before")
 
 
-def main() -> None:
-    """Runs the sections."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size, or a folder")
-    both = {"bicubic": baseline("bicubic"), "Adaptive": fitted}
+INTERPOLATIONS = {"bicubic": baseline("bicubic"), "linear": baseline("linear"), "Pillow LANCZOS": lanczos}
+BOTH = {"bicubic": baseline("bicubic"), "Adaptive": fitted}
 
-    def pictures(options: argparse.Namespace) -> Tensor:
-        return torch.stack([load(path) for path in files_of(options.paths)])
 
-    def noisy(options: argparse.Namespace) -> None:
-        for noise in (0, 10, 25):
-            print(f"noise of {noise}/255")
-            table(pictures(options), {**both, "Adaptive, noise: auto": denoised}, noise=noise / 255)
-
-    interpolations = {"bicubic": baseline("bicubic"), "linear": baseline("linear"), "Pillow LANCZOS": lanczos}
-    sections = {
-        "large": large,  # first: it measures memory
-        "grid": lambda options: table(pictures(options), {**interpolations, "Adaptive": fitted}),
-        "strides": lambda options: table(pictures(options), both, 4),
-        "noise": noisy,
-        "points": lambda options: [points(pictures(options)[:4], fraction) for fraction in (0.25, 0.1)],
-    }
-    run_sections(parser, sections)
+def noisy(options: argparse.Namespace) -> None:
+    """A table for each standard deviation of the noise."""
+    for noise in (0, 10, 25):
+        print(f"noise of {noise}/255")
+        table(load_all(options.paths), {**BOTH, "Adaptive, noise: auto": denoised}, noise=noise / 255)
 
 
 if __name__ == "__main__":
-    main()
+    parser = make_parser(__doc__)
+    parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size, or a folder")
+    sections = {
+        "large": large,  # first: it measures memory
+        "grid": lambda options: table(load_all(options.paths), {**INTERPOLATIONS, "Adaptive": fitted}),
+        "strides": lambda options: table(load_all(options.paths), BOTH, 4),
+        "noise": noisy,
+        "points": lambda options: [points(load_all(options.paths)[:4], fraction) for fraction in (0.25, 0.1)],
+    }
+    run_sections(parser, sections)

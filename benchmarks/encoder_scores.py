@@ -40,8 +40,7 @@ def score(module: CoordinateModule, data: ImageDataModule, steps: int) -> float 
     return round(module.scores["test/psnr"].mean().item(), 2)
 
 
-def main() -> None:
-    """Writes the file, and prints a line per encoder."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--encoders", nargs="+", default=encoders.names())
     parser.add_argument("--out", type=Path, required=True)
@@ -64,7 +63,3 @@ def main() -> None:
         content = {"command": f"python {Path(__file__).parent.name}/{Path(__file__).name} --out FILE", "protocol": PROTOCOL}
         text = yaml.safe_dump({**content, "scores": scores}, sort_keys=True, width=120)
         options.out.write_text(f"# {machine()}\n{text}")
-
-
-if __name__ == "__main__":
-    main()

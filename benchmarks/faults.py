@@ -27,13 +27,13 @@ folder that was there is lost or changed; and what succeeds has the result of a 
   :class:`InputError` in 20 seconds of processor time; with checksums (PNG, .npz) the right signals. ``checkpoints``: the
   same, and values in them replaced; no process dies, hangs, or runs foreign code.
 - ``memory``: exact fits of a picture of 8192 x 8192, read in blocks, below 1 GB of resident memory.
-- ``solves``: exact fits of every encoder, degenerate ones included: finite, not worse than the mean, converged where they say
-  so, and as good as NumPy's where they are called exact.
+- ``solves``: exact fits of every encoder, degenerate ones included: finite, not worse than the mean, converged if said to be,
+  and as good as NumPy's where they are called exact.
 - ``declarations``: what files declare missing, every format and dtype: that is missing, and nothing else, also in copies.
 
-Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, each with
-random numbers of its own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the attempts
-that did not hold, and the exit status is 1.
+Every attempt is a process forked from one that has run the commands once. ``--jobs`` sections run at the same time, with
+random numbers of their own, so that ``--only`` repeats a section of the whole. A number below tried is printed with the
+attempts that did not hold, and the exit status is 1.
 """
 
 from __future__ import annotations

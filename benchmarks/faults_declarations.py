@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ SHAPE, PAGES = (18, 24), 6
 DTYPES = ("uint8", "int16", "uint16", "int32", "float32", "float64")
 TEXTS = ("0", "255", "-9999", "-9999.0", "65535", "nan", "-3.4028234663852886e+38", "-1.7976931348623157e+308", "none", "")
 """Texts of the tag ``GDAL_NODATA``."""
+NUMBERS = [text for text in TEXTS if text not in ("nan", "none", "")]
 SENTINEL = -9999
 
 
@@ -86,14 +88,6 @@ def by_labels(path: str, missing: str) -> RawSignals:
     return LabelledSource(path, missing=missing).read()
 
 
-def number_of(text: str) -> list[float]:
-    """The finite number of a text, if it is one."""
-    try:
-        return [float(text)] if np.isfinite(float(text)) else []
-    except ValueError:
-        return []
-
-
 def tag(path: Path) -> Any:
     """What the tag declares for the dtype of a file; a text that declares nothing may be left out of a copy."""
     return declared_by_tiff(SourceFile(path, path.name)).values
@@ -105,21 +99,16 @@ def tiffs(rng: random.Random) -> Iterator[Case]:
 
     for dtype in DTYPES:
         for text in TEXTS:
-            values, missing = with_holes(stored_values(dtype, rng), number_of(text), rng)
+            values, missing = with_holes(stored_values(dtype, rng), [float(text)] if text in NUMBERS else [], rng)
             extra = [(42113, "s", 0, text, True)] if text else []
             options: dict[str, Any] = {"photometric": "minisblack", "metadata": None, "extratags": extra}
             tifffile.imwrite("picture.tif", values, **options)
             yield Case(f"picture.tif {dtype} {text!r}", values, missing, read_file, lambda path: by_source(path, "nan"), tag)
             tifffile.imwrite("stack.tif", np.stack([values] * PAGES), **options)
             limits = None if np.dtype(dtype).itemsize < 4 else [-1e39, 1e39]
-            yield Case(
-                f"stack.tif {dtype} {text!r}",
-                np.stack([values] * PAGES),
-                np.stack([missing] * PAGES),
-                lambda path: read_file(path, axes=3),
-                lambda path, limits=limits: by_source(path, "nan", value_range=limits),  # type: ignore[misc]
-                tag,
-            )
+            pages, lost = np.stack([values] * PAGES), np.stack([missing] * PAGES)
+            in_stack = partial(by_source, missing="nan", value_range=limits)
+            yield Case(f"stack.tif {dtype} {text!r}", pages, lost, partial(read_file, axes=3), in_stack, tag)
             profile = {"driver": "GTiff", "height": SHAPE[0], "width": SHAPE[1], "count": 1, "dtype": dtype}
             place = {"crs": "EPSG:4326", "transform": rasterio.Affine(0.5, 0, 5, 0, -0.5, 60)}
             try:
@@ -147,12 +136,8 @@ def attributed(rng: random.Random) -> Iterator[tuple[str, Array, Array, dict[str
         limits = {"valid_min": kind(10), "valid_max": kind(125)}
         yield f"{dtype} valid_range", values, missing, {"valid_range": np.array([10, 125], dtype)}
         yield f"{dtype} valid_min, valid_max", values, missing, limits
-        yield (
-            f"{dtype} _FillValue -9999",
-            plain,
-            np.isnan(plain),
-            {} if plain.dtype.kind == "u" else {"_FillValue": kind(SENTINEL)},
-        )
+        declared = {} if plain.dtype.kind == "u" else {"_FillValue": kind(SENTINEL)}
+        yield f"{dtype} _FillValue -9999", plain, np.isnan(plain), declared
         if np.dtype(dtype).kind == "i":
             yield f"{dtype} packed", values, missing, {"scale_factor": 0.5, "add_offset": 3.0} | limits
             real = {"scale_factor": 0.5, "add_offset": 3.0, "valid_range": np.array([8.0, 65.5])}
@@ -190,14 +175,8 @@ def labelled(rng: random.Random) -> Iterator[Case]:
             file["v"] = values
             file["v"].attrs.update(attributes)
         limits = None if values.dtype.itemsize < 4 else [-1e39, 1e39]
-        yield Case(
-            f"HDF5 {name}",
-            values,
-            missing,
-            lambda path: read_file(path, axes=2),
-            lambda path, limits=limits: by_source(path, "nan", value_range=limits),  # type: ignore[misc]
-            attributes_of,
-        )
+        plain = partial(by_source, missing="nan", value_range=limits)
+        yield Case(f"HDF5 {name}", values, missing, partial(read_file, axes=2), plain, attributes_of)
 
 
 def nans(raw: RawSignals, shape: tuple[int, ...]) -> Array:
@@ -232,12 +211,9 @@ def check(case: Case, reads: Row, fills: Row, copies: Row) -> None:
         again = case.edit(str(target))
         known = again.values[~original.missing] == original.values[~original.missing]
         before, after = case.declaration(path), case.declaration(target)
-        same = path.name == "classic.nc" or str(before) == str(after)
-        copies.add(
-            not again.missing.any() and bool(known.all()) and same,
-            f"{case.name}, filled by {predicted:g}: {again.missing.sum()} missing, {(~known).sum()} known values differ, "
-            f"declared {before} and {after}",
-        )
+        held = not again.missing.any() and bool(known.all()) and (path.name == "classic.nc" or str(before) == str(after))
+        about = f"{again.missing.sum()} missing, {(~known).sum()} known values differ, declared {before} and {after}"
+        copies.add(held, f"{case.name}, filled by {predicted:g}: {about}")
 
 
 @contextmanager
@@ -285,16 +261,12 @@ def undeclared(rng: random.Random) -> Row:
             with notices() as before:
                 edit(name, **axes) if verb == "fill" else read(name, "nan")
             with notices() as after:
-                if verb == "fill":
-                    found = int(edit(name, missing=str(SENTINEL), **axes).missing.sum())
-                else:
-                    raw = read(name, str(SENTINEL))
-                    found = int(nans(raw, (-1,)).sum())
+                told = edit(name, missing=str(SENTINEL), **axes) if verb == "fill" else read(name, str(SENTINEL))
+                found = int((told.missing if verb == "fill" else nans(told, (-1,))).sum())
             named = [text for text in before if "far outside" in text and "--missing=-9999" in text]
             still = [text for text in after if "far outside" in text]
-            row.add(
-                bool(named) and not still and found == expected, f"{verb} {name}: {before}, {found} of {expected}, {still}"
-            )
+            held = bool(named) and not still and found == expected
+            row.add(held, f"{verb} {name}: {before}, {found} of {expected}, {still}")
     return row
 
 

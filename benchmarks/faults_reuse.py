@@ -99,20 +99,17 @@ def _content(row: Row) -> None:
         np.save("a.npy", np.asarray(picture(0)) / 255)
         Image.fromarray(mask).save("mask.bmp")
 
+    array = ["a.npy", "--data", "ImageDataModule"]
+    streamed = ["--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
+    other_array = partial(_replace, "a.npy", lambda: np.save("a.npy", np.asarray(picture(1)) / 255))
     changes: dict[str, tuple[list[str], Change]] = {
         "a picture": (["a.bmp"], lambda: _replace("a.bmp", lambda: picture(1).save("a.bmp"))),
         "a picture of another size": (["a.bmp"], lambda: picture(1, 26).save("a.bmp")),
         "a picture, now a link": (["a.bmp"], lambda: (picture(1).save("b.bmp"), os.replace("b.bmp", "c.bmp"), _link())),
         "a picture in a folder": (["folder"], lambda: _replace("folder/a.bmp", lambda: picture(1).save("folder/a.bmp"))),
         "one more picture in a folder": (["folder"], lambda: picture(1).save("folder/b.bmp")),
-        "an array that is read in place": (
-            ["a.npy", "--data", "ImageDataModule"],
-            lambda: _replace("a.npy", lambda: np.save("a.npy", np.asarray(picture(1)) / 255)),
-        ),
-        "an array that is streamed": (
-            ["a.npy", "--data", "ImageDataModule", "--data.storage.in_memory", "false", "--data.batching.kind", "blocks"],
-            lambda: _replace("a.npy", lambda: np.save("a.npy", np.asarray(picture(1)) / 255)),
-        ),
+        "an array that is read in place": (array, other_array),
+        "an array that is streamed": ([*array, *streamed], other_array),
         "a mask": (
             ["a.bmp", "--data.sampling", "mask", "--data.sampling.path", "mask.bmp"],
             lambda: _replace("mask.bmp", lambda: Image.fromarray(mask.T[::-1]).save("mask.bmp")),
@@ -180,9 +177,8 @@ def _decoded(row: Row, verb: str) -> None:
         status, errors = forked(partial(command, arguments), limit=10 * LIMIT)
         if status:
             raise SystemExit(errors)
-        texts = (
-            [line for line in Path(out, "c.yaml").read_text().splitlines() if out not in line] if verb == "suggest" else []
-        )
+        lines = Path(out, "c.yaml").read_text().splitlines() if verb == "suggest" else []
+        texts = [line for line in lines if out not in line]
         return [*texts, *(_scores(path.parent) for path in Path(out).glob("runs/*/*/metrics.json"))]
 
     for size in (24, 26):

@@ -16,11 +16,11 @@ import argparse
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import prior as prior_tables
 import results
 import torch
+import yaml
 from harness import load, make_parser, run_sections
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -31,73 +31,17 @@ from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import grid_axes
 from pe_lightning.training import Adaptive, make_datamodule
 
-INTERPOLATION, SOLVED, TRAINED = "interpolation", "solved exactly", "trained by gradient descent"
-PRIOR = "trained on other pictures"
 RESULTS = results.read()
-COLORS = {INTERPOLATION: "0.6", SOLVED: "#D55E00", TRAINED: "#0072B2", PRIOR: "#009E73"}
-METHODS: dict[str, dict[str, str]] = {
-    INTERPOLATION: {"bicubic": "bicubic", "tricubic": "tricubic", "linear": "linear"},
-    SOLVED: {
-        "adaptive": "Adaptive",
-        "adaptive_noise_auto": "Adaptive, noise: auto",
-        "gau_exact": "gau, exact",
-        "tri_exact": "tri, exact",
-        "laplace": "laplace, exact",
-        "sparse": "sparse exact fit",
-        "bspline": "B-spline grid, exact",
-    },
-    TRAINED: {
-        "gau_trained": "gau, gradient descent",
-        "hash": "hash and MLP",
-        "planes": "planes and MLP",
-        "rff": "rff and MLP",
-        "finer": "FINER",
-    },
-    PRIOR: {"local": "Local *", "adaptive_prior": "Adaptive, prior *"},
-}
-"""Labels of methods by kind and by name in docs/results.yaml."""
-LABELS = {name: (label, COLORS[kind]) for kind, labels in METHODS.items() for name, label in labels.items()}
-
-
-class Question(NamedTuple):
-    """A kind of signal, what is asked of it, and the page of docs/ with more methods."""
-
-    signal: str
-    asked: str
-    page: str
-    methods: str = ""
-    """Rows of the measurement that are drawn; by default all."""
-
-
-QUESTIONS = {
-    "networks": Question(
-        "photograph", "every second pixel of every second row known, the others scored; four photographs", "trade.md"
-    ),
-    "photographs": Question(
-        "photograph, * with pictures seen before",
-        "the same, 16 photographs; the prior was trained on other pictures",
-        "prior.md",
-        "bicubic adaptive_prior local adaptive",
-    ),
-    "text": Question(
-        "text",
-        "every second pixel known; words in four fonts that the prior was not trained on",
-        "prior.md",
-        "bicubic local adaptive_prior adaptive",
-    ),
-    "noisy": Question("noisy photograph", "every second pixel known with noise of 25/255; 16 photographs", "adaptive.md"),
-    "scattered": Question("scattered pixels", "25 % known at random; four photographs", "adaptive.md"),
-    "clip": Question("clip", "every second sample of each axis of 128 x 128 x 128 known; one clip", "papers.md"),
-    "sound": Question("sound", "every second sample known; plucked strings, 5 s at 44.1 kHz", "samples.md"),
-    "volume": Question("volume", "every second sample of each axis known; the phantom as NIfTI", "samples.md"),
-    "all_samples": Question("all samples of a photograph", "stored in 1e5 numbers; one photograph", "trade.md"),
-}
+TABLES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+QUESTIONS: dict[str, dict[str, str]] = TABLES["questions"]
+COLORS = dict(zip(TABLES["methods"], ("0.6", "#D55E00", "#0072B2", "#009E73"), strict=True))
+LABELS = {name: (label, COLORS[kind]) for kind, labels in TABLES["methods"].items() for name, label in labels.items()}
 
 
 def rows(measurement: str) -> dict[str, dict[str, float]]:
     """``psnr`` in dB, core ``seconds`` per signal and ``numbers`` that are stored, by method, the best method last."""
     values = RESULTS[measurement]["values"]
-    drawn = QUESTIONS[measurement].methods.split() or values
+    drawn = QUESTIONS[measurement].get("methods", " ".join(values)).split()
     return dict(sorted(((name, values[name]) for name in drawn), key=lambda row: row[1]["psnr"]))
 
 
@@ -121,8 +65,8 @@ def which(path: Path) -> None:
             notes += [f"{row['numbers']:,.0f} numbers"] if row.get("numbers") else []
             at = {"xytext": (7, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
             axes.annotate(", ".join(notes), (row["psnr"], place), **at)
-        axes.set_title(question.signal, fontsize=10, loc="left")
-        axes.set_xlabel(textwrap.fill(question.asked, 46), fontsize=8)
+        axes.set_title(question["signal"], fontsize=10, loc="left")
+        axes.set_xlabel(textwrap.fill(question["asked"], 46), fontsize=8)
         axes.tick_params(axis="x", labelsize=8)
     for axes in figure.axes[len(QUESTIONS) :]:
         axes.remove()

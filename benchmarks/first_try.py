@@ -3,7 +3,7 @@
     python benchmarks/first_try.py                            # docs/samples.md: 5 CPU minutes
 
 Plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in stereo; the phantom as
-NIfTI. ``tones`` are kinds of synthesised sound of half a second, ``series`` is a trend with a season, ``clips`` are made from
+NIfTI. ``tones`` are kinds of synthesised sound of half a second, ``series`` is a trend with a season, ``clips`` are from
 photographs of scikit-image: a still camera, changing light, and cameras that move by 0.2 and by 2 pixels a frame, each also
 with every second frame seen. Of the others every second sample of each axis is seen.
 """
@@ -124,8 +124,7 @@ def fit(arguments: list[str], folder: Path) -> dict[str, Any]:
     return metrics
 
 
-def main() -> None:
-    """Fits everything and prints a table."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS)
     options = parser.parse_args()
@@ -139,7 +138,3 @@ def main() -> None:
                 rows = {method: score for method, score in scores.items() if score is not None}
                 best = max(rows, key=rows.__getitem__)
                 print_row(label, found["test/psnr"], rows["linear"], best, rows[best])
-
-
-if __name__ == "__main__":
-    main()

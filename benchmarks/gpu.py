@@ -2,7 +2,6 @@
 
     python benchmarks/gpu.py                                    # all fits within five minutes
     python benchmarks/gpu.py --only photograph --budget 60
-    python benchmarks/gpu.py --precision bf16-mixed             # of the GPU
 
 Gaussian encoder unless the name says another; settings are those of the papers' tables:
 
@@ -17,10 +16,10 @@ warms the device up.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -47,20 +46,20 @@ def gau(num_features: int, sigma: float) -> dict[str, Any]:
 
 
 FITS = [
-    Fit("photograph", "closed form", lambda: ComplexLinear(gau(256, 0.0025), solver="exact")),
+    *(
+        Fit(data, *fit)
+        for data, sigmas in {"photograph": (0.0025, 0.004), "folder": (0.0025, 0.004), "random": (0.0035, 0.005)}.items()
+        for fit in (
+            ("closed form", partial(ComplexLinear, gau(256, sigmas[0]), solver="exact")),
+            ("linear layer", partial(ComplexLinear, gau(256, sigmas[1])), 2000),
+            ("MLP 4 x 256", partial(SimpleMLP, gau(512, 0.006)), 2000),
+        )
+    ),
     Fit("photograph", "Adaptive", Adaptive),
-    Fit("photograph", "linear layer", lambda: ComplexLinear(gau(256, 0.004)), 2000),
-    Fit("photograph", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
-    Fit("photograph", "hash, MLP 2 x 64", lambda: SimpleMLP("hash", depth=2, hidden_size=64), 500),
-    Fit("folder", "closed form", lambda: ComplexLinear(gau(256, 0.0025), solver="exact")),
-    Fit("folder", "linear layer", lambda: ComplexLinear(gau(256, 0.004)), 2000),
-    Fit("folder", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
-    Fit("random", "closed form", lambda: ComplexLinear(gau(256, 0.0035), solver="exact")),
-    Fit("random", "linear layer", lambda: ComplexLinear(gau(256, 0.005)), 2000),
-    Fit("random", "MLP 4 x 256", lambda: SimpleMLP(gau(512, 0.006)), 2000),
-    Fit("clip", "closed form", lambda: ComplexLinear(gau(64, 0.009), solver="exact")),
-    Fit("clip", "linear layer", lambda: ComplexLinear(gau(64, 0.015)), 500),
-    Fit("clip", "MLP 5 x 512", lambda: SimpleMLP(gau(768, 0.015), depth=5, hidden_size=512), 500),
+    Fit("photograph", "hash, MLP 2 x 64", partial(SimpleMLP, "hash", depth=2, hidden_size=64), 500),
+    Fit("clip", "closed form", partial(ComplexLinear, gau(64, 0.009), solver="exact")),
+    Fit("clip", "linear layer", partial(ComplexLinear, gau(64, 0.015)), 500),
+    Fit("clip", "MLP 5 x 512", partial(SimpleMLP, gau(768, 0.015), depth=5, hidden_size=512), 500),
 ]
 
 
@@ -90,7 +89,8 @@ class Stopwatch(Callback):
         step = trainer.global_step
         if step != 1 and step % 20 and step != trainer.max_steps:
             return
-        wait(pl_module.device)
+        if pl_module.device.type == "cuda":
+            torch.cuda.synchronize()
         now = time.perf_counter()
         if step == 1:
             self.first, self._since = now - self._began, now
@@ -98,22 +98,17 @@ class Stopwatch(Callback):
         trainer.should_stop = now - self._began > self.limit
 
 
-def wait(device: torch.device) -> None:
-    """Until a device has nothing to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def run(fit: Fit, data: TensorDataModule, device: str, limit: float, precision: str) -> tuple[float, list[object]]:
+def run(fit: Fit, data: TensorDataModule, device: str, limit: float) -> tuple[float, list[object]]:
     """Seconds of a fit on a device, and what its row says; ``-`` is what there is not."""
     seed_everything(0, verbose=False)
     watch, module, on_gpu = Stopwatch(limit), fit.make(), device == "cuda"
-    trainer = make_trainer(fit.steps, watch, accelerator=device, devices=1, precision=precision if on_gpu else "32-true")
+    trainer = make_trainer(fit.steps, watch, accelerator=device, devices=1)
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     began = time.perf_counter()
     trainer.fit(module, data)
-    wait(module.device)
+    if on_gpu:
+        torch.cuda.synchronize()
     seconds, psnr, mark = time.perf_counter() - began, "-", ""
     if trainer.global_step < fit.steps:
         step = watch.seconds / watch.steps if watch.steps else watch.first
@@ -126,34 +121,26 @@ def run(fit: Fit, data: TensorDataModule, device: str, limit: float, precision: 
     return seconds, [device, f"{mark}{seconds:.2f}", milliseconds, psnr, memory]
 
 
-def main() -> None:
-    """Prints a row for each fit and device."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     found = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
     parser.add_argument("--only", nargs="+", choices=["photograph", "folder", "random", "clip"], metavar="DATA")
     parser.add_argument("--devices", nargs="+", default=found, help="cuda, cpu")
     parser.add_argument("--size", type=int, default=512, help="pixels of the picture per axis")
     parser.add_argument("--cube", type=int, default=128, help="samples of the clip per axis")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the steps")
     parser.add_argument("--budget", type=float, default=240.0, help="seconds of fitting, shared by all fits")
-    parser.add_argument("--precision", default="32-true", help="of the GPU, as of the Trainer")
     options = parser.parse_args()
     print(machine())
-    fits = [replace(fit, steps=math.ceil(fit.steps * options.scale)) for fit in FITS]
-    fits = [fit for fit in fits if not options.only or fit.data in options.only]
+    fits = [fit for fit in FITS if not options.only or fit.data in options.only]
     runs, left = len(fits) * len(options.devices), options.budget
     for device in options.devices:
-        run(replace(FITS[0], steps=0), datamodule("photograph", 64, 0), device, left, options.precision)
+        run(replace(FITS[0], steps=0), datamodule("photograph", 64, 0), device, left)
     print_titles("data", "fit", "device", "seconds", "ms per step", "PSNR, dB", "MB of the GPU", "ratio to the first device")
     for fit in fits:
         data, seconds = datamodule(fit.data, options.size, options.cube), []
         for device in options.devices:
             began = time.perf_counter()
-            spent, cells = run(fit, data, device, left / runs, options.precision)
+            spent, cells = run(fit, data, device, left / runs)
             seconds.append(spent)
             print_row(fit.data, fit.name, *cells, f"{spent / seconds[0]:.2f}")
             left, runs = left - (time.perf_counter() - began), runs - 1
-
-
-if __name__ == "__main__":
-    main()

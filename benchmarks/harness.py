@@ -203,6 +203,11 @@ def files_of(paths: Sequence[str]) -> list[str]:
     return found
 
 
+def load_all(paths: Sequence[str]) -> Tensor:
+    """Pictures of one size, those of folders included: ``(S, H, W, C)``."""
+    return torch.stack([load(path) for path in files_of(paths)])
+
+
 def score_between(picture: Tensor, models: Mapping[str, Callable[[], Any]], stride: int = 2) -> dict[str, Any]:
     """Fits of one picture, by name: every ``stride``-th pixel of both axes is known, the others are scored."""
     import pe_lightning

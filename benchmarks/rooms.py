@@ -72,8 +72,7 @@ def circles(files: list[Path]) -> list[list[str]]:
     return [names for names in sets if len(names) > 1]
 
 
-def main() -> None:
-    """Prints the tables."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--files", action="store_true")
     options = parser.parse_args()
@@ -102,7 +101,3 @@ def main() -> None:
     for lines, name, path in sorted(bodies, reverse=True)[:3]:
         print(f"long class: {lines} lines, {name} of {path.relative_to(ROOT)}")
     print(f"encoders/base.py: {count(ROOT / 'pe_lightning/encoders/base.py')[0]} lines")
-
-
-if __name__ == "__main__":
-    main()

@@ -10,6 +10,8 @@
   fixed widths around the default; ``descent`` is gradient descent of weights and width together.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
+- ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths (half, once, twice the default) of the pictures, and 15 ``fit``
+  commands. Both write the same run directories; that their PSNR is the same is checked.
 - ``authors``: 16 pictures of 256 x 256 samples beside the authors' closed form, one pseudo-inverse per axis.
 
 Times are wall and processor seconds, the least of ``--repeats`` turns, in which both sides take part.
@@ -18,6 +20,7 @@ Times are wall and processor seconds, the least of ``--repeats`` turns, in which
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import tempfile
 import time
@@ -35,6 +38,7 @@ from harness import (
     busy_cores,
     files_of,
     load,
+    load_all,
     make_parser,
     print_row,
     print_titles,
@@ -164,6 +168,32 @@ def filled(repeats: int) -> None:
         compare("a quarter known", {str(n): lambda side=side: side()[1:] for n, side in sides.items()}, repeats)  # type: ignore[misc]
 
 
+def swept(options: argparse.Namespace, num_features: int = 256) -> None:
+    """Prints the seconds of a sweep and of single commands."""
+    paths = [path if "://" in path else str(Path(path).absolute()) for path in options.paths]
+    common = ["--config", "image/closed_form", f"--data.paths={json.dumps(paths)}", "--wandb.enabled=false"]
+    common += ["--trainer.enable_progress_bar=false", *([f"--data.resize={[options.resize] * 2}"] if options.resize else [])]
+    cells = []
+    for name, width in {"gau": "sigma", "tri": "half_width", "laplace": "scale", "rff": "sigma", "rect": "sigma"}.items():
+        default = float(getattr(encoders.create(name, num_features=num_features), width))
+        shared = f"name: {name}, num_features: {num_features}, {width}"
+        cells += [f"{{{shared}: {default * factor:.6f}}}" for factor in (0.5, 1.0, 2.0)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        cache = {"PE_LIGHTNING_CACHE": str(folder / "cache")}
+        run("fit", *common, folder=folder, **cache)  # decodes into the cache
+        sweep = ["sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept"]
+        _, *together = run(*sweep, folder=folder, **cache)
+        alone = [run("fit", *common, f"--model.encoder={cell}", folder=folder, **cache)[1:] for cell in cells]
+        scores, fits = (
+            {json.loads(path.read_text())["test/psnr"] for path in folder.glob(pattern)}
+            for pattern in ("swept/*/metrics.json", "runs/*/*/metrics.json")
+        )
+    assert scores <= fits, "the sweep's runs are those of the single commands"
+    for label, (wall, core) in {"sweep": together, "fit commands": map(sum, zip(*alone, strict=True))}.items():
+        print(f"{len(cells)} cells, {label}: {wall:.1f} s, {core:.1f} core seconds", flush=True)
+
+
 def authors(repeats: int, pictures: int = 16, size: int = 512, features: int = 256) -> None:
     """Prints the table of exact fits on a grid, on every second sample of pictures."""
     titles("encoder", "authors", "ours")
@@ -181,26 +211,23 @@ def authors(repeats: int, pictures: int = 16, size: int = 512, features: int = 2
         compare(name, {"authors": partial(timed, closed_form), "ours": partial(timed, ours)}, repeats)
 
 
-def main() -> None:
-    """Runs the sections."""
-    parser = make_parser(__doc__)
-    photograph = [f"samples://{PHOTOGRAPHS[0]}"]
-    parser.add_argument("--paths", nargs="+", default=photograph, help="pictures of one size, or a folder")
-    parser.add_argument("--busy", type=int, default=0, help="busy processes beside fill and authors")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of fill and authors")
-
-    def beside(work: Callable[[int], None], options: argparse.Namespace) -> None:
-        with busy_cores(options.busy):
-            work(options.repeats)
-
-    sections: dict[str, Callable[[argparse.Namespace], None]] = {
-        "quality": lambda options: quality(torch.stack([load(path) for path in files_of(options.paths)])),
-        "widths": lambda options: widths(files_of(options.paths)[0]),
-        "threads": lambda options: loaded(),
-        **{"fill": partial(beside, filled), "authors": partial(beside, authors)},
-    }
-    run_sections(parser, sections)
+def beside(work: Callable[[int], None], options: argparse.Namespace) -> None:
+    """Runs a section beside busy processes."""
+    with busy_cores(options.busy):
+        work(options.repeats)
 
 
 if __name__ == "__main__":
-    main()
+    parser = make_parser(__doc__)
+    photograph = [f"samples://{PHOTOGRAPHS[0]}"]
+    parser.add_argument("--paths", nargs="+", default=photograph, help="pictures of one size, or a folder")
+    parser.add_argument("--resize", type=int, help="side of the pictures of sweep")
+    parser.add_argument("--busy", type=int, default=0, help="busy processes beside fill and authors")
+    parser.add_argument("--repeats", type=int, default=3, help="turns of fill and authors")
+    sections: dict[str, Callable[[argparse.Namespace], None]] = {
+        "quality": lambda options: quality(load_all(options.paths)),
+        "widths": lambda options: widths(files_of(options.paths)[0]),
+        "threads": lambda options: loaded(),
+        **{"fill": partial(beside, filled), "authors": partial(beside, authors), "sweep": swept},
+    }
+    run_sections(parser, sections)

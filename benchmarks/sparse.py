@@ -20,6 +20,7 @@ Core seconds are :func:`time.process_time`, one thread.
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import statistics
@@ -36,6 +37,7 @@ import torch
 from first_try import strings
 from harness import PHOTOGRAPHS, files_of, load, make_parser, make_trainer, print_row, print_titles, psnr, run_sections
 from lightning.pytorch.utilities import disable_possible_user_warnings
+from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
@@ -46,6 +48,8 @@ from pe_lightning.signals.sources.paths import video_samples
 from pe_lightning.training import ComplexLinear, TensorDataModule, VideoDataModule
 
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
+SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+"""Weights of total variation over the deviation of the noise."""
 STORED = Path(__file__).with_name("trade_all.json")
 
 
@@ -132,13 +136,10 @@ def worth(paths: list[str], count: int = 207_000) -> None:
     """PSNR by transform, and without the rotation of the channels."""
     variants = {name: {"transform": name} for name in LIFTINGS} | {"9/7, not rotated": {"transform": "9/7", "rotate": False}}
     print_titles("transform", f"{count:,} numbers, dB")
+    weights = [picture.movedim(-1, 0).contiguous() for picture in map(load, paths)]
+    weights = [weight - weight.mean((1, 2), keepdim=True) for weight in weights]
     for name, options in variants.items():
-        scores = []
-        for picture in map(load, paths):
-            weight = picture.movedim(-1, 0).contiguous()
-            weight = weight - weight.flatten(1).mean(1)[:, None, None]
-            scores.append(psnr(Coefficients(weight, **options).keep(count).weight() - weight))
-        print_row(name, np.mean(scores))
+        print_row(name, np.mean([psnr(Coefficients(x, **options).keep(count).weight() - x) for x in weights]))
 
 
 def sound() -> Tensor:
@@ -149,7 +150,7 @@ def sound() -> Tensor:
     return (0.5 + 0.5 * mixed / mixed.abs().max())[:, None]
 
 
-def signals() -> None:
+def signals(_: argparse.Namespace) -> None:
     """A clip, a volume and sounds."""
     clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).dataset.values[0]
     made = {
@@ -165,28 +166,21 @@ def signals() -> None:
             print_row(name, f"{share:.0%}", model.num_params, clamped_psnr(found, values), size, 4 * values.numel(), spent)
 
 
-def total_variation(noisy: np.ndarray, image: Tensor, deviation: float) -> float:
-    """PSNR of a grid with nodes at the samples, fitted with a penalty of its total variation, at the best of six weights."""
-    from skimage.restoration import denoise_tv_chambolle
-
-    weights = [deviation * share for share in (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)]
-    made = (denoise_tv_chambolle(noisy, weight=weight, channel_axis=-1) for weight in weights)
-    return max(clamped_psnr(x, image) for x in made)
-
-
 def noise(paths: list[str]) -> None:
     """``num_coefficients: auto`` as a denoiser: PSNR in dB of all pixels against the picture without noise."""
-    from skimage.restoration import cycle_spin, denoise_wavelet
+    from skimage.restoration import cycle_spin, denoise_tv_chambolle, denoise_wavelet
 
     options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
     methods = ("as it is", "total variation", "denoise_wavelet", "cycle_spin(3) of it", "num_coefficients: auto")
     print_titles("noise", *methods, "core s", "numbers kept")
     for deviation in (0.03, 0.08, 0.15):
         rows = []
-        for number, image in enumerate(map(load, paths)):
+        for number, image in enumerate(map(load, paths[:4])):
             drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(number))
             noisy = (image + deviation * drawn).clamp(0, 1)
             arrays = noisy.numpy()
+            smoothed = (denoise_tv_chambolle(arrays, weight=deviation * share, channel_axis=-1) for share in SHARES)
+            best = max(clamped_psnr(x, image) for x in smoothed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 plain = denoise_wavelet(arrays, **options)
@@ -194,7 +188,7 @@ def noise(paths: list[str]) -> None:
                 spun = cycle_spin(arrays, func=denoise_wavelet, max_shifts=3, **turned)
             model, found, spent, _ = fit(noisy, "auto")
             before, *scores = (clamped_psnr(x, image) for x in (arrays, plain, spun, found))
-            rows.append([before, total_variation(arrays, image, deviation), *scores, spent, model.num_params])
+            rows.append([before, best, *scores, spent, model.num_params])
         *means, kept = np.mean(rows, 0)
         print_row(deviation, *means, round(kept))
 
@@ -212,8 +206,6 @@ def trade(path: str, figure: Path | None) -> None:
         print_row(count, scores[count], *made[2:])
     if figure is None:
         return
-    from matplotlib.figure import Figure
-
     drawn = Figure(figsize=(11, 4.6), layout="constrained")
     left, right = drawn.subplots(1, 2)
     orange, yellow, black, blue = "#D55E00", "#E69F00", "#000000", "#0072B2"
@@ -241,8 +233,7 @@ def trade(path: str, figure: Path | None) -> None:
     print(f"wrote {figure}")
 
 
-def main() -> None:
-    """Runs the sections."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     photographs = [f"samples://{name}" for name in PHOTOGRAPHS]
     parser.add_argument("--paths", nargs="+", default=photographs, help="pictures, or folders of them")
@@ -250,16 +241,9 @@ def main() -> None:
     torch.set_num_threads(1)
     disable_possible_user_warnings()
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
-    sections = {
-        "pictures": lambda options: pictures(files_of(options.paths)),
-        "codecs": lambda options: codecs(files_of(options.paths)),
-        "worth": lambda options: worth(files_of(options.paths)),
-        "signals": lambda options: signals(),
-        "noise": lambda options: noise(files_of(options.paths)[:4]),
-        "trade": lambda options: trade(files_of(options.paths)[0], options.figure),
+    sections: dict[str, Callable[[argparse.Namespace], None]] = {
+        name: lambda options, section=section: section(files_of(options.paths))  # type: ignore[misc]
+        for name, section in {"pictures": pictures, "codecs": codecs, "worth": worth, "noise": noise}.items()
     }
+    sections |= {"signals": signals, "trade": lambda options: trade(files_of(options.paths)[0], options.figure)}
     run_sections(parser, sections)
-
-
-if __name__ == "__main__":
-    main()

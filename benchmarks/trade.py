@@ -216,8 +216,7 @@ def draw(found: dict[str, Found], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
-def main() -> None:
-    """Fits, draws and prints the means of the pictures."""
+if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
@@ -244,7 +243,3 @@ def main() -> None:
                     method.name, round(mean(results, "params")), mean(results, "seconds"), steps, mean(results, "psnr")
                 )
     draw(found, options.figure)
-
-
-if __name__ == "__main__":
-    main()

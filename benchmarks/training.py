@@ -2,6 +2,7 @@
 
     python benchmarks/training.py                           # minutes
     python benchmarks/training.py --only linear --steps 600
+    python benchmarks/training.py --only tasks              # two minutes
 
 A fit and its loop take turns, a block of steps each, in one process. Validation and its checkpoints are left out: the loops
 have none.
@@ -10,6 +11,9 @@ have none.
   loop is autograd through the same mode products, both with the same fused Adam.
 - ``networks``: 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex numbers),
   with the same number of weights, samples and steps; their features are computed once where ours are.
+- ``tasks``: what each encoder of positions costs in a step of the attention tasks, at equal width, relative to tables of
+  vectors (Embed). Models of one task take turns, a step each, on one batch. The encoders are the rows of ``pe-lightning
+  reproduce l-tables``.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from harness import Turns, make_parser, make_trainer, print_row, print_titles, run_sections
+from harness import Turns, in_turns, make_parser, make_trainer, print_row, print_titles, run_sections
 from lightning.pytorch import Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor, nn
@@ -30,6 +34,8 @@ from pe_lightning import encoders
 from pe_lightning.encodings import Simple
 from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP, TensorDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder
+from pe_papers import tasks
+from pe_papers.reproduce.definition import load
 
 SIZE, DEPTH, WIDTH, BLOCKS = 64, 3, 128, 12
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -150,13 +156,44 @@ def networks(options: argparse.Namespace) -> None:
         print_row(kind, *turns.medians())
 
 
-def main() -> None:
-    """Runs the sections."""
-    parser = make_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=2000, help="of the section linear")
-    torch.set_num_threads(1)
-    run_sections(parser, {"linear": linear, "networks": networks})
+def stepper(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[[], None]:
+    """A step of training on the first batch."""
+    model.build(data.info)
+    batch = next(iter(data.train_dataloader()))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        (model.loss_sum(batch) / max(batch["total"], 1) + model.positions.penalty()).backward()
+        optimizer.step()
+
+    return step
+
+
+def attention(_: argparse.Namespace) -> None:
+    """A table for each task."""
+    few = {"LayoutDataModule": {"num_train": 64, "num_test": 4}, "ShapesDataModule": {"num_train": 64, "num_test": 4}}
+    for block in ("layout", "classification", "generation", "detection"):
+        steps: dict[str, Callable[[], None]] = {}
+        for entry in load("l-tables").entries():
+            tree, name = entry.tree(), entry.labels.get("encoder", "")
+            if entry.labels["block"] != block or name in steps:
+                continue
+            torch.manual_seed(0)
+            kind = tree["data"]["class_path"]
+            data = getattr(tasks, kind)(**{**tree["data"].get("init_args", {}), **few.get(kind, {})})
+            steps[name] = stepper(getattr(tasks, tree["model"]["class_path"])(**tree["model"]["init_args"]), data)
+        in_turns(steps, 2)  # warms up
+        medians = in_turns(steps, 30)
+        table = next(name for name in medians if name.startswith("Embed"))
+        print()
+        print_titles(block, "ms a step", f"/ {table}")
+        for name, seconds in medians.items():
+            print_row(name, 1000 * seconds, seconds / medians[table])
 
 
 if __name__ == "__main__":
-    main()
+    parser = make_parser(__doc__)
+    parser.add_argument("--steps", type=int, default=2000, help="of the section linear")
+    torch.set_num_threads(1)
+    run_sections(parser, {"linear": linear, "networks": networks, "tasks": attention})

@@ -46,9 +46,9 @@ def test_the_numbers_of_the_figure_are_on_the_pages_that_are_named():
     import figures
 
     wrong = [
-        (question.page, method, row["psnr"])
+        (question["page"], method, row["psnr"])
         for measurement, question in figures.QUESTIONS.items()
         for method, row in figures.rows(measurement).items()
-        if f"{row['psnr']:.2f}" not in (DOCS / question.page).read_text()
+        if f"{row['psnr']:.2f}" not in (DOCS / question["page"]).read_text()
     ]
     assert wrong == [], "measured again: python benchmarks/results.py --only NAME, or by the command of that page?"
