@@ -27,7 +27,7 @@ folder that was there is lost or changed; and what succeeds has the result of a 
   :class:`InputError` in 20 seconds of processor time; with checksums (PNG, .npz) the right signals. ``checkpoints``: the
   same, and values in them replaced; no process dies, hangs, or runs foreign code.
 - ``memory``: exact fits of a picture of 8192 x 8192, read in blocks, below 1 GB of resident memory.
-- ``solves``: exact fits of every encoder, degenerate ones included: finite, not worse than the mean, converged if said to be,
+- ``solves``: exact fits of every encoder, degenerate ones too: finite, not worse than the mean, converged if said to be,
   and as good as NumPy's where they are called exact.
 - ``declarations``: what files declare missing, every format and dtype: that is missing, and nothing else, also in copies.
 
