@@ -48,12 +48,12 @@ def tones(count: int = 11025, rate: int = 22050) -> dict[str, np.ndarray]:
     """Kinds of sound, ``(N,)`` each."""
     random, seconds = np.random.default_rng(0), np.arange(count) / rate
 
-    def notes() -> np.ndarray:
+    def notes(decay: float) -> np.ndarray:
         sound = np.zeros(count)
         for start in range(0, count, rate // 8):
             after, pitch = seconds[: count - start], 220 * 2 ** (random.integers(0, 12) / 12)
             for k in range(1, int(min(20, rate / 2 / pitch))):
-                envelope = np.exp(-after * (8 + k)) * (1 - np.exp(-after * 200)) * k**-2.0
+                envelope = np.exp(-after * (8 + k)) * (1 - np.exp(-after * 200)) * k**-decay
                 sound[start:] += envelope * np.sin(2 * np.pi * k * pitch * after + random.uniform(0, 6))
         return sound
 
@@ -66,7 +66,9 @@ def tones(count: int = 11025, rate: int = 22050) -> dict[str, np.ndarray]:
     return {
         "chirp with a tone of 2.9 kHz": chirp(seconds, 100, 0.5, 2000) + np.sin(2 * np.pi * 2900 * seconds),
         "tone of 440 Hz": np.sin(2 * np.pi * 440 * seconds),
-        "soft notes": notes(),
+        "soft notes": notes(2.0),
+        "bright notes": notes(1.0),
+        "soft notes, hiss": notes(2.0) + 0.003 * random.normal(size=count),
         "voiced speech": voice,
         "drums": bursts * random.normal(size=count),
         "white noise": noise,
