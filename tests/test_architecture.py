@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -45,6 +46,25 @@ def test_parts_import_from_their_row_and_from_rows_below() -> None:
         if row[part] < row[own]
     ]
     assert wrong == []
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """At any place in a file, also for type checkers; an ``__init__`` may name for type checkers what it imports lazily."""
+    files = [file for package in ("pe_lightning", "pe_papers") for file in (ROOT / package).rglob("*.py")]
+    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    graph: dict[str, set[str]] = {}
+    for module, file in modules.items():
+        statements = ast.parse(file.read_text()).body
+        if file.name == "__init__.py":
+            statements = [node for node in statements if ast.unparse(node).partition(":")[0] != "if TYPE_CHECKING"]
+        nodes = [node for statement in statements for node in ast.walk(statement)]
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom):
+                paths = [f"{node.module}.{alias.name}" for alias in node.names]
+                names |= {path if path in modules else str(node.module) for path in paths}
+        graph[module] = names & modules.keys()
+    TopologicalSorter(graph).prepare()  # its error names the circle
 
 
 def test_the_package_does_not_know_the_papers() -> None:

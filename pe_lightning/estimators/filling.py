@@ -52,6 +52,7 @@ from pe_lightning.signals.files import check_readable, replacing, user_path
 from pe_lightning.signals.raw import AnyArray, ValueRange, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
+from pe_lightning.signals.sources.masks import missing_masks
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
 from pe_lightning.signals.sources.tensor import TensorSource
@@ -327,7 +328,7 @@ def _of_array(
             raise InputError("the mask of an array is an array of booleans")
         marked |= is_one_of(stack, rule.values)
         if rule.kind == "frames":
-            marked |= rule.marks(stack.shape[1:-1], len(stack))[0][..., None]
+            marked |= missing_masks(rule, stack.shape[1:-1], len(stack))[0][..., None]
     note_repeated("values", [stack[~marked]], "give it as missing={0}")
     if grow:
         if stack.ndim < 4:

@@ -13,9 +13,10 @@ from pe_lightning.encodings.base import check_points
 from pe_lightning.estimators.base import Field, Fits
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.evaluation.scores import held_out_psnr, totals
+from pe_lightning.evaluation.scores import held_out_psnr
+from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.sampling import FoldSampling
 from pe_lightning.signals.split_signals import Signals
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.estimators.base import Field
 from pe_lightning.evaluation.baselines import baselines, interpolate
-from pe_lightning.evaluation.scores import totals
+from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import point_coordinates
 from pe_lightning.signals.sampling import FoldSampling

@@ -23,7 +23,7 @@ from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedRepor
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
 from pe_lightning.signals.validation import free_memory

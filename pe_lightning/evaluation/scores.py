@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-
-if TYPE_CHECKING:
-    from pe_lightning.evaluation.metrics import SignalMetric
 
 Terms: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 """From prediction and target, ``(S, *samples, C)`` each, the summands of every sum, of the same shape."""
@@ -108,37 +105,6 @@ FORMULAS = {
     "iou": Formula(overlap, iou),
 }
 """The metrics of the sources of this package, by their registered names."""
-
-
-class Totals:
-    """A score per signal of the batches of one process.
-
-    Args:
-        formula: The score.
-        num_signals: Number of signals ``S``.
-    """
-
-    def __init__(self, formula: Formula, num_signals: int) -> None:
-        self.formula, self.num_signals = formula, num_signals
-        self._sums: tuple[Tensor, ...] = ()
-
-    def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
-        """Adds a batch, as :func:`sums_of` takes it."""
-        new = sums_of(self.formula.terms, self.num_signals, prediction, target, mask)
-        self._sums = tuple(a + b for a, b in zip(self._sums, new, strict=True)) if self._sums else new
-
-    def per_signal(self) -> Tensor:
-        """The score per signal after one or more batches, ``(S,)``: NaN where no sample was counted."""
-        return self.formula.score(*self._sums)
-
-
-def totals(metric: str, num_signals: int) -> Totals | SignalMetric:
-    """What scores signals in one process by a registered metric; the metric of a plug-in is a torchmetrics.Metric."""
-    if metric in FORMULAS:
-        return Totals(FORMULAS[metric], num_signals)
-    from pe_lightning.evaluation.metrics import create
-
-    return create(metric, num_signals, sync_on_compute=False)
 
 
 # -- results ----------------------------------------------------------------------------------------------------------

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.errors import InputError, require
+from pe_lightning.results.output import Output
 from pe_lightning.results.points import write_table
 from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import netcdf_bytes
-
-if TYPE_CHECKING:
-    from pe_lightning.results.reconstructions import Output
 
 Array = npt.NDArray[np.float32]
 

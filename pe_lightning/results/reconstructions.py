@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import h5py
 import numpy as np
@@ -15,19 +15,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import unit_of
 from pe_lightning.results.comparisons import ALL_SIGNALS
 from pe_lightning.results.maps import write_predicted
+from pe_lightning.results.output import Output
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
 from pe_lightning.results.signal_files import Formats, add_signals, choose_format, new_array, new_dataset, write_signal
-from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.raw import ValueRange
-from pe_lightning.signals.sources.points import read_places
 
 Array = npt.NDArray[np.float32]
 Write = Callable[[Path, Array, SignalInfo, int], Path | None]
@@ -38,57 +36,6 @@ MAX_STORED_BYTES = 1 << 27
 """Approximate largest size of a comparison file before compression, in bytes; limits the number of frames."""
 MAX_ASSEMBLED_BYTES = 1 << 30
 """Largest prediction that is assembled in memory, in bytes."""
-
-
-class Output:
-    """Samples to predict, on a grid: sample j of M is at j/M, as in the data of the fit.
-
-    Where the samples of the fit are means over cells, so are those of the grid, whose centres are at (j + 1/2)/M.
-
-    Args:
-        output_shape: Number of samples per axis; ``None``: that of the fit times ``scale``.
-        output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``wav``,
-            ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
-        scale: Number of samples per axis relative to the fit, rounded.
-        at: For models of scattered points: a file with columns of coordinates, at whose rows values are predicted.
-        output_std: Whether standard deviations are written beside signals of a grid, ``<name>_std.npy``, float32 in the unit
-            of the source; maps and places of scattered points always have them.
-    """
-
-    def __init__(
-        self,
-        output_shape: list[int] | None = None,
-        output_format: Literal["auto", "png", "mp4", "wav", "npy", "h5", "nc", "tif", "csv"] = "auto",
-        scale: float = 1.0,
-        at: str | None = None,
-        output_std: bool = False,
-    ) -> None:
-        super().__init__()
-        if output_shape is not None and (not output_shape or min(output_shape) < 1):
-            raise InputError(f"output_shape needs a size >= 1 per axis, got {output_shape}")
-        if not 0 < scale <= 1e6:
-            raise InputError(f"scale must be a number above 0, 2 for twice as many samples per axis; got {scale:g}")
-        if sum([at is not None, output_shape is not None, scale != 1]) > 1:
-            raise InputError("give one of output_shape, scale and at, a file of places")
-        self.at = at
-        self.output_shape = output_shape
-        self.scale = scale
-        self.output_format = output_format
-        self.output_std = output_std
-
-    def grid(self, info: SignalInfo) -> tuple[int, ...]:
-        """Number of samples per axis for signals of a given shape."""
-        shape = tuple(self.output_shape or (max(1, round(self.scale * n)) for n in info.grid))
-        if len(shape) != info.num_axes:
-            raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
-        return shape
-
-    def places(self, axes: Sequence[Axis]) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.float64]]:
-        """Columns of the file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
-        if self.at is None or not axes:
-            raise InputError("at needs a model of scattered points, whose coordinates have names and units")
-        coordinates, columns = read_places(self.at, [axis.name for axis in axes])
-        return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
 
 
 def write_reconstructions(

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, sample_coordinates
     from pe_lightning.signals.blocks import grid_axes, point_coordinates
     from pe_lightning.signals.cache import Storage
-    from pe_lightning.signals.distributed import Process
     from pe_lightning.signals.loaders import Batching, TrainLoader, permutation
+    from pe_lightning.signals.process import Process
     from pe_lightning.signals.raw import RawSignals, ValueRange
     from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
@@ -62,9 +62,9 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "axes": ["Axis"],
         "batches": ["GridBatch", "PointBatch", "SignalInfo", "sample_coordinates"],
         "blocks": ["grid_axes", "point_coordinates"],
-        "distributed": ["Process"],
         "cache": ["Storage"],
         "loaders": ["Batching", "TrainLoader", "permutation"],
+        "process": ["Process"],
         "raw": ["RawSignals", "ValueRange"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],

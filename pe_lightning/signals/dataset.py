@@ -15,7 +15,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axes, point_coordinates, whole
-from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     DEFAULT_STEPS_PER_EPOCH,
@@ -27,6 +26,7 @@ from pe_lightning.signals.loaders import (
     PointLoader,
     TrainLoader,
 )
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
 
 Batch = TypeVar("Batch", bound=GridBatch | PointBatch)

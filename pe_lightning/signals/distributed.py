@@ -1,4 +1,4 @@
-"""Several processes: the share of each, and notices that one of them prints."""
+"""Several processes: variables of launchers, and notices that one process prints."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pe_lightning.errors import InputError, printable
-
-if TYPE_CHECKING:
-    from pe_lightning.signals.blocks import Block
 
 SIGNALS_STRATEGY = "independent_signals"
 """Name of the strategy in which each process fits its own signals."""
@@ -55,28 +50,3 @@ def without_notices() -> Iterator[None]:
         yield
     finally:
         NOTICES.setLevel(before)
-
-
-@dataclass(frozen=True)
-class Process:
-    """Rank of this process, from 0, and number of processes."""
-
-    rank: int = 0
-    world_size: int = 1
-
-    def share(self, count: int) -> slice:
-        """This process's slice of ``count`` consecutive items; sizes differ by at most one, and may be 0.
-
-        >>> [Process(rank, 3).share(7) for rank in range(3)]
-        [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
-        """
-        return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
-
-    def rows(self, block: Block) -> Block:
-        """This process's share of a block, divided along the first axis.
-
-        >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
-        (slice(7, 10, None), slice(0, 5, None))
-        """
-        share = self.share(block[0].stop - block[0].start)
-        return (slice(block[0].start + share.start, block[0].start + share.stop), *block[1:])

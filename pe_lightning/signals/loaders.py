@@ -20,7 +20,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import Block, FileValues, grid_axes, grid_blocks, point_coordinates, shape_of, whole
-from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.validation import choice, integer, integers
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.sources.missing import read_masks, spread_mask
+from pe_lightning.signals.sources.masks import read_masks, spread_mask
 from pe_lightning.signals.sources.paths import expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number

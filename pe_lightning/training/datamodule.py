@@ -17,15 +17,16 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.registry import Described, Registry
-from pe_lightning.results.reconstructions import Output
+from pe_lightning.results.output import Output
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_axes, grid_blocks
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import SIGNALS_STRATEGY, Process
+from pe_lightning.signals.distributed import SIGNALS_STRATEGY
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources

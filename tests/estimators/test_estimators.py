@@ -92,7 +92,7 @@ def test_fits_do_not_import_lightning(tmp_path: Path) -> None:
         "fit = pe_lightning.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0))\n"
         "assert fit.std([[0.5, 0.5]]) > 0\n"
         "import pe_lightning.__main__ as command\n"
-        "from pe_lightning.evaluation.scores import totals\n"
+        "from pe_lightning.evaluation.totals import totals\n"
         "assert [totals(name, 1) for name in ('psnr', 'snr', 'iou')]\n"
         "np.save('picture.npy', picture)\n"
         "assert command.main(['fill', 'picture.npy', '--out', 'filled.npy', '--folds', 'none', '--model', 'exact']) == 0\n"

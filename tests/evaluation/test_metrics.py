@@ -15,7 +15,8 @@ from torchmetrics.functional.image import peak_signal_noise_ratio
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import SignalPSNR, create, metrics, unit_of
-from pe_lightning.evaluation.scores import FORMULAS, psnr, summary, totals
+from pe_lightning.evaluation.scores import FORMULAS, psnr, summary
+from pe_lightning.evaluation.totals import totals
 
 REFERENCES = {
     "psnr": lambda p, t: peak_signal_noise_ratio(p, t, data_range=1.0),

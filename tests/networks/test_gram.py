@@ -16,8 +16,8 @@ from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import gram as gram_module
 from pe_lightning.networks.gram import GramErrors
 from pe_lightning.signals import Batching, GridBatch
-from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FullLoader
+from pe_lightning.signals.process import Process
 from pe_lightning.training import ComplexLinear, TensorDataModule
 
 

@@ -14,8 +14,8 @@ from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampli
 from pe_lightning.signals import loaders as loaders_module
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset
-from pe_lightning.signals.distributed import Process
 from pe_lightning.signals.loaders import FilePointLoader
+from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.training import TensorDataModule
 

@@ -19,7 +19,8 @@ from pe_lightning.estimators.filling import read_file
 from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
 from pe_lightning.signals.blocks import load
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
-from pe_lightning.signals.sources.missing import Missing, spread_mask
+from pe_lightning.signals.sources.masks import spread_mask
+from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 
 RNG = np.random.default_rng(0)

@@ -12,6 +12,7 @@ from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.editing.editable import EditableFile
 from pe_lightning.signals.raw import Mask
 from pe_lightning.signals.repeated import note_repeated
+from pe_lightning.signals.sources.masks import missing_masks
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, format_of
 
@@ -54,7 +55,7 @@ def read_original(
     for name, signal, marked in zip(found.names, found.values, found.missing, strict=True):
         note_repeated(f"{name!r} in {file.given!r}" if len(found.names) > 1 else repr(file.given), [signal[~marked]])
     if missing.kind in ("mask", "frames"):  # beside what the reader marked
-        masks = missing.marks(found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
+        masks = missing_masks(missing, found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
         for signal, marked in enumerate(found.missing):
             marked |= masks[signal if len(masks) > 1 else 0][..., None]
     pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow

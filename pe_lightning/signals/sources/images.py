@@ -18,6 +18,7 @@ from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, full_valu
 from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import Clip, alike, as_signals, in_parts
+from pe_lightning.signals.sources.masks import with_missing
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of, visible_files
 from pe_lightning.signals.sources.pictures import (
@@ -69,7 +70,7 @@ class ImageSource(FileSource):
         files, missing = self._found, self._missing
         missing.check("arrays" if self._are_arrays else "pictures", *([] if self._are_arrays else ["alpha", "colour"]))
         if self._are_arrays and self._unedited:
-            return missing.in_signals(read_arrays(files, 2, self.key, self.value_range, fills=missing.values))
+            return with_missing(read_arrays(files, 2, self.key, self.value_range, fills=missing.values), missing)
         clips: list[Clip] = []
         for file in files:
             if self._are_arrays:
@@ -83,7 +84,7 @@ class ImageSource(FileSource):
             [(clip.file.given, clip.size) for clip in clips],
             f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]",
         )
-        return missing.in_signals(as_signals(alike(clips, self.color), size, notify=self._limits is None))
+        return with_missing(as_signals(alike(clips, self.color), size, notify=self._limits is None), missing)
 
     def files(self) -> list[Path]:
         """The files that are decoded, and masks, which excludes arrays that are read in place."""

@@ -17,6 +17,7 @@ from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import alike
 from pe_lightning.signals.sources.images import edited, read_picture
+from pe_lightning.signals.sources.masks import with_missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, expand, format_of
 from pe_lightning.signals.sources.sound import read_sound
 from pe_lightning.signals.sources.tables import read_tables
@@ -116,7 +117,7 @@ class RowSource(FileSource):
                     f"{field.name} is not for {kind} such as {files[0].given!r}; leave it out. Arguments for {kind}: "
                     f"{', '.join(allowed)}"
                 )
-        return self._missing.in_signals(self._read(kind, files))
+        return with_missing(self._read(kind, files), self._missing)
 
     def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
         """As of other files; columns of tables always take their range, and sound that of its format or its peak."""

@@ -15,6 +15,7 @@ from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arra
 from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import Clip, alike, as_signals
 from pe_lightning.signals.sources.images import read_frames
+from pe_lightning.signals.sources.masks import with_missing
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, as_list, check_folder, expand, format_of, visible_files
 from pe_lightning.signals.sources.video_files import read_video
 from pe_lightning.signals.sources.volumes import is_stack, read_nifti, read_tiff
@@ -96,7 +97,7 @@ class VideoSource(FileSource):
         )
         if "array" in given and self._unedited:
             raw = read_arrays([file for file, _ in found], 3, self.key, self.value_range, fills=missing.values)
-            return missing.in_signals(replace(raw, rate=self.fps))
+            return with_missing(replace(raw, rate=self.fps), missing)
         clips: list[Clip] = []
         for file, kind in found:
             if kind == "array":
@@ -108,7 +109,7 @@ class VideoSource(FileSource):
                 clips.append(clip.marked(missing.in_picture) if missing.kind in ("colour", "value") else clip)
             else:
                 clips.append(read_frames(file, self.max_pixels, self._limits, missing, self.fps))
-        return missing.in_signals(self._joined([self._edited(clip) for clip in clips]))
+        return with_missing(self._joined([self._edited(clip) for clip in clips]), missing)
 
     def files(self) -> list[Path]:
         """The files that are decoded, with those of frame folders; none if all are arrays that are read in place."""

@@ -19,7 +19,7 @@ from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_p
 from pe_lightning.estimators.linear import LinearRidge, size_encoders
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.evaluation.baselines import baselines, interpolate
-from pe_lightning.evaluation.scores import totals
+from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import Block, FileValues, known_samples

@@ -14,8 +14,8 @@ import ray
 
 from pe_lightning.errors import InputError
 from pe_lightning.studies.sweep.cells import Cell
+from pe_lightning.studies.sweep.fits import Fits
 from pe_lightning.studies.sweep.record import Outcome, SweepRecord
-from pe_lightning.studies.sweep.running import Fits
 
 
 def run_on_ray(cells: Sequence[Cell], record: SweepRecord, cpus: int, gpus: float, retries: int) -> None:
