@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING
 
 import lazy_loader
 
-from pe_lightning.results import old_names  # noqa: F401  # modules are found by their old paths too
-
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder, create_encoder, list_encoders

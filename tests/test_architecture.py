@@ -68,9 +68,8 @@ def test_no_imports_go_in_a_circle() -> None:
 
 
 def test_the_package_does_not_know_the_papers() -> None:
-    """Neither an import nor a name, but for the old paths of what has moved there."""
-    files = [file for file in PACKAGE.rglob("*.py") if file.name != "old_names.py"]
-    assert [str(file) for file in files if "pe_papers" in file.read_text()] == []
+    """Neither an import nor a name."""
+    assert [str(file) for file in PACKAGE.rglob("*.py") if "pe_papers" in file.read_text()] == []
 
 
 def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:

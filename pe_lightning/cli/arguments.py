@@ -28,7 +28,6 @@ from jsonargparse import get_loader, set_loader
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results.config_files import as_yaml, load_limited, read_config, with_any_names
-from pe_lightning.results.old_names import current_settings
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
@@ -117,7 +116,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     """
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.cli import recipes
-    from pe_lightning.training.checkpoints import saved_settings
+    from pe_lightning.training.saved_models import saved_settings
 
     positional, options = read(words)
     options = [option for option in options if option.name not in VERBOSE]
@@ -174,8 +173,7 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         except yaml.YAMLError as error:
             raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
         import_named(settings)
-        current = current_settings(settings)
-        return [f"--config={found if current == settings and _in_locale(found) else as_yaml(current)}"]
+        return [f"--config={found if _in_locale(found) else as_yaml(settings)}"]
     if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
         value = path_of(find_registry(NAMED[key]).get(value))
     if (

@@ -359,13 +359,12 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         return {key: plain(getattr(self, key, given)) for key, given in self.arguments.items()}
 
     def spec(self) -> dict[str, Any]:
-        """The description ``{"class_path": ..., "init_args": {...}}``, from which :func:`resolve` makes an equal encoder.
+        """The description ``{"name": ..., **arguments}``, from which :func:`resolve` makes an equal encoder.
 
-        It holds every argument as it was given, so that equal encoders have equal descriptions however they were written.
-        Learned values are not in it.
+        It holds the registered name and every argument as it was given, so that equal encoders have equal descriptions
+        however they were written. Learned values are not in it.
         """
-        cls = type(self)
-        return {"class_path": f"{cls.__module__}.{cls.__qualname__}", "init_args": dict(self.arguments)}
+        return {"name": self.name, **self.arguments}
 
     def changed_arguments(self) -> dict[str, Any]:
         """The arguments that differ from their defaults."""

@@ -82,7 +82,7 @@ class AnisotropicKernels(Encoding):
     def has_given_width(self) -> bool:
         """Whether the encoder has a width of its own; by default it follows the distance of the trained samples."""
         encoder = self.encoders[0]
-        given = encoder.width is not None and encoder.spec()["init_args"][encoder.width.argument]
+        given = encoder.width is not None and encoder.arguments[encoder.width.argument]
         return bool(given) and given != "auto"
 
     def scaled_profile(self, spacing: float, domain: float) -> Callable[[Tensor], Tensor]:

@@ -238,7 +238,7 @@ def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike
     entries = [resolve(entry) for entry in (encoder if many else [encoder])]  # type: ignore[arg-type, union-attr]
     widths = [entry.width.argument for entry in entries if entry.width is not None]
     if len(widths) == len(entries) and all(
-        entry.spec()["init_args"][width] is None for entry, width in zip(entries, widths, strict=True)
+        entry.arguments[width] is None for entry, width in zip(entries, widths, strict=True)
     ):
         entries = [entry.copy(**{width: "auto"}) for entry, width in zip(entries, widths, strict=True)]
     return entries if many else entries[0]

@@ -96,8 +96,7 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
 
 def prior_from(spec: Mapping[str, Any]) -> LocalPrior:
     """A prior of :meth:`~pe_lightning.networks.local.LocalPrior.spec`, to be given its weights; not trained further."""
-    # priors trained before patches were negated do not say so
-    return LocalPrior(**{"negated": False, **spec}).requires_grad_(False).eval()
+    return LocalPrior(**spec).requires_grad_(False).eval()
 
 
 def _state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

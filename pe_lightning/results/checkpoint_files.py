@@ -13,7 +13,6 @@ import torch
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
-from pe_lightning.results.old_names import current_settings
 from pe_lightning.signals.files import user_path
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -43,7 +42,6 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
                 raise ValueError(f"the checksum of {damaged} is wrong")
         checkpoint: dict[str, Any] = torch.load(found, map_location="cpu", weights_only=True)
         checkpoint = {"hyper_parameters": {}, **checkpoint, "state_dict": dict(checkpoint["state_dict"])}
-        checkpoint["hyper_parameters"] = current_settings(checkpoint["hyper_parameters"])
         ours = "_class_path" in checkpoint["hyper_parameters"]
     except Exception as error:  # damaged files make zipfile and torch raise anything
         if isinstance(error, OSError) and error.errno is not None:
@@ -63,5 +61,5 @@ def refuse_other_version(checkpoint: Mapping[str, Any], path: str = "the checkpo
     if written.split(".")[:2] != __version__.split(".")[:2]:
         raise InputError(
             f"{path!r} was written by pe_lightning {written}, this is {__version__}: fit again with the config.yaml of its "
-            f"run, or install that version (pip install pe-lightning=={written})"
+            f"run (pe-lightning fit --config RUN/config.yaml), or install that version (pip install pe-lightning=={written})"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
@@ -13,7 +12,6 @@ from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from typing_extensions import Self
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
@@ -21,7 +19,6 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
-from pe_lightning.results.old_names import current_settings
 from pe_lightning.training.checkpoints import check_optimizer, own_callbacks
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
@@ -226,18 +223,8 @@ class TrainedModule(LightningModule, ABC):
 
     def save_arguments(self, **arguments: Any) -> None:
         """Saves the hyper-parameters as plain names and values, so that a checkpoint loads with ``weights_only``."""
-        # load_from_checkpoint reads the class from here
-        path = f"{type(self).__module__}.{type(self).__qualname__}"
-        self.save_hyperparameters({"_class_path": path, **arguments}, logger=False)
-
-    @classmethod
-    def load_from_checkpoint(cls, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Self:
-        """As Lightning's; arguments that an older version wrote have their present names."""
-        if isinstance(checkpoint_path, (str, os.PathLike)) and os.path.isfile(checkpoint_path):
-            content = torch.load(checkpoint_path, "cpu", weights_only=kwargs.get("weights_only", True), mmap=True)
-            saved = content.get("hyper_parameters", {})
-            kwargs = {**{key: value for key, value in current_settings(saved).items() if key not in saved}, **kwargs}
-        return super().load_from_checkpoint(checkpoint_path, *args, **kwargs)
+        # a key of LightningCLI, which takes the name of a class for its path
+        self.save_hyperparameters({"_class_path": models.name_of(type(self)), **arguments}, logger=False)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint[VERSION_KEY] = __version__
@@ -287,11 +274,10 @@ def refuse_other_model(saved: Mapping[str, Any], given: Mapping[str, Any], may_d
             return f"a model with {key}={value}"
         spelt = []
         for entry in value if isinstance(value, list) else [value]:
-            arguments = ", ".join(f"{name}={argument}" for name, argument in entry["init_args"].items())
-            spelt.append(f"{entry['class_path'].rpartition('.')[2]}({arguments})")
+            arguments = ", ".join(f"{name}={argument}" for name, argument in entry.items() if name != "name")
+            spelt.append(f"{entry['name']}({arguments})")
         return f"encoder {', '.join(spelt)}"
 
-    saved, given = current_settings(dict(saved)), current_settings(dict(given))
     # the class first: of another class, the other hyper-parameters differ anyway
     for key in ("_class_path", "encoder", *given):
         if key not in may_differ and key in saved and saved[key] != given.get(key):

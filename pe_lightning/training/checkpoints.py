@@ -1,4 +1,4 @@
-"""Checkpoints of a Trainer: their files, the settings that they hold, and resumed fits.
+"""Checkpoints of a Trainer: their files, and resumed fits.
 
 A fit that is resumed from a checkpoint equals the uninterrupted fit bit for bit. Lightning saves neither the logged metrics,
 which callbacks monitor, nor resumes at the start of an epoch: where ``max_steps`` is set, it repeats the end of the epoch in
@@ -38,10 +38,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning.errors import InputError, paragraph
-from pe_lightning.registry import import_class
-from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
-from pe_lightning.results.config_files import read_config
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.datamodule import SignalDataModule
@@ -245,43 +242,6 @@ def restoring() -> Iterator[None]:
             f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {paragraph(str(error), 400)}. "
             "Name another one, or fit again without --ckpt_path"
         ) from error
-
-
-def model_class(name: str) -> type[LightningModule]:
-    """The class that a checkpoint names, imported by :func:`~pe_lightning.registry.import_class`."""
-    try:
-        found = import_class(name)
-    except InputError:
-        raise
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if not (isinstance(found, type) and issubclass(found, LightningModule)):
-        raise InputError(f"the checkpoint is of {name!r}, which is not a LightningModule that can be imported here")
-    return found
-
-
-def read_model(path: str | Path) -> dict[str, Any] | None:
-    """The model of a checkpoint as ``{"class_path": ..., "init_args": {...}}``; ``None`` if it does not name one."""
-    arguments = dict(read_checkpoint(path)["hyper_parameters"])
-    name = arguments.pop("_class_path", None)
-    if name is not None:
-        model_class(name)
-    return None if name is None else {"class_path": name, "init_args": arguments}
-
-
-def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, Any]:
-    """The sections of a configuration that a checkpoint and, unless ``configured`` otherwise, its run hold for a verb."""
-    settings: dict[str, Any] = {}
-    config = runs.of_checkpoint(path) / runs.CONFIG
-    model = read_model(path)
-    if verb != "fit" and not configured and config.is_file():
-        # predict needs no data; a model that the checkpoint does not name is the one of the run
-        keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
-        saved = read_config(config)
-        settings = {key: saved[key] for key in keys if key in saved}
-    if model is not None:
-        settings["model"] = model
-    return settings
 
 
 def swa_ends_with(trainer: Trainer, epoch: int) -> bool:

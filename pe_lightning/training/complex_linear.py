@@ -230,7 +230,7 @@ class ComplexLinear(KroneckerModule):
             signals_per_chunk=signals_per_chunk,
             depth=depth,
             hidden_size=hidden_size,
-            activation=activation,
+            activation=activations.name_of(activations.get(activation)),
             normalize=normalize,
             center=center,
             solver=solver,

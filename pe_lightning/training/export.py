@@ -16,9 +16,9 @@ from torch import Tensor
 from pe_lightning.errors import InputError, require, say
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
-from pe_lightning.results.old_names import current_settings
 from pe_lightning.signals.files import check_outputs, user_path, write_atomically
-from pe_lightning.training.checkpoints import METRICS_KEY, model_class
+from pe_lightning.training.checkpoints import METRICS_KEY
+from pe_lightning.training.saved_models import model_class
 
 Format = Literal["safetensors", "checkpoint"]
 FILES: Mapping[Format, str] = {"safetensors": "model.safetensors", "checkpoint": "model.ckpt"}
@@ -81,7 +81,6 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
-    checkpoint = {**checkpoint, "hyper_parameters": current_settings(checkpoint["hyper_parameters"])}
     name = checkpoint["hyper_parameters"].get("_class_path")
     if not isinstance(name, str):
         raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")

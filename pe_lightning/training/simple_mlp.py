@@ -16,7 +16,7 @@ from pe_lightning.encoders.base import mean
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import samples_of
-from pe_lightning.networks import MLP, SimpleNetwork, find_activation
+from pe_lightning.networks import MLP, SimpleNetwork, activations, find_activation
 from pe_lightning.networks.activations import check_options
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -103,7 +103,7 @@ class SimpleMLP(CoordinateModule):
             signals_per_chunk=signals_per_chunk,
             depth=depth,
             hidden_size=hidden_size,
-            activation=activation,
+            activation=activations.name_of(activations.get(activation)),
             omega=omega,
             activation_scale=activation_scale,
             sigmoid=sigmoid,

@@ -107,7 +107,7 @@ def checkpoint(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("verb", "given", "words"),
     [
-        ("fit", "--model.encoder tri", ["Gaussian(num_features=8", "Triangle(", "leave the option out"]),
+        ("fit", "--model.encoder tri", ["gau(num_features=8", "tri(", "leave the option out"]),
         ("predict", "--output_shape 4 x", ["output_shape"]),
         ("predict", "--output_shape 0 4", ["output_shape"]),
         ("predict", "--scale 0", ["scale must be a number above 0"]),

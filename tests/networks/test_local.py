@@ -74,9 +74,7 @@ def one_value(prior: LocalPrior, samples: torch.Tensor, y: float, x: float) -> f
 
 @pytest.mark.parametrize("negated", [True, False])
 def test_values_are_those_of_the_formula_at_any_stride_and_offset(prior, values, negated):
-    """Weights that were trained without negation do not say so in their arguments."""
-    spec = {name: value for name, value in prior.spec().items() if negated or name != "negated"}
-    state, prior = prior.state_dict(), prior_from(spec)
+    state, prior = prior.state_dict(), prior_from({**prior.spec(), "negated": negated})
     prior.load_state_dict(state)
     field = LocalGrid(prior, values, GRID, FIRST, STEP)
     axes = [torch.tensor([0.0, 0.12, 0.5, 0.77, 0.99]), torch.tensor([0.02, 0.31, 0.5, 0.98])]

@@ -44,11 +44,6 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
     points = torch.rand(5, 2)
     torch.testing.assert_close(loaded(points), models["mixed"](points))
     assert "prior" not in models["alone"].describe()
-    before = torch.load(tmp_path / "alone.ckpt", weights_only=True)
-    del before["hyper_parameters"]["pretrained"]  # as written before there were priors
-    torch.save(before, tmp_path / "before.ckpt")
-    old = Adaptive.load_from_checkpoint(tmp_path / "before.ckpt")
-    torch.testing.assert_close(old.predict_grid(axes), alone, rtol=0, atol=0)
 
 
 def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words, make_trainer, tmp_path):

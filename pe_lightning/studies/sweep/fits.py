@@ -21,8 +21,8 @@ from pe_lightning.errors import InputError, paragraph
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import BEST, LAST
 from pe_lightning.studies.sweep.record import Outcome
-from pe_lightning.training.checkpoints import read_model
 from pe_lightning.training.interrupts import Interrupted
+from pe_lightning.training.saved_models import read_model
 
 
 class Fits:
