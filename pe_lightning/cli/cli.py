@@ -17,7 +17,7 @@ from typing import Any
 import lightning
 import torch
 import yaml
-from jsonargparse import SUPPRESS, ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
+from jsonargparse import ActionConfigFile, ArgumentError, Namespace, dict_to_namespace, set_parsing_settings  # type: ignore[attr-defined]
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
@@ -162,7 +162,6 @@ def make_parser(verb: str) -> LightningArgumentParser:
     if verb == "fit":
         other_data = "Whether a checkpoint of a fit of other data may be resumed."
         parser.add_argument("--resume_with_other_data", type=bool, default=False, help=other_data)
-    parser.add_argument("--float32_matmul_precision", default="highest", help=SUPPRESS)  # of configurations of 0.2.0
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
         for name, _, kind, default, text in OUTPUT:
@@ -232,9 +231,6 @@ def _move_into_callbacks(config: Namespace) -> None:
     changed = {name: value for name, value in settings.items() if value != defaults[name]}
     init_args["wandb"] = {**defaults, **given, **changed}
     config.trainer.callbacks = [*others, dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args})]
-    if (precision := config.pop("float32_matmul_precision")) != "highest":
-        named = {"class_path": "pe_lightning.training.callbacks.MatmulPrecision", "init_args": {"precision": precision}}
-        config.trainer.callbacks.append(dict_to_namespace(named))
 
 
 def plain_values(verb: str, config: Namespace) -> dict[str, Any]:

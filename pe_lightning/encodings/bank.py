@@ -93,9 +93,6 @@ class AnisotropicKernels(Encoding):
         return partial(encoder.correlation, unit=domain)
 
 
-Bank = AnisotropicKernels  # its name in version 0.2
-
-
 def _directions(num_axes: int, angles: int) -> list[Tensor]:
     """Unit vectors in distinct directions up to sign."""
     if num_axes == 2:

@@ -99,7 +99,7 @@ class FitReport:
     def from_dict(cls, plain: Mapping[str, Any]) -> FitReport:
         """The report that :meth:`to_dict` described; also takes the ``report()`` of a solver's solution."""
         kinds = {"choice": ChoiceReport, "learned": LearnedReport, "sparse": SparseReport}
-        parts = {name: value for name, value in plain.items() if name != "spectrum"}  # a choice of version 0.2
+        parts = dict(plain)
         for name, kind in kinds.items():
             if (part := plain.get(name)) is not None:
                 parts[name] = [kind(**entry) for entry in part] if isinstance(part, list) else kind(**part)

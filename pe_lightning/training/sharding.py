@@ -123,9 +123,8 @@ class SignalsStrategy(DDPStrategy):
         return {key: {name: changed(value) for name, value in entry.items()} for key, entry in state.items()}
 
 
-for name in (SIGNALS_STRATEGY, "signals"):  # the name of version 0.2
-    if name not in StrategyRegistry.available_strategies():
-        StrategyRegistry.register(name, SignalsStrategy, description="each process fits its own signals")
+if SIGNALS_STRATEGY not in StrategyRegistry.available_strategies():
+    StrategyRegistry.register(SIGNALS_STRATEGY, SignalsStrategy, description="each process fits its own signals")
 
 
 class SignalScores(nn.Module):
