@@ -1,6 +1,7 @@
 """Writes the files of ``test_golden.py``: checkpoints, predictions and runs by the code of the day.
 
-Run it (``python tests/golden/make.py``) only for a new kind of model: old files stand for the files that users have.
+Run it (``python tests/golden/make.py``) only for a new kind of model, and for a version that reads no older checkpoints:
+old files stand for the files that users have.
 """
 
 from __future__ import annotations

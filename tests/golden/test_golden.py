@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -31,13 +32,22 @@ def _working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_checkpoints_and_fits_predict_what_they_did(name: str) -> None:
+def test_checkpoints_and_fits_predict_what_they_did(name: str, tmp_path: Path) -> None:
     expected = [torch.tensor(values) for values in GOLDEN["predictions"][name]]
-    models = (load(FOLDER / f"{name}.ckpt"), fitted(name))
+    models = (load(FOLDER / f"{name}.ckpt"), fitted(name, tmp_path / "new.ckpt"))
     for model, tolerance in zip(models, TOLERANCES.get(name, (2e-6, 2e-4)), strict=True):
         found = [tensor.flatten() for tensor in predictions(model)]
         # a loaded exact fit has no standard deviations, which need its samples
         torch.testing.assert_close(found, expected[: len(found)], rtol=tolerance, atol=tolerance)
+    saved = torch.load(tmp_path / "new.ckpt", weights_only=True)
+    assert [path for path in texts(saved) if path.startswith(("pe_lightning.", "pe_papers."))] == []
+
+
+def texts(content: Any) -> list[str]:
+    """All texts among nested values."""
+    if isinstance(content, dict):
+        content = list(content.values())
+    return [text for entry in content for text in texts(entry)] if isinstance(content, (list, tuple)) else [str(content)]
 
 
 @pytest.mark.parametrize("name", RECIPES)
