@@ -59,7 +59,7 @@ __all__ = [
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
-    {"xarray"},  # estimators.labelled, by its public name
+    {"xarray"},
     {
         "encoders": ["Encoder", "create_encoder", "list_encoders"],
         "estimators.filling": ["fill"],

@@ -110,7 +110,7 @@ def test_sound_tables_and_volumes(capsys):
 def test_the_data_of_a_configuration(capsys):
     Path("c.yaml").write_text(
         "model: {class_path: SimpleMLP, init_args: {encoder: rff}}\n"
-        "data: {class_path: ImageDataModule, init_args: {paths: 'samples://coffee', resize: 32, protocol: odd}}\n"
+        "data: {class_path: ImageDataModule, init_args: {paths: 'samples://coffee', resize: 32, eval_mask: odd}}\n"
         "seed_everything: 3\n"
     )
     assert main(["suggest", "--config", "c.yaml", *FEW]) == 0
