@@ -124,11 +124,9 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     asks_help = any(key in ("h", "help") or key.endswith(".help") for key in given)
     if verb == "fit":
         if positional:
-            recipe = [] if "config" in given else [Option((f"--config={recipes.recipe_for(positional, given)}",))]
+            options += [Option((word,)) for word in recipes.words_for(positional, given)]
             # what is typed beside files changes the recipe, wherever the recipe stands
-            recipe += [option for option in options if option.key == "config"]
-            others = [option for option in options if option.key != "config"]
-            options = [*recipe, *others, Option((f"--data.paths={as_yaml(positional)}",))]
+            options = sorted(options, key=lambda option: option.key != "config")
             positional = []
         elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):
             raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")

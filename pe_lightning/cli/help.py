@@ -65,7 +65,7 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
 
     named = {"model": "ComplexLinear", "data": "ImageDataModule"}
     given = {option.key: option.value for option in options}
-    recipe = [Option((f"--config={recipes.recipe_for(files, given)}",))] if files and "config" not in given else []
+    recipe = [Option((word,)) for word in recipes.words_for(files, given)] if files else []
     for option in [*recipe, *options]:
         if option.key in named and option.value:
             named[option.key] = option.value

@@ -6,16 +6,16 @@ import functools
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
+from itertools import chain
 from pathlib import Path
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS
-from pe_lightning.signals.sources.kinds import UnclearKind, kind_of
-from pe_lightning.signals.sources.paths import SCHEME, SourceFile, format_of, video_samples
-from pe_lightning.signals.sources.points import place_columns, points_options
-from pe_lightning.signals.sources.tables import header_of
-from pe_lightning.training.datamodules import MODULES_BY_KIND, LabelledDataModule, PointsDataModule
+from pe_lightning.signals.sources.base import sources
+from pe_lightning.signals.sources.kinds import BY_SHAPE, UnclearKind, kind_of
+from pe_lightning.signals.sources.paths import SCHEME, format_of, video_samples
+from pe_lightning.training.datamodule import COMMON_ARGUMENTS, SignalDataModule
 
 _INSTALLED, _CHECKOUT = (Path(__file__).parents[level] / "configs" for level in (1, 2))
 FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
@@ -23,9 +23,11 @@ FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 GROUP = "pe_lightning.recipes"
 """Entry-point group of folders of recipes, ``KIND/NAME.yaml``, of other packages: each entry is a ``Path``."""
 EXACT_FIT = "closed_form"
-"""The recipe of the exact fit of a linear layer, which every kind of signal has."""
+"""The recipe of the exact fit of a linear layer."""
 ADAPTIVE_FIT = "adaptive"
-"""The recipe of the adaptive fit, which every kind of signal has."""
+"""The recipe of the adaptive fit, the first to try."""
+SCATTERED_FIT = "inpaint"
+"""The recipe of a linear layer where the trained samples are no grid."""
 
 
 def names() -> list[str]:
@@ -59,50 +61,56 @@ def find(config: str) -> str:
     return str(_paths()[name])
 
 
-def recipe_for(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
-    """The name of the recipe for ``fit FILE ...``: the adaptive fit of signals of their kind.
+def words_for(paths: Sequence[str], given: Mapping[str, str | None]) -> list[str]:
+    """The options that ``fit FILE ...`` stands for: a recipe for signals of their kind, unless one is given, and the paths.
 
-    The kind is that of a named DataModule, or of the files; with ``data.coordinates`` they hold scattered points,
-    with ``data.variable`` or ``data.dims``, or as NetCDF or Zarr, a labelled array.
-    The recipe is an exact fit of a linear layer if another model or encoder is named.
+    The source is that of a named DataModule, or the one that the options and the files choose
+    (:func:`~pe_lightning.signals.sources.kinds.kind_of`). The recipe is the first installed one of its adaptive and its
+    exact fit, or the exact fit if a model or encoder is named. A kind without recipes takes an exact fit of its number of
+    axes, with its own DataModule or source in place of the recipe's.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
         given: The options by key (:attr:`pe_lightning.cli.arguments.Option.key`), with their values.
     """
-    linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.pretrained"})
-    module_name = (given.get("data") or "").rpartition(".")[2]
-    if "data.coordinates" in given or module_name == PointsDataModule.__name__:
-        return f"points/{EXACT_FIT if linear else ADAPTIVE_FIT}"
-    labelled = any(Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") for path in paths) and "data.key" not in given
-    if labelled or given.keys() & {"data.variable", "data.dims"} or module_name == LabelledDataModule.__name__:
-        return f"labelled/{EXACT_FIT if linear else ADAPTIVE_FIT}"
-    of_module = {module.__name__: kind for kind, module in MODULES_BY_KIND.items()}
-    try:
-        named = of_module.get(module_name)
-        kind = named or kind_of(*paths, key=given.get("data.key"))
-    except UnclearKind as error:
-        choices = ", ".join(module.__name__ for module in MODULES_BY_KIND.values())
-        raise InputError(f"{error}; or say which with --data {choices}") from error
+    own_paths = f"--data.paths={as_yaml(list(paths))}"
+    if "config" in given:
+        return [own_paths]
+    kind = _kind(paths, given)
+    source = sources.get(kind)
     files = [video_samples().get(path.removeprefix(SCHEME), Path(path)) for path in paths]
-    volumes = all(format_of(file, by_content=False) in {"nifti", "tiff", *ARRAYS} for file in files)
     if kind == "rows" and "data.select" not in given:
-        _notice_places(files)
-    folder = {"images": "image", "rows": "row", "video": "volume" if volumes else "video"}[kind]
-    if not linear:
-        return f"{folder}/{ADAPTIVE_FIT}"
+        _notice_alternatives(files)
+    linear = any(key.startswith("model") for key in given.keys() - {"model.noise", "model.pretrained"})
     sampling = given.get("data.sampling")
-    scattered = sampling is not None and "grid" not in sampling
-    return "image/inpaint" if scattered and folder == "image" else f"{folder}/{EXACT_FIT}"
+    scattered = linear and sampling is not None and "grid" not in sampling
+    wanted = [*([SCATTERED_FIT] if scattered else []), *([] if linear else [ADAPTIVE_FIT]), EXACT_FIT]
+    recipes = [f"{source.recipe_group(files) or kind}/{name}" for name in wanted]
+    if recipe := next((name for name in recipes if name in _paths()), None):
+        return [f"--config={recipe}", own_paths]
+    config = f"--config={ {1: 'row', 3: 'volume'}.get(source.num_axes or 2, 'image') }/{EXACT_FIT}"
+    if "data" in given:
+        return [config, own_paths]
+    if source.datamodule != SignalDataModule.__name__:
+        return [config, f"--data={source.datamodule}", own_paths]
+    return [config, f"--data={source.datamodule}", f"--data.source={kind}", own_paths.replace("data", "data.source", 1)]
 
 
-def _notice_places(files: Sequence[Path]) -> None:
+def _kind(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
+    if module := (given.get("data") or "").rpartition(".")[2]:
+        for kind in chain(BY_SHAPE, sources):  # imports sources of other packages if it is none of the first
+            if sources.get(kind).datamodule == module != SignalDataModule.__name__:
+                return kind
+    keys = {key.split(".")[1]: value for key, value in given.items() if key.startswith("data.")}
+    try:
+        return kind_of(*paths, **{name: value for name, value in keys.items() if name not in COMMON_ARGUMENTS})
+    except UnclearKind as error:
+        choices = ", ".join(sources.get(kind).datamodule for kind in BY_SHAPE)
+        raise InputError(f"{error}; or say which with --data {choices}") from error
+
+
+def _notice_alternatives(files: Sequence[Path]) -> None:
     for path in files:
-        if not path.is_file() or format_of(path, by_content=False) != "table":
-            continue
-        names = header_of(SourceFile(path, str(path)))
-        if places := place_columns(names):
-            rank_zero_info(
-                f"{str(path)!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
-                f"rows: if the rows are scattered points, add {points_options(names, '--data.')}"
-            )
+        if path.is_file() and format_of(path, by_content=False) == "table":
+            for notice in filter(None, (sources.get(kind).alternative(path) for kind in sources)):
+                rank_zero_info(notice)

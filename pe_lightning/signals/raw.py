@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,8 @@ from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.repeated import note_repeated
 
-Media: TypeAlias = Literal["image", "video", "audio", "array"]
-"""Medium of a signal. It decides the format of reconstructions: PNG, MP4, WAV or an array file."""
+Media: TypeAlias = str
+"""Registered name of the medium of a signal, such as ``image``; it decides the format of reconstructions."""
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
         ImageDataModule,
-        LabelledDataModule,
-        PointsDataModule,
         RowDataModule,
         TensorDataModule,
         VideoDataModule,
         make_datamodule,
     )
     from pe_lightning.training.simple_mlp import SimpleMLP
+    from pe_lightning.training.tool_datamodules import LabelledDataModule, PointsDataModule
 
 __all__ = [
     "Adaptive",
@@ -55,13 +54,12 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "datamodule": ["SignalDataModule"],
         "datamodules": [
             "ImageDataModule",
-            "LabelledDataModule",
-            "PointsDataModule",
             "RowDataModule",
             "TensorDataModule",
             "VideoDataModule",
             "make_datamodule",
         ],
         "simple_mlp": ["SimpleMLP"],
+        "tool_datamodules": ["LabelledDataModule", "PointsDataModule"],
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import os
 from collections.abc import Sequence
@@ -38,7 +39,10 @@ BLOCK_BYTES = 1 << 28
 
 
 datamodules: Registry[LightningDataModule] = Registry(
-    "DataModule", LightningDataModule, "pe_lightning.datamodules", modules=["pe_lightning.training.datamodules"]
+    "DataModule",
+    LightningDataModule,
+    "pe_lightning.datamodules",
+    modules=["pe_lightning.training.datamodules", "pe_lightning.training.tool_datamodules"],
 )
 """The names that ``--data`` and ``data:`` accept."""
 
@@ -249,6 +253,10 @@ class SignalDataModule(LightningDataModule):
         if key not in self._device_copies:
             self._device_copies[key] = to_device(batch, device)
         return self._device_copies[key]
+
+
+COMMON_ARGUMENTS = frozenset(inspect.signature(SignalDataModule).parameters) - {"source"}
+"""Arguments of every DataModule of signals; the others are arguments of the source."""
 
 
 class OutputGrid(Output, LightningDataModule):

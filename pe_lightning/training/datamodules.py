@@ -15,20 +15,19 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.registry import Described
-from pe_lightning.signals.axes import Kind, SampleKind
+from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.sampling import FoldsLike, GridSampling, RandomSampling, Sampling, samplings
+from pe_lightning.signals.sampling import FoldsLike, Sampling
+from pe_lightning.signals.sources.base import sources
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import clear_kind, pixels_of
-from pe_lightning.signals.sources.labelled import LabelledSource
 from pe_lightning.signals.sources.paths import Paths, as_list
-from pe_lightning.signals.sources.points import PointSource
 from pe_lightning.signals.sources.rows import RowSource
 from pe_lightning.signals.sources.tensor import Array, TensorSource
 from pe_lightning.signals.sources.video import VideoSource
 from pe_lightning.signals.splits import EvalMask, ValidationShare
-from pe_lightning.training.datamodule import SignalDataModule, datamodules
+from pe_lightning.training.datamodule import COMMON_ARGUMENTS, SignalDataModule, datamodules
 
 
 @datamodules.register("ImageDataModule")
@@ -123,75 +122,6 @@ class VideoDataModule(SignalDataModule):
         super().__init__(VideoSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
 
 
-@datamodules.register("PointsDataModule")
-class PointsDataModule(SignalDataModule):
-    """Scattered points as signals of one to three axes, one signal per column of values, all at the same places.
-
-    Coordinates are mapped to [0, 1) by an affine map per axis; the model and its checkpoint have it (``info.axes``).
-
-    Args:
-        paths: One or more files of rows: ``.csv``, ``.tsv``, ``.parquet``, ``.npz``, HDF5.
-        coordinates: Names of 1 to 3 columns, such as ``lon,lat``.
-        values: Names of the columns of values, such as ``temperature,humidity``.
-        sampling: Which rows are trained on: ``random`` (a ``fraction``), or ``grid`` (every ``stride``-th row). ``None``: a
-            random 80 %, the same for all signals.
-        eval_mask: Which rows are scored: ``rest`` (all not trained on), ``all`` or ``none``.
-        batching: Batches of training: all trained rows, or random ones.
-        storage: Storage of the values; rows are always loaded, and not cached.
-        folds: ``random``: every row is trained on, and scored by fits of all folds but one.
-        **source: Arguments of :class:`~pe_lightning.signals.sources.points.PointSource`.
-    """
-
-    def __init__(
-        self,
-        paths: str | list[str],
-        coordinates: str | list[str],
-        values: str | list[str],
-        *,
-        sampling: Described[Sampling] | None = None,
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        **source: Any,
-    ) -> None:
-        usual = RandomSampling(0.8, shared=True)
-        if isinstance(sampling, dict) and sampling.keys().isdisjoint({"name", "class_path"}):
-            sampling = {"name": "random", "fraction": 0.8, "shared": True, **sampling}
-        chosen = usual if sampling is None else samplings.resolve(sampling)
-        if folds is not None and chosen == usual:
-            chosen = GridSampling(1)  # folds are of all rows
-        points = PointSource(paths, coordinates, values, **source)
-        super().__init__(points, chosen, eval_mask, batching, storage, folds, validation)
-
-
-@datamodules.register("LabelledDataModule")
-class LabelledDataModule(SignalDataModule):
-    """A variable of a NetCDF, Zarr or GeoTIFF file as signals of one to three axes, at the coordinates of the file.
-
-    Args:
-        paths: The file, or the folder of a Zarr store.
-        storage: Storage of the values; they are always loaded, and not cached.
-        **source: Arguments of :class:`~pe_lightning.signals.sources.labelled.LabelledSource`.
-    """
-
-    def __init__(
-        self,
-        paths: str | list[str],
-        *,
-        sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(in_memory=True),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-        **source: Any,
-    ) -> None:
-        super().__init__(LabelledSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
-
-
 @datamodules.register("TensorDataModule")
 class TensorDataModule(SignalDataModule):
     """Arrays already in memory as signals, with any number of axes.
@@ -229,16 +159,11 @@ def _refuse_array(value: object) -> Any:
 for _array in (Tensor, np.ndarray):  # the parser would instantiate any class that is named in place of one
     register_type(_array, deserializer=_refuse_array, fail_already_registered=False)
 
-MODULES_BY_KIND: dict[Kind, type[SignalDataModule]] = {
-    "images": ImageDataModule,
-    "rows": RowDataModule,
-    "video": VideoDataModule,
-}
-"""DataModule of each kind of files, see :func:`~pe_lightning.signals.sources.kinds.kind_of`."""
-
 
 def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> SignalDataModule:
     """Makes the DataModule for the kind of the signals, with its arguments.
+
+    A source without a DataModule of its own is given to :class:`~pe_lightning.training.SignalDataModule`.
 
     Args:
         signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.signals.sources.kinds.kind_of` finds;
@@ -254,5 +179,10 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image
     if isinstance(signals, (Tensor, np.ndarray)):
         return TensorDataModule(signals, **arguments)
     paths = as_list(signals)
-    module: Callable[..., SignalDataModule] = MODULES_BY_KIND[clear_kind(paths, arguments.get("key"))]
-    return module(paths, **arguments)
+    options = {name: value for name, value in arguments.items() if name not in COMMON_ARGUMENTS}
+    kind = clear_kind(paths, **options)
+    module: Callable[..., SignalDataModule] = datamodules.get(sources.get(kind).datamodule)  # type: ignore[assignment]
+    if module is not SignalDataModule:
+        return module(paths, **arguments)
+    common = {name: value for name, value in arguments.items() if name in COMMON_ARGUMENTS}
+    return SignalDataModule(sources.create(kind, paths=paths, **options), **common)

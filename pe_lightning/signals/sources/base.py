@@ -26,12 +26,35 @@ class Source(ABC):
 
     metric: ClassVar[str] = "psnr"
     """Name of the registered metric that scores signals of this kind."""
+    suffixes: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of the files that it reads without being named, in lower case: ``(".xyz",)``."""
+    chosen_by: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that no other source has and that choose this source, whatever the suffix of the file."""
+    datamodule: ClassVar[str] = "SignalDataModule"
+    """Registered name of the DataModule with its arguments; ``SignalDataModule`` takes any source."""
+    num_axes: ClassVar[int | None] = None
+    """Number of axes of its signals, if it is fixed; it chooses the recipe of a kind that has none."""
     limits: ClassVar[frozenset[str]] = frozenset({"max_pixels"})
     """Arguments that can refuse input but do not change the result; :meth:`describe` omits them."""
 
     @abstractmethod
     def read(self) -> RawSignals:
         """Describes the signals. They are decoded later, unless the cache has them."""
+
+    @classmethod
+    def claims(cls, path: Path) -> bool:
+        """Whether it reads a file, or a folder as one file, without being named: by default by :attr:`suffixes`."""
+        return path.name.lower().endswith(cls.suffixes) and not path.is_dir()
+
+    @classmethod
+    def recipe_group(cls, files: Sequence[Path]) -> str | None:
+        """Folder of the recipes for these files; ``None``: the registered name of the source."""
+        return None
+
+    @classmethod
+    def alternative(cls, path: Path) -> str | None:
+        """A notice how this source reads a table of which every column is read as a row; ``None``: it does not."""
+        return None
 
     def files(self) -> Sequence[Path]:
         """The files that are decoded. The cache is keyed by their content; without files nothing is cached."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES
+from pe_lightning.signals.files import ARRAYS, PICTURES, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, full_value, to_unit, value_scaling
 from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
@@ -28,6 +28,7 @@ from pe_lightning.signals.sources.pictures import (
     header_of,
     over_white,
 )
+from pe_lightning.signals.sources.volumes import is_stack
 from pe_lightning.signals.validation import Size, choice, in_common
 
 Alpha: TypeAlias = Literal["composite", "keep"]
@@ -56,7 +57,18 @@ class ImageSource(FileSource):
             every image gets an opacity channel, the last one.
     """
 
+    suffixes = tuple(suffixes_of(PICTURES))
+    datamodule = "ImageDataModule"
+
     alpha: Alpha = "composite"
+
+    @classmethod
+    def claims(cls, path: Path) -> bool:
+        return super().claims(path) and not is_stack(SourceFile(path, str(path)))
+
+    @classmethod
+    def recipe_group(cls, files: Sequence[Path]) -> str:
+        return "image"
 
     def __post_init__(self) -> None:
         super().__post_init__()

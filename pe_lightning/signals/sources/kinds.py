@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -12,7 +13,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Kind, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format, check_readable, suffixes_of, user_path
+from pe_lightning.signals.files import ARRAYS, check_readable, suffixes_of, user_path
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.paths import (
@@ -26,34 +27,54 @@ from pe_lightning.signals.sources.paths import (
     video_samples,
     visible_files,
 )
-from pe_lightning.signals.sources.volumes import is_stack
+
+
+BY_SHAPE = tuple(get_args(Kind))
+"""The sources that share array files, which are told apart by the shape of the array."""
 
 
 class UnclearKind(InputError):
     """The files may hold several kinds of signals, or none that is known; callers add how to specify the kind."""
 
 
-def kind_of(*paths: str, key: str | None = None) -> Kind:
-    """The registered source that reads files, folders or samples.
+def kind_of(*paths: str, **arguments: Any) -> str:
+    """The registered name of the source that reads files, folders or samples.
 
-    The kind is found by the suffix, for TIFF by the number of pages, and for arrays (of which ``key`` chooses one of
-    several) by the shape, with a notice. In a folder, arrays count only without pictures, videos and sound, and tables only
-    without arrays, too.
+    An argument that only one source has, such as ``coordinates``, chooses that source; else sources are asked which files
+    they claim, by the suffix, and for TIFF by the number of pages. Arrays (of which ``key`` chooses one of several) are read
+    by the shape, with a notice. In a folder, arrays count only without files of other kinds, and tables only without arrays,
+    too. Sources of other packages are imported if the files or the arguments are none of :data:`BY_SHAPE`.
+
+    Args:
+        *paths: Files, folders or ``samples://NAME``.
+        **arguments: Arguments of the source by name.
 
     Raises:
         UnclearKind: If a path is of unknown kind, an array has several plausible layouts, or the kinds differ.
         InputError: If a path does not exist, or an array or a TIFF cannot be read.
     """
-    kinds: dict[Kind, str] = {}
+    if arguments.keys() - {name for kind in BY_SHAPE for name in sources.parameters(sources.get(kind))}:
+        for kind in sources:
+            if sources.get(kind).chosen_by & arguments.keys():
+                return kind
+    kinds: dict[str, str] = {}
     for path in paths:
-        kinds |= dict.fromkeys(_kinds_in(path, key), path)
+        kinds |= dict.fromkeys(_kinds_in(path, arguments.get("key")), path)
     if len(kinds) > 1:
         listed = " and ".join(f"{kind} ({path!r})" for kind, path in sorted(kinds.items()))
         raise UnclearKind(f"signals that are fitted together are of one kind, these are {listed}; give files of one kind")
     return next(iter(kinds))
 
 
-def _kinds_in(path: str, key: str | None) -> set[Kind]:
+def _claiming(files: Sequence[Path]) -> set[str]:
+    """The sources that claim some of the files; sources of other packages if no other does."""
+    for names in (BY_SHAPE, sources):
+        if found := {name for file in files for name in names if sources.get(name).claims(file)}:
+            return found
+    return set()
+
+
+def _kinds_in(path: str, key: str | None) -> set[str]:
     if path.startswith(SCHEME):
         return {"video" if path.removeprefix(SCHEME) in video_samples() else "images"}
     given = user_path(path)
@@ -61,20 +82,19 @@ def _kinds_in(path: str, key: str | None) -> set[Kind]:
         check_readable(path)
     files = visible_files(given) if given.is_dir() else [given]
     formats = {file: format_of(file, by_content=False) for file in files}
-    kinds: dict[Format | None, Kind] = {**dict.fromkeys(("video", "nifti"), "video"), "sound": "rows", "picture": "images"}
-    media = {kinds[format] for format in formats.values() if format in kinds}
-    for file in (file for file, format in formats.items() if format == "tiff"):
-        media.add("video" if file.is_file() and is_stack(SourceFile(file, str(file))) else "images")
-    if media:
-        return media
+    if found := _claiming([file for file in files if formats[file] not in {*ARRAYS, "table"}]):
+        return found
     if arrays := [file for file in files if formats[file] in ARRAYS]:
         return {_kind_of_array(expand([str(arrays[0])], ARRAYS, "array")[0], key)}
-    if "table" in formats.values():
-        return {"rows"}
+    if found := _claiming([file for file in files if formats[file] == "table"]):
+        return found
+    if given.is_dir() and (found := _claiming([given])):
+        return found
     check_readable(path, image_samples())
+    known = {*suffixes_of(ARRAYS), *(suffix for kind in sources for suffix in sources.get(kind).suffixes)}
     raise UnclearKind(
         f"{path!r} {'holds no file' if given.is_dir() else 'is no file'} of a known kind; the kinds are "
-        f"{', '.join(suffixes_of({*PICTURES, *ARRAYS, 'sound', 'table', 'video', 'nifti'}))}"
+        f"{', '.join(sorted(known))}"
     )
 
 
@@ -102,14 +122,14 @@ def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **ar
     if isinstance(values, (Tensor, np.ndarray)):
         return sources.create("tensor", values=values, **arguments)
     paths = as_list(values)
-    source = sources.get(clear_kind(paths, arguments.get("key")))
+    source = sources.get(clear_kind(paths, **arguments))
     return source(paths, **sources.arguments(source, arguments))  # type: ignore[call-arg]
 
 
-def clear_kind(paths: Sequence[str], key: str | None = None) -> Kind:
+def clear_kind(paths: Sequence[str], **arguments: Any) -> str:
     """The kind of files; where it is not clear, the error names the DataModules."""
     try:
-        return kind_of(*paths, key=key)
+        return kind_of(*paths, **arguments)
     except UnclearKind as error:
         raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
 

@@ -50,10 +50,18 @@ class LabelledSource(Source):
             ``-9999``, or several with commas.
     """
 
+    suffixes = (".nc", ".nc4", ".zarr")
+    chosen_by = frozenset({"variable", "dims"})
+    datamodule = "LabelledDataModule"
+
     paths: str | list[str]
     variable: str | None = None
     dims: str | list[str] | None = None
     missing: MissingLike = "nan"
+
+    @classmethod
+    def claims(cls, path: Path) -> bool:
+        return path.suffix.lower() in cls.suffixes  # a Zarr store is a folder
 
     def __post_init__(self) -> None:
         given = [self.paths] if isinstance(self.paths, str) else list(self.paths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.signals.sources.tables import Table, file_name_of
+from pe_lightning.signals.sources.tables import Table, file_name_of, header_of
 from pe_lightning.signals.validation import check_numbers, choice
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
@@ -51,6 +52,9 @@ class PointSource(Source):
         missing: Numbers that mark missing values besides NaN, such as ``-9999``, or several with commas.
     """
 
+    chosen_by = frozenset({"coordinates"})
+    datamodule = "PointsDataModule"
+
     paths: Paths
     coordinates: str | list[str]
     values: str | list[str]
@@ -58,6 +62,16 @@ class PointSource(Source):
     duplicates: Duplicates = "average"
     same_unit: bool | None = None
     missing: MissingLike = "nan"
+
+    @classmethod
+    def alternative(cls, path: Path) -> str | None:
+        names = header_of(SourceFile(path, str(path)))
+        if not (places := place_columns(names)):
+            return None
+        return (
+            f"{str(path)!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
+            f"rows: if the rows are scattered points, add {points_options(names, '--data.')}"
+        )
 
     def __post_init__(self) -> None:
         self.paths = as_list(self.paths)
@@ -196,6 +210,7 @@ def points_as_signals(
         scaling=_scaling(list(values), rows, label),
         unit=False,
         blocks=partial(iter, rows[..., None]),
+        media="points",
         axes=axes,
         points=np.stack([axis.to_unit(column) for axis, column in zip(axes, places, strict=True)], 1),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, join_scalings, to_unit
 from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
@@ -72,6 +72,9 @@ class RowSource(FileSource):
             (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
+    suffixes = tuple(suffixes_of({"sound", "table"}))
+    datamodule = "RowDataModule"
+
     rows: list[int] | None = None
     columns: list[int] | None = None
     num_rows: int | None = None
@@ -81,6 +84,10 @@ class RowSource(FileSource):
     channels: Channels = "auto"
     seconds: list[float] | None = None
     length: int | None = None
+
+    @classmethod
+    def recipe_group(cls, files: Sequence[Path]) -> str:
+        return "row"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError, refuse
-from pe_lightning.signals.files import ARRAYS, PICTURES, Format, user_path
+from pe_lightning.signals.files import ARRAYS, PICTURES, Format, format_of_suffix, suffixes_of, user_path
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
@@ -55,9 +55,21 @@ class VideoSource(FileSource):
             (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
+    suffixes = tuple(suffixes_of({"video", "nifti"}))
+    datamodule = "VideoDataModule"
+
     frames: list[int | None] | None = None
     fps: float | None = None
     preset: Preset | None = None
+
+    @classmethod
+    def claims(cls, path: Path) -> bool:
+        return super().claims(path) or is_stack(SourceFile(path, str(path)))
+
+    @classmethod
+    def recipe_group(cls, files: Sequence[Path]) -> str:
+        volumes = all(format_of_suffix(file) in {"nifti", "tiff", *ARRAYS} for file in files)
+        return "volume" if volumes else "video"
 
     def __post_init__(self) -> None:
         super().__post_init__()

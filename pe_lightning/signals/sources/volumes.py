@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from pe_lightning.errors import InputError, require
+from pe_lightning.signals.files import format_of_suffix
 from pe_lightning.signals.raw import AnyArray, value_scaling
 from pe_lightning.signals.sources.clips import Clip, in_parts
 from pe_lightning.signals.sources.declared import NOTHING, Declared
@@ -26,7 +27,9 @@ PHOTOMETRIC_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
 
 
 def is_stack(file: SourceFile) -> bool:
-    """Whether a TIFF file has more than one picture; :class:`InputError` if it is damaged."""
+    """Whether a file is a TIFF, by its suffix, of more than one picture; :class:`InputError` if it is damaged."""
+    if format_of_suffix(file.path) != "tiff" or not file.path.is_file():
+        return False
     import tifffile
 
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:
