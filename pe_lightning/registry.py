@@ -62,6 +62,7 @@ REGISTRIES = {
     "metrics": "pe_lightning.evaluation.metrics.metrics",
     "baselines": "pe_lightning.evaluation.baselines.baselines",
     "callbacks": "pe_lightning.training.callbacks.base.callbacks",
+    "media": "pe_lightning.results.signal_files.media",
 }
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 

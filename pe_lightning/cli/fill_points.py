@@ -159,8 +159,8 @@ def fill_points(
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_lightning.estimators.point_fit import fit_source
     from pe_lightning.results.maps import check_map, plot_map, write_places
-    from pe_lightning.signals.axes import SECONDS
     from pe_lightning.signals.files import replacing
+    from pe_lightning.signals.point_axes import SECONDS
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.points import (  # imports torch, which --help does not need
         PointSource,

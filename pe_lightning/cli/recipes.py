@@ -29,6 +29,9 @@ ADAPTIVE_FIT = "adaptive"
 SCATTERED_FIT = "inpaint"
 """The recipe of a linear layer where the trained samples are no grid."""
 
+KIND_BY_AXES = {1: "row", 2: "image", 3: "volume"}
+"""The kind whose exact fit suits signals of a kind that has no recipe, by their number of axes."""
+
 
 def names() -> list[str]:
     """The names of the recipes: ``image/demo`` and so on."""
@@ -88,7 +91,7 @@ def words_for(paths: Sequence[str], given: Mapping[str, str | None]) -> list[str
     recipes = [f"{source.recipe_group(files) or kind}/{name}" for name in wanted]
     if recipe := next((name for name in recipes if name in _paths()), None):
         return [f"--config={recipe}", own_paths]
-    config = f"--config={ {1: 'row', 3: 'volume'}.get(source.num_axes or 2, 'image') }/{EXACT_FIT}"
+    config = f"--config={KIND_BY_AXES.get(source.num_axes, 'image')}/{EXACT_FIT}"
     if "data" in given:
         return [config, own_paths]
     if source.datamodule != SignalDataModule.__name__:

@@ -19,8 +19,9 @@ from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.results.maps import PointMap
-from pe_lightning.signals.axes import Axis, seasons_of
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.point_axes import seasons_of
 from pe_lightning.signals.raw import AnyArray, unmasked
 from pe_lightning.signals.sampling import FoldSampling, GridSampling
 from pe_lightning.signals.sources.base import Source

@@ -17,8 +17,9 @@ from pe_lightning.results.pictures import (
     to_image,
 )
 from pe_lightning.results.runs import frames_of
-from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, Axis
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.editing.editable import EditableFile
+from pe_lightning.signals.point_axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.raw import AnyArray
 
 MAX_SIGNALS = 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.errors import InputError, require
+from pe_lightning.results.points import write_points, write_table
 from pe_lightning.results.output import Output
-from pe_lightning.results.points import write_table
-from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES
-from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.results.signal_files import Batch, Medium, media
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import PointBatch, SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
+from pe_lightning.signals.point_axes import EAST_NAMES, NORTH_NAMES
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.labelled import netcdf_bytes
+from pe_lightning.signals.sources.points import read_places
 
 Array = npt.NDArray[np.float32]
 
@@ -190,23 +193,43 @@ def write_places(
     return write_table(path, found, force)
 
 
-def write_predicted(folder: Path, info: SignalInfo, output: Output, values: Array, std: Array | None) -> Path:
-    """Writes the prediction of a model of scattered points, at places or on a grid, in one file.
+@media.register("points")
+class PointMedium(Medium):
+    """Scattered points: predictions are maps, NPY by default, or values at places, CSV by default; tests write CSV."""
 
-    Args:
-        folder: Folder of the file.
-        info: Names, axes and ranges of the signals.
-        output: What was predicted.
-        values: ``(S, P, 1)`` or ``(S, N_1, ..., N_D, 1)`` in [0, 1].
-        std: Standard deviations of these, if the model has them.
-    """
+    suffix = "csv"
+
+    def places(self, path: str, axes: Sequence[Axis]) -> npt.NDArray[np.float64]:
+        return _places(path, axes)[1]
+
+    def predict(
+        self, folder: Path, values: Array, info: SignalInfo, output: Output | None = None, std: Array | None = None
+    ) -> list[Path]:
+        """Writes the prediction at places or on a grid, with its standard deviations, in one file."""
+        return [_write_predicted(folder, info, output or Output(), values, std)]
+
+    def pictures(
+        self, folder: Path, metrics: Mapping[str, Any], prediction: Array, batch: Batch, info: SignalInfo, draw: bool
+    ) -> list[str]:
+        """Writes ``points.csv`` and the pictures of the points."""
+        assert isinstance(batch, PointBatch)
+        return write_points(folder, metrics, prediction, batch, info, draw)
+
+
+def _places(path: str, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], npt.NDArray[np.float64]]:
+    """Columns of a file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
+    coordinates, columns = read_places(path, [axis.name for axis in axes])
+    return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
+
+
+def _write_predicted(folder: Path, info: SignalInfo, output: Output, values: Array, std: Array | None) -> Path:
     found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
     deviations = {}
     if std is not None:
         extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
         deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
     if output.at is not None:
-        columns, unit = output.places(info.axes)
+        columns, unit = _places(output.at, info.axes)
         form = "csv" if output.output_format == "auto" else output.output_format
         if form not in ("csv", "npy"):
             raise InputError(f"values at places are written as csv or npy; got output_format {form}")

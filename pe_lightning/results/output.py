@@ -1,17 +1,11 @@
-"""Samples to predict: their number per axis or their places, and the format of the file."""
+"""Samples to predict: their number per axis, or a file of their places, and the format of the output."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import Literal
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.sources.points import read_places
 
 
 class Output:
@@ -56,10 +50,3 @@ class Output:
         if len(shape) != info.num_axes:
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
         return shape
-
-    def places(self, axes: Sequence[Axis]) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.float64]]:
-        """Columns of the file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
-        if self.at is None or not axes:
-            raise InputError("at needs a model of scattered points, whose coordinates have names and units")
-        coordinates, columns = read_places(self.at, [axis.name for axis in axes])
-        return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)

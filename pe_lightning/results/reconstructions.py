@@ -17,18 +17,24 @@ from torch import Tensor
 
 from pe_lightning.evaluation.metrics import unit_of
 from pe_lightning.results.comparisons import ALL_SIGNALS
-from pe_lightning.results.maps import write_predicted
 from pe_lightning.results.output import Output
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
 from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
-from pe_lightning.results.signal_files import Formats, add_signals, choose_format, new_array, new_dataset, write_signal
+from pe_lightning.results.signal_files import (
+    Formats,
+    add_signals,
+    choose_format,
+    media,
+    new_array,
+    new_dataset,
+    write_signal,
+)
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.raw import ValueRange
 
 Array = npt.NDArray[np.float32]
-Write = Callable[[Path, Array, SignalInfo, int], Path | None]
 
 MAX_STORED_FRAMES = 32
 """Largest number of frames of a cube in a comparison file."""
@@ -45,7 +51,6 @@ def write_reconstructions(
     values: Array,
     info: SignalInfo | None = None,
     train_mask: npt.NDArray[np.bool_] | None = None,
-    write: Write | None = None,
     interpolation: tuple[str, Array] | None = None,
     draw: bool = True,
 ) -> list[str]:
@@ -66,7 +71,6 @@ def write_reconstructions(
         values: The truth, same shape.
         info: Shape and origin of the signals; without it images are PNG, and anything else NPY.
         train_mask: Mask of the trained samples, ``(S or 1, *grid)``.
-        write: Writes a signal in a format specific to its source, or returns ``None``.
         interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
         draw: Whether to write the pictures.
     """
@@ -83,8 +87,7 @@ def write_reconstructions(
         _write_together(folder / ALL_SIGNALS, metrics["signals"], every, info, frames, train_mask)
     for index, stem in enumerate(stems[:MAX_FILES] if together else stems):
         prediction, truth = predictions[index], values[index]
-        if write is None or info is None or write(folder / stem, prediction, info, index) is None:
-            write_signal(folder / stem, prediction, info, index)
+        write_signal(folder / stem, prediction, info, index)
         if not 2 <= truth.ndim <= 4:
             continue
         trained = None if train_mask is None else train_mask[index if len(train_mask) > 1 else 0]
@@ -282,6 +285,7 @@ class PredictionWriter:
         self.folder = folder
         self.info = info
         self.output = output
+        self.medium = media.create(info.media)
         self.takes_std = has_std and output is not None and (info.num_points is not None or output.output_std)
         self._blocks: list[Tensor] = []
         self._files: FileAssembly | None = None
@@ -302,19 +306,19 @@ class PredictionWriter:
         """
         if self.output is not None and self.info.num_points is not None:
             deviations = None if std is None else std.float().cpu().numpy()
-            return [write_predicted(self.folder, self.info, self.output, values.float().cpu().numpy(), deviations)]
+            return self.medium.predict(self.folder, values.float().cpu().numpy(), self.info, self.output, deviations)
         beside = [] if self._std is None or std is None else self._std.add(std)
         return [*self._add_rows(values), *beside]
 
     def _add_rows(self, values: Tensor) -> list[Path]:
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
-        # choose_format refuses those of maps
+        # choose_format refuses those of scattered points
         formats = cast(Formats, self.output.output_format if self.output is not None else "auto")
-        folder = self.folder / "x".join(map(str, grid))
         if not self._rows:
             choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
             size = 4 * self.info.num_signals * self.info.channels * math.prod(grid)
             large = size > MAX_ASSEMBLED_BYTES and formats in ("auto", "npy")
+            folder = self.folder / "x".join(map(str, grid))
             self._files = FileAssembly(folder, self.info, grid) if large else None
         if self._files is not None:
             self._files.add(values, (self._rows, *[0] * (len(grid) - 1)))
@@ -326,5 +330,4 @@ class PredictionWriter:
         blocks, self._blocks, self._rows = self._blocks, [], 0
         if self._files is not None:
             return self._files.finish()
-        signals = zip(file_names(self.info.names), torch.cat(blocks, 1).numpy(), strict=True)
-        return [write_signal(folder / stem, signal, self.info, n, formats) for n, (stem, signal) in enumerate(signals)]
+        return self.medium.predict(self.folder, torch.cat(blocks, 1).numpy(), self.info, self.output)

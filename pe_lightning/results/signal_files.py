@@ -17,10 +17,10 @@ import io
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import av
 import h5py
@@ -29,8 +29,11 @@ import numpy.typing as npt
 from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
 from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
-from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.results.runs import file_names
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import ValueRange
@@ -42,36 +45,200 @@ Formats: TypeAlias = Literal["auto", "png", "mp4", "wav", "npy", "h5"]
 """File formats; ``auto``: that of the medium, else NPY."""
 
 Array = npt.NDArray[np.float32]
+Batch: TypeAlias = GridBatch | PointBatch
 
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
-FORMAT_OF_MEDIUM: dict[str, Formats] = {"image": "png", "video": "mp4", "audio": "wav", "array": "npy"}
-AXES_OF_MEDIUM = {"image": ("height", "width"), "video": ("time", "height", "width"), "audio": ("time",)}
-
+if TYPE_CHECKING:
+    from pe_lightning.results.reconstructions import Output
 
 CHUNK_BYTES = 1 << 20
 """Largest chunk of an HDF5 dataset, in bytes: that of HDF5's cache."""
 
 
-def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> Formats:
-    """The format in which :func:`write_signal` writes a signal; needs no values, so that errors are raised early.
+class Medium:
+    """How signals of one medium are written; the base class writes arrays, NPY.
+
+    Another package registers a subclass in the entry-point group ``pe_lightning.media``, under the name that its source
+    gives as ``RawSignals.media``.
+    """
+
+    suffix: ClassVar[str] = "npy"
+    """Suffix of the files that :meth:`write` writes, without the dot."""
+    axes: ClassVar[tuple[str, ...]] = ()
+    """Names of the axes of a signal, if they are known."""
+
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+        """The reason why a signal ``(*grid, C)`` cannot be written and becomes NPY; ``None`` if it can."""
+        return None
+
+    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+        """Writes a signal to a file.
+
+        Args:
+            file: The file, of any name.
+            values: ``(*grid, C)``, nominally in [0, 1].
+            info: Shape and origin of the signals, if they are known.
+            index: Index of the signal.
+        """
+        scaling = scaling_of(info)
+        array = new_array(file, scaling.dtype, values.shape)
+        _restore_into(array, values, scaling, index)
+        array.flush()
+
+    def places(self, path: str, axes: Sequence[Axis]) -> npt.NDArray[np.float64]:
+        """Coordinates of a file of places in [0, 1), ``(P, D)``, NaN where one is missing."""
+        raise InputError("at needs a model of scattered points, whose coordinates have names and units")
+
+    def predict(
+        self, folder: Path, values: Array, info: SignalInfo, output: Output | None = None, std: Array | None = None
+    ) -> list[Path]:
+        """Writes a prediction below the folder of the run, and returns the files.
+
+        Args:
+            folder: The folder of the run.
+            values: ``(S, n_1, ..., n_D, C)``, or at places ``(S, P, 1)``, nominally in [0, 1].
+            info: Shape and origin of the signals.
+            output: What was predicted; ``None``: samples of a grid, in the format of the medium.
+            std: Standard deviations of scattered points, of the shape of ``values``.
+        """
+        formats = cast(Formats, "auto" if output is None else output.output_format)  # choose_format refuses the others
+        inside = folder / "x".join(map(str, values.shape[1:-1]))
+        signals = zip(file_names(info.names), values, strict=True)
+        return [write_signal(inside / stem, signal, info, n, formats) for n, (stem, signal) in enumerate(signals)]
+
+    def pictures(
+        self, folder: Path, metrics: Mapping[str, Any], prediction: Array, batch: Batch, info: SignalInfo, draw: bool
+    ) -> list[str] | None:
+        """Writes what a test compares, and returns the pictures among the files.
+
+        Args:
+            folder: The folder of the reconstructions.
+            metrics: Content of ``metrics.json``.
+            prediction: ``(S, *grid, C)``, or at points ``(S, P, C)``, nominally in [0, 1].
+            batch: The truth, with masks.
+            info: Shape and origin of the signals.
+            draw: Whether to draw pictures.
+
+        Returns:
+            ``None``, the default: signals and comparisons are written as
+            :func:`~pe_lightning.results.reconstructions.write_reconstructions` does.
+        """
+        return None
+
+
+media: Registry[Medium] = Registry("medium", Medium, "pe_lightning.media", modules=["pe_lightning.results.maps"])
+"""Media by the name that :attr:`SignalInfo.media` has."""
+
+
+@media.register("image")
+class ImageMedium(Medium):
+    """Pictures: PNG of 8 bits, or of 16 if the source has 16."""
+
+    suffix = "png"
+    axes = ("height", "width")
+
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+        return None if len(shape) == 3 and 1 <= shape[-1] <= 4 else "PNG needs 2 axes and 1 to 4 channels"
+
+    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+        if scaling_of(info).dtype == "uint16":
+            write_picture(file, to_levels(values, np.uint16), {})
+        else:
+            to_image(values).save(file, "PNG", compress_level=PNG_COMPRESSION)
+
+
+@media.register("video")
+class VideoMedium(Medium):
+    """Videos: MP4, 25 frames per second if the rate is unknown."""
+
+    suffix = "mp4"
+    axes = ("time", "height", "width")
+
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+        possible = len(shape) == 4 and shape[-1] in (1, 3)
+        return None if possible else "MP4 needs 3 axes (time, height, width) and 1 or 3 channels"
+
+    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+        usual = Fraction(25) if info is None else 25 * Fraction(values.shape[0], info.grid[0])
+        _write_mp4(file, values, _rate(values.shape, info) or usual)
+
+
+@media.register("audio")
+class AudioMedium(Medium):
+    """Sound: WAV in the source's dtype."""
+
+    suffix = "wav"
+    axes = ("time",)
+
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+        axes, channels = len(shape) - 1, shape[-1]
+        dtype, samples_per_second = scaling_of(info).dtype, _rate(shape, info)
+        size = shape[0] * channels * np.dtype(dtype).itemsize
+        fits = axes == 1 and channels <= 1024 and dtype in WAV_SUBTYPES and size < 2**32 - 64
+        if fits and samples_per_second is not None and 1 <= round(samples_per_second) < 2**31:
+            return None
+        return (
+            f"WAV needs 1 axis, at most 1024 channels and 4 GiB, 1 to 2^31 samples per second (of the source: "
+            f"{'none' if samples_per_second is None else f'{float(samples_per_second):g}'}), and one of the dtypes "
+            f"{', '.join(WAV_SUBTYPES)}, not {dtype}"
+        )
+
+    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+        scaling, rate = scaling_of(info), _rate(values.shape, info)
+        write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
+
+
+@media.register("array")
+class ArrayMedium(Medium):
+    """Arrays: NPY in the source's dtype and range."""
+
+
+class HDF5(Medium):
+    """HDF5, which no medium has: it is written on request."""
+
+    suffix = "h5"
+
+    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+        """A dataset ``values``; its attributes are ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
+        scaling = scaling_of(info)
+        low, high = scaling.of(index)
+        content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
+        with h5py.File(content, "w") as opened:
+            dataset = opened.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
+            _restore_into(dataset, values, scaling, index)
+            limits = ValueRange(scaling.dtype, (low,), (high,))
+            _describe(dataset, axis_names(values.ndim - 1, info), limits, _rate(values.shape, info))
+        file.write_bytes(content.getbuffer())
+
+
+WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, ArrayMedium, HDF5)}
+"""What writes a format that is requested by its suffix."""
+
+
+def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -> Medium:
+    """What writes a signal in the requested format, of its medium if it is ``auto``, or as NPY if the medium cannot."""
+    choice("output_format", formats, get_args(Formats))
+    if formats == "auto":
+        natural = media.create(info.media if info is not None else "image" if len(shape) == 3 else "array")
+        return natural if natural.obstacle(shape, info) is None else ArrayMedium()
+    if obstacle := WRITERS[formats].obstacle(shape, info):
+        possible = ["auto", *(form for form, writer in WRITERS.items() if not writer.obstacle(shape, info))]
+        raise InputError(
+            f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
+            f"{obstacle}. Possible: {', '.join(possible)}"
+        )
+    return WRITERS[formats]
+
+
+def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> str:
+    """The suffix with which :func:`write_signal` writes a signal; needs no values, so that errors are raised early.
 
     Args:
         shape: ``(*grid, C)`` of the signal.
         info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
         formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
     """
-    known = get_args(Formats)
-    choice("output_format", formats, known)
-    chosen = formats
-    if formats == "auto":
-        natural = FORMAT_OF_MEDIUM[info.media if info is not None else "image" if len(shape) == 3 else "array"]
-        chosen = "npy" if _obstacle(natural, shape, info) else natural
-    elif obstacle := _obstacle(formats, shape, info):
-        possible = [form for form in known if form == "auto" or not _obstacle(form, shape, info)]
-        raise InputError(
-            f"a signal of shape {'x'.join(map(str, shape))} (channels last) cannot be written as {formats}: "
-            f"{obstacle}. Possible: {', '.join(possible)}"
-        )
+    chosen = _writer(shape, info, formats).suffix
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
             f"MP4 needs the H.264 encoder libx264, which the installed PyAV {av.__version__} lacks: use npy, or "
@@ -92,52 +259,19 @@ def write_signal(
         index: Index of the signal.
         formats: Requested format.
     """
-    chosen = choose_format(values.shape, info, formats)
-    target = path.with_name(f"{path.name}.{chosen}")
-    scaling = info.scaling if info is not None else ValueRange("float32")
-    rate = _rate(values.shape, info)
+    target = path.with_name(f"{path.name}.{choose_format(values.shape, info, formats)}")
     with replacing(target) as file:
-        if chosen == "png":
-            if scaling.dtype == "uint16":
-                write_picture(file, to_levels(values, np.uint16), {})
-            else:
-                to_image(values).save(file, "PNG", compress_level=PNG_COMPRESSION)
-        elif chosen == "mp4":
-            usual = Fraction(25) if info is None else 25 * Fraction(values.shape[0], info.grid[0])
-            _write_mp4(file, values, rate or usual)
-        elif chosen == "wav":
-            write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
-        elif chosen == "npy":
-            array = new_array(file, scaling.dtype, values.shape)
-            _restore_into(array, values, scaling, index)
-            array.flush()
-        else:
-            _write_h5(file, values, info, scaling, index, rate)
+        _writer(values.shape, info, formats).write(file, values, info, index)
     return target
+
+
+def scaling_of(info: SignalInfo | None) -> ValueRange:
+    """Range and dtype of the source; of unknown signals [0, 1] and float32."""
+    return info.scaling if info is not None else ValueRange("float32")
 
 
 def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
     return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
-
-
-def _obstacle(form: Formats, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
-    """The reason why a format cannot hold a signal; ``None`` if it can."""
-    axes, channels = len(shape) - 1, shape[-1]
-    if form == "png" and not (axes == 2 and 1 <= channels <= 4):
-        return "PNG needs 2 axes and 1 to 4 channels"
-    if form == "mp4" and not (axes == 3 and channels in (1, 3)):
-        return "MP4 needs 3 axes (time, height, width) and 1 or 3 channels"
-    if form == "wav":
-        dtype, samples_per_second = info.scaling.dtype if info is not None else "float32", _rate(shape, info)
-        size = shape[0] * channels * np.dtype(dtype).itemsize
-        fits = axes == 1 and channels <= 1024 and dtype in WAV_SUBTYPES and size < 2**32 - 64
-        if not fits or samples_per_second is None or not 1 <= round(samples_per_second) < 2**31:
-            return (
-                f"WAV needs 1 axis, at most 1024 channels and 4 GiB, 1 to 2^31 samples per second (of the source: "
-                f"{'none' if samples_per_second is None else f'{float(samples_per_second):g}'}), and one of the dtypes "
-                f"{', '.join(WAV_SUBTYPES)}, not {dtype}"
-            )
-    return None
 
 
 def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -> None:
@@ -179,22 +313,9 @@ def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np
     return array
 
 
-def _write_h5(
-    path: Path, values: Array, info: SignalInfo | None, scaling: ValueRange, index: int, rate: Fraction | None
-) -> None:
-    """A dataset ``values`` with attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON, of this signal)."""
-    low, high = scaling.of(index)
-    content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
-    with h5py.File(content, "w") as file:
-        dataset = file.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
-        _restore_into(dataset, values, scaling, index)
-        _describe(dataset, axis_names(values.ndim - 1, info), ValueRange(scaling.dtype, (low,), (high,)), rate)
-    path.write_bytes(content.getbuffer())
-
-
 def axis_names(num_axes: int, info: SignalInfo | None) -> tuple[str, ...]:
     """Names of the axes of a signal and of its channels, such as ``("height", "width", "channel")``."""
-    names = AXES_OF_MEDIUM.get(info.media, ()) if info is not None else ()
+    names = media.get(info.media).axes if info is not None else ()
     if len(names) != num_axes:
         names = tuple(f"axis{number}" for number in range(1, num_axes + 1))
     return (*names, "channel")
@@ -212,7 +333,7 @@ def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: Sign
 
     The attributes of ``values`` are those of a file of one signal, with the axis ``signal`` before the others.
     """
-    scaling = info.scaling if info is not None else ValueRange("float32")
+    scaling = scaling_of(info)
     dataset = new_dataset(file, "values", values.shape, scaling.dtype)
     step = dataset.chunks[0]
     for start in range(0, len(values), step):

@@ -11,7 +11,7 @@ import torch
 from pe_lightning import fit
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Axis, Batching, GridSampling, RandomSampling, SignalInfo
-from pe_lightning.signals.axes import axes_of_points
+from pe_lightning.signals.point_axes import axes_of_points
 from pe_lightning.signals.sources.points import PointArrays, PointSource
 from pe_lightning.training import ComplexLinear, PointsDataModule, SignalDataModule, SimpleMLP
 

@@ -28,7 +28,6 @@ from pe_lightning.signals.sources.paths import (
     visible_files,
 )
 
-
 BY_SHAPE = tuple(get_args(Kind))
 """The sources that share array files, which are told apart by the shape of the array."""
 

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.errors import InputError, check_known, refuse, require
-from pe_lightning.signals.axes import EAST_NAMES, NORTH_NAMES, as_numbers, axes_of_points, in_period, periods_of
+from pe_lightning.signals.axes import as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
+from pe_lightning.signals.point_axes import EAST_NAMES, NORTH_NAMES, axes_of_points, in_period, periods_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources.arrays import find_array

@@ -34,9 +34,9 @@ from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
 from pe_lightning.results.pictures import plot_choice
-from pe_lightning.results.points import write_points
 from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
 from pe_lightning.results.runs import flatten
+from pe_lightning.results.signal_files import media
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import to_device
@@ -414,21 +414,18 @@ class TestResults:
     def __init__(self, trainer: Trainer, module: Any, run_dir: Path) -> None:
         self.trainer, self.module, self.run_dir = trainer, module, run_dir
         self.data, self.info = data_of(trainer), getattr(module, "info", None)
-        self._tested: tuple[Array, Array] | None = None
-        self._at_points: tuple[Array, PointBatch] | None = None
+        self._tested: tuple[Array, GridBatch | PointBatch] | None = None
         self._files: FileAssembly | None = None
         if self.info is not None and self.data is not None and self.data.streamed:
             self._files = FileAssembly(run_dir / runs.RECONSTRUCTIONS, self.info, first=trainer.is_global_zero)
             trainer.strategy.barrier("the files are there")
 
     def add(self, prediction: Tensor, batch: Any) -> None:
-        first = self.trainer.is_global_zero
-        if isinstance(batch, PointBatch) and first:
-            self._at_points = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
-        elif isinstance(batch, GridBatch) and self._files is not None:
+        whole = isinstance(batch, PointBatch) or (isinstance(batch, GridBatch) and batch.start is None)
+        if isinstance(batch, GridBatch) and self._files is not None:
             self._files.add(prediction, batch.start)
-        elif isinstance(batch, GridBatch) and first and batch.start is None:  # signals in memory are one batch
-            self._tested = prediction.float().cpu().numpy(), batch.values.float().cpu().numpy()
+        elif whole and self.trainer.is_global_zero:  # signals in memory are one batch
+            self._tested = prediction.float().cpu().numpy(), to_device(batch, torch.device("cpu"))
 
     def gather(self) -> None:
         """Completes the files, to which every process has added its blocks when all have said so."""
@@ -441,19 +438,23 @@ class TestResults:
         """Scores for ``metrics.json``; :attr:`described` is then the description of the module."""
         self.described = describe(self.module, self.data)
         scores = score(self.module, self.described)
+        prediction, batch = self._tested or (None, None)
         if "grid" in self.described:
-            scores |= of_pictures.of(self._tested, self.described["num_signals"])
-        if self._at_points is not None and "test/psnr" in self.module.scores:
+            on_grid = (prediction, batch.values.float().numpy()) if isinstance(batch, GridBatch) else None
+            scores |= of_pictures.of(on_grid, self.described["num_signals"])
+        if isinstance(batch, PointBatch) and "test/psnr" in self.module.scores:
             scores |= rmse_in_units(self.module.scores, self.module.info)
         return scores
 
     def write(self, metrics: dict[str, Any], best: tuple[str, Array] | None, draw: bool) -> list[str]:
         """Writes the reconstructions beside the truth and the best interpolation, and returns the pictures among them."""
         folder = self.run_dir / runs.RECONSTRUCTIONS
-        if self._at_points is not None:
-            return write_points(folder, metrics, *self._at_points, self.module.info, draw)
         if self._tested is None:
             return []
+        prediction, batch = self._tested
+        if self.info is not None:
+            pictures = media.create(self.info.media).pictures(folder, metrics, prediction, batch, self.info, draw)
+            if pictures is not None:
+                return pictures
         mask = self.data.split.train_mask().numpy() if self.data is not None else None
-        write = getattr(getattr(self.data, "source", None), "write", None)  # a source may have a format of its own
-        return write_reconstructions(folder, metrics, *self._tested, self.info, mask, write, best, draw)
+        return write_reconstructions(folder, metrics, prediction, batch.values.float().numpy(), self.info, mask, best, draw)
