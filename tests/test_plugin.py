@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from stopping import run_command
 
@@ -76,6 +77,27 @@ def test_a_fit_of_its_classes_alone(environment, tmp_path):
     assert done.returncode == 0, done.stderr
     (found,) = tmp_path.glob("runs/ball-ComplexLinear-chirp/1/metrics.json")
     assert json.loads(found.read_text())["sampling"]["name"] == "grid"
+
+
+def test_files_of_its_suffix_are_fitted_predicted_and_compared(environment, tmp_path):
+    y, x = np.mgrid[:24, :20] / 20
+    np.savetxt(tmp_path / "scan.xyz", 1000 + 500 * np.sin(4 * x) * np.cos(3 * y))
+    quiet = ["--wandb.enabled", "false"]
+    done = run(environment, tmp_path, "fit", "scan.xyz", "--data.source.step", "2", *quiet)
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("runs/scan-ComplexLinear-gau/1/metrics.json")
+    report = json.loads(found.read_text())
+    assert report["grid"] == [12, 20]
+    written = found.parent / "reconstructions/scan.xyz"
+    assert np.abs(np.loadtxt(written) - np.loadtxt(tmp_path / "scan.xyz")[::2]).max() < 20
+    checkpoint = found.parent / "checkpoints/last.ckpt"
+    done = run(environment, tmp_path, "predict", "--ckpt_path", str(checkpoint), "--output_shape", "8", "9")
+    assert done.returncode == 0, done.stderr
+    assert np.loadtxt(found.parent / "predict/8x9/scan.xyz").shape == (8, 9)
+    done = run(environment, tmp_path, "suggest", "scan.xyz", "--encoders", "gau,tri", "--num_features", "8")
+    assert done.returncode == 0, done.stderr
+    done = run(environment, tmp_path, "fit", "--config", "suggested.yaml", *quiet)
+    assert done.returncode == 0, done.stderr
 
 
 def test_its_verb_its_hints_and_its_recipe(environment, tmp_path):

@@ -81,7 +81,7 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
-        kinds: encoders, models, activations, datamodules, sources, samplings, metrics, baselines, callbacks, recipes;
+        kinds: encoders, models, activations, datamodules, sources, samplings, metrics, baselines, callbacks, media, recipes;
             without any, the names of all.
     """
     known = [*REGISTRIES, "recipes"]

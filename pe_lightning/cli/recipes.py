@@ -29,7 +29,7 @@ ADAPTIVE_FIT = "adaptive"
 SCATTERED_FIT = "inpaint"
 """The recipe of a linear layer where the trained samples are no grid."""
 
-KIND_BY_AXES = {1: "row", 2: "image", 3: "volume"}
+KIND_BY_AXES: dict[int | None, str] = {1: "row", 2: "image", 3: "volume"}
 """The kind whose exact fit suits signals of a kind that has no recipe, by their number of axes."""
 
 
@@ -103,7 +103,7 @@ def _kind(paths: Sequence[str], given: Mapping[str, str | None]) -> str:
     if module := (given.get("data") or "").rpartition(".")[2]:
         for kind in chain(BY_SHAPE, sources):  # imports sources of other packages if it is none of the first
             if sources.get(kind).datamodule == module != SignalDataModule.__name__:
-                return kind
+                return str(kind)
     keys = {key.split(".")[1]: value for key, value in given.items() if key.startswith("data.")}
     try:
         return kind_of(*paths, **{name: value for name, value in keys.items() if name not in COMMON_ARGUMENTS})

@@ -19,7 +19,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.registry import Described, Registry
 from pe_lightning.results.output import Output
-from pe_lightning.results.signal_files import Medium, media
+from pe_lightning.results.signal_files import media
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_axes, grid_blocks
@@ -273,8 +273,8 @@ class OutputGrid(Output, LightningDataModule):
         info = getattr(self.trainer.lightning_module, "info", None) if self.trainer is not None else None
         shape, values = tuple(self.output_shape or ()), 1
         if self.at is not None:
-            medium, axes = (media.create(info.media), info.axes) if isinstance(info, SignalInfo) else (Medium(), ())
-            unit = torch.from_numpy(medium.places(self.at, axes))
+            fitted = info if isinstance(info, SignalInfo) else SignalInfo((), (), 1)
+            unit = torch.from_numpy(media.create(fitted.media).places(self.at, fitted.axes))
             return GridLoader([()], lambda _: unit[unit.isfinite().all(1)].float())
         if isinstance(info, SignalInfo):
             shape, values = self.grid(info), info.num_signals * info.channels

@@ -118,20 +118,6 @@ def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
 
 
-def test_a_source_may_write_a_format_of_its_own(tmp_path: Path) -> None:
-    info, values = SignalInfo(("a", "b"), (4, 4), 1), random(2, 4, 4, 1)
-
-    def write(path: Path, values: np.ndarray, info: SignalInfo, index: int) -> Path | None:
-        if index:
-            return None
-        path.with_suffix(".mine").write_bytes(values.tobytes())
-        return path.with_suffix(".mine")
-
-    write_reconstructions(tmp_path, scores("a", "b"), values, values, info, write=write)
-    written = {entry.name for entry in tmp_path.iterdir() if "_comparison" not in entry.name}
-    assert written == {"a.mine", "b.npy"}
-
-
 # -- blocks -------------------------------------------------------------------------------------------------------------
 
 

@@ -173,6 +173,8 @@ def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
             value, default = {key: entry for key, entry in dict(value).items() if entry != known[key]}, {}
         elif name == "paths":
             value = _absolute(value)
+        elif name == "source" and isinstance(value, dict) and "paths" in value:
+            value = {**value, "paths": _absolute(value["paths"])}
         if value != default:
             given[name] = value
     return given

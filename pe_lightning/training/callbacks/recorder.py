@@ -438,11 +438,12 @@ class TestResults:
         """Scores for ``metrics.json``; :attr:`described` is then the description of the module."""
         self.described = describe(self.module, self.data)
         scores = score(self.module, self.described)
-        prediction, batch = self._tested or (None, None)
+        tested = self._tested
+        at_points = tested is not None and isinstance(tested[1], PointBatch)
         if "grid" in self.described:
-            on_grid = (prediction, batch.values.float().numpy()) if isinstance(batch, GridBatch) else None
+            on_grid = None if tested is None or at_points else (tested[0], tested[1].values.float().numpy())
             scores |= of_pictures.of(on_grid, self.described["num_signals"])
-        if isinstance(batch, PointBatch) and "test/psnr" in self.module.scores:
+        if at_points and "test/psnr" in self.module.scores:
             scores |= rmse_in_units(self.module.scores, self.module.info)
         return scores
 
