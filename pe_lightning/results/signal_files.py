@@ -20,7 +20,7 @@ import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 import av
 import h5py
@@ -30,6 +30,7 @@ from av.video.frame import VideoFrame
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
+from pe_lightning.results.output import Output
 from pe_lightning.results.pictures import PNG_COMPRESSION, to_image, to_levels
 from pe_lightning.results.runs import file_names
 from pe_lightning.signals.axes import Axis
@@ -48,8 +49,6 @@ Array = npt.NDArray[np.float32]
 Batch: TypeAlias = GridBatch | PointBatch
 
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
-if TYPE_CHECKING:
-    from pe_lightning.results.reconstructions import Output
 
 CHUNK_BYTES = 1 << 20
 """Largest chunk of an HDF5 dataset, in bytes: that of HDF5's cache."""
@@ -126,8 +125,9 @@ class Medium:
         return None
 
 
-media: Registry[Medium] = Registry("medium", Medium, "pe_lightning.media", modules=["pe_lightning.results.maps"])
+media: Registry[Medium] = Registry("medium", Medium, "pe_lightning.media", modules=["pe_lightning.results.point_medium"])
 """Media by the name that :attr:`SignalInfo.media` has."""
+media.register("array")(Medium)
 
 
 @media.register("image")
@@ -188,11 +188,6 @@ class AudioMedium(Medium):
         write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
 
 
-@media.register("array")
-class ArrayMedium(Medium):
-    """Arrays: NPY in the source's dtype and range."""
-
-
 class HDF5(Medium):
     """HDF5, which no medium has: it is written on request."""
 
@@ -211,7 +206,7 @@ class HDF5(Medium):
         file.write_bytes(content.getbuffer())
 
 
-WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, ArrayMedium, HDF5)}
+WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, Medium, HDF5)}
 """What writes a format that is requested by its suffix."""
 
 
@@ -220,7 +215,7 @@ def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -
     choice("output_format", formats, get_args(Formats))
     if formats == "auto":
         natural = media.create(info.media if info is not None else "image" if len(shape) == 3 else "array")
-        return natural if natural.obstacle(shape, info) is None else ArrayMedium()
+        return natural if natural.obstacle(shape, info) is None else Medium()
     if obstacle := WRITERS[formats].obstacle(shape, info):
         possible = ["auto", *(form for form, writer in WRITERS.items() if not writer.obstacle(shape, info))]
         raise InputError(

@@ -1,6 +1,7 @@
 """The command line before it is parsed: files, recipes, checkpoints, registered names and short forms."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,9 @@ from pe_lightning.cli import recipes
 from pe_lightning.cli.arguments import Option, read, rewrite
 from pe_lightning.cli.cli import parse, prepare
 from pe_lightning.errors import InputError
+from pe_lightning.signals import RawSignals
+from pe_lightning.signals.sources import Source, sources
+from pe_lightning.training import make_datamodule
 
 
 def recipe_file(name: str) -> str:
@@ -43,6 +47,9 @@ def test_words_are_files_and_options():
         ("scan.nii.gz", "volume/adaptive"),
         ("samples://phantom3d", "volume/adaptive"),
         ("array.npy --config image/demo", "image/demo"),
+        ("sst.nc", "labelled/adaptive"),
+        ("dem.tif --data.variable 1 --encoder tri", "labelled/closed_form"),
+        ("table.csv --data.coordinates lon,lat --data.values v", "points/adaptive"),
     ],
 )
 def test_files_get_the_recipe_of_their_kind(words, recipe):
@@ -91,6 +98,34 @@ def test_the_recipe_of_an_array_is_that_of_its_shape(tmp_path, monkeypatch, shap
     assert rewrite("fit", ["a.npy", "--data", "RowDataModule"])[0] == recipe_file("row/adaptive")
     with pytest.raises(InputError, match="16 rows of 900 samples; or say which with --data ImageDataModule"):
         rewrite("fit", ["a.npy"])
+
+
+class Cubes(Source):
+    """A source of another package."""
+
+    suffixes = (".cubes",)
+    num_axes = 3
+
+    def __init__(self, paths: list[str], order: str = "xyz") -> None:
+        self.paths, self.order = paths, order
+
+    def read(self) -> RawSignals:
+        raise NotImplementedError
+
+
+def test_a_source_of_another_package_is_asked_for_its_files(monkeypatch):
+    monkeypatch.setattr(sources, "_classes", {**sources._classes, "cubes": Cubes})
+    config, path = "--config=volume/closed_form", 'paths=["a.cubes"]'
+    asked = ["--data=SignalDataModule", "--data.source=cubes", f"--data.source.{path}"]
+    assert recipes.words_for(["a.cubes"], {}) == [config, *asked], "any DataModule, and an exact fit of three axes"
+    assert type(make_datamodule("a.cubes", order="zyx", sampling="random").source) is Cubes
+    monkeypatch.setattr(Cubes, "datamodule", "CubeDataModule")
+    assert recipes.words_for(["a.cubes"], {}) == [config, "--data=CubeDataModule", f"--data.{path}"]
+    monkeypatch.setattr(recipes, "_paths", lambda: {"cubes/closed_form": Path(), "image/closed_form": Path()})
+    assert recipes.words_for(["a.cubes"], {}) == ["--config=cubes/closed_form", f"--data.{path}"], "its own recipe"
+    assert recipes.words_for(["a.png"], {})[0] == "--config=image/closed_form", "the first that is installed"
+    with pytest.raises(InputError, match=r"cubes \('a.cubes'\) and images \('b.png'\)"):
+        recipes.words_for(["a.cubes", "b.png"], {})
 
 
 @pytest.mark.parametrize("verb", ["validate", "test", "predict"])

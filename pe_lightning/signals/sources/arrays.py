@@ -309,7 +309,7 @@ def array_clips(
     every, (height, width, channels) = range(array.shape[1] if num_axes == 3 else 1), array.shape[-3:]
     common = (file, every, (height, width), channels, array.read_as.name, scaling, "array")
     stems = file.names(array.shape[0])
-    return [Clip(*common, partial(read, signal), stem=stem) for signal, stem in enumerate(stems)]  # type: ignore[arg-type]
+    return [Clip(*common, partial(read, signal), stem=stem) for signal, stem in enumerate(stems)]
 
 
 def check_dataset(dataset: Any, path: Path, given: str) -> None:
