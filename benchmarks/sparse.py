@@ -3,7 +3,7 @@
     python benchmarks/sparse.py --paths FOLDER               # your own pictures, such as the 24 of Kodak
     python benchmarks/sparse.py --only pictures worth        # some of the sections, of photographs of scikit-image
 
-- ``pictures``: all pixels of each picture, by ``ComplexLinear("keys", num_coefficients=...)``: PSNR of predictions clamped
+- ``pictures``: all pixels of each picture, by ``SparseLinear("keys", num_coefficients=...)``: PSNR of predictions clamped
   to [0, 1], mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture.
   JPEG (4:4:4, optimised) of the highest quality that takes as many bytes at most.
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of the smallest JPEG and JPEG 2000 of no
@@ -41,11 +41,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.linalg import LIFTINGS
+from pe_lightning.linalg.lifting import LIFTINGS
 from pe_lightning.networks.sparse import Coefficients
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.signals.sources.paths import video_samples
-from pe_lightning.training import ComplexLinear, TensorDataModule, VideoDataModule
+from pe_lightning.training import SparseLinear, TensorDataModule, VideoDataModule
 
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
@@ -63,11 +63,11 @@ def clamped_psnr(found: Any, truth: Tensor) -> float:
     return psnr(np.clip(np.asarray(found), 0, 1) - np.asarray(truth))
 
 
-def fit(values: Tensor, keep: Any, **options: Any) -> tuple[ComplexLinear, Tensor, float, int]:
+def fit(values: Tensor, keep: Any, **options: Any) -> tuple[SparseLinear, Tensor, float, int]:
     """The model, its prediction of all samples, core seconds of both, and bytes of the checkpoint."""
     data, trainer = everything(values), make_trainer(0)
     began = time.process_time()
-    model = ComplexLinear("keys", num_coefficients=keep, ridge=0.0, **options)
+    model = SparseLinear("keys", num_coefficients=keep, ridge=0.0, **options)
     trainer.fit(model, data)
     with torch.no_grad():
         found = model.predict_grid(data.evaluation_batch().axes)[0]

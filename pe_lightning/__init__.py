@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         PointsDataModule,
         RowDataModule,
         SimpleMLP,
+        SparseLinear,
         TensorDataModule,
         VideoDataModule,
     )
@@ -46,6 +47,7 @@ __all__ = [
     "RowDataModule",
     "RunRecorder",
     "SimpleMLP",
+    "SparseLinear",
     "TensorDataModule",
     "VideoDataModule",
     "__version__",
@@ -73,6 +75,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "PointsDataModule",
             "RowDataModule",
             "SimpleMLP",
+            "SparseLinear",
             "TensorDataModule",
             "VideoDataModule",
         ],

@@ -15,7 +15,15 @@ from pe_lightning.encoders.base import registry as encoders
 from pe_lightning.networks.activations import activations
 from pe_lightning.signals import Batching
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, SimpleMLP, TensorDataModule
+from pe_lightning.training import (
+    Adaptive,
+    ComplexLinear,
+    CoordinateModule,
+    Local,
+    SimpleMLP,
+    SparseLinear,
+    TensorDataModule,
+)
 from pe_papers.analysis import StableRank
 
 
@@ -73,7 +81,7 @@ CASES: dict[str, Case] = {
         lambda: ComplexLinear(GAU, depth=1, hidden_size=6, solver="exact", optimizer=lambda p: torch.optim.SGD(p, lr=1e-3)),
         steps=2,
     ),
-    "sparse": Case(lambda: ComplexLinear("keys", num_coefficients=60), data={"sampling": GridSampling(1)}),
+    "sparse": Case(lambda: SparseLinear("keys", num_coefficients=60), data={"sampling": GridSampling(1)}),
     "adaptive": Case(Adaptive, lambda: signals(1, 24, 20)),
     "adaptive, noise": Case(lambda: Adaptive(noise="auto"), lambda: signals(1, 24, 20)),
     "adaptive, scattered": Case(Adaptive, lambda: signals(1, 16, 12), {"sampling": SAMPLINGS["random"]}),

@@ -105,7 +105,10 @@ def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
             return f"--trainer.callbacks.{name} is for a callback that is named before it: {add}"
         names = ArgumentParser().add_class_arguments(cls, fail_untyped=False)  # also those behind **kwargs
         allowed = [argument for argument in names if "." not in argument]
-        near = did_you_mean(name, allowed) or "."
+        models = find_registry("models")
+        others = [f"--model {model}" for model in models if name in models.parameters(models.get(model))]
+        has_it = f"; {' or '.join(others)} has it." if others and issubclass(cls, models.base) else "."
+        near = did_you_mean(name, allowed) or has_it
         return f"{cls.__name__} has no argument {name!r}{near} It takes: {', '.join(allowed)}"
     if name.startswith("-") or "." in name:
         return unknown_option(name, options)

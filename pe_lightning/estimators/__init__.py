@@ -14,7 +14,6 @@ from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField
 from pe_lightning.estimators.linear import LinearRidge
 from pe_lightning.estimators.local import PretrainedInterpolator
 from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
-from pe_lightning.estimators.sparse import SparseLinear, SparseOptions
 
 __all__ = [
     "PRIOR_KEY",
@@ -25,7 +24,5 @@ __all__ = [
     "FittedField",
     "LinearRidge",
     "PretrainedInterpolator",
-    "SparseLinear",
-    "SparseOptions",
     "prior_from",
 ]

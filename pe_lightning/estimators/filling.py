@@ -21,7 +21,7 @@ from PIL import Image
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge, SparseLinear, SparseOptions
+from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
 from pe_lightning.estimators.enlarging import (
     MIN_REDUCED_SAMPLES,
     Enlargement,
@@ -37,6 +37,7 @@ from pe_lightning.estimators.enlarging import (
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, interpolated_gaps, predicted_at, score_folds
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_lightning.estimators.sparse import SparseOptions, SparseRidge
 from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.signals import validation
 from pe_lightning.signals.axes import Axis, SampleKind, channels_first
@@ -598,7 +599,7 @@ def _denoised(data: Signals) -> Field:
         index = (~trained[0]).flatten().nonzero()[:, 0]
         filled = predicted_at(AdaptiveFit().fit(data), data.evaluation_batch(), index)
         values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
-    return SparseLinear(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
+    return SparseRidge(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
 
 
 def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:

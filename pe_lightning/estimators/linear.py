@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -89,6 +89,9 @@ class LinearRidge(Estimator):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 12 and 17.
     """
 
+    max_weights: ClassVar[int] = MAX_WEIGHTS
+    """Most weights of a signal with ``num_features: auto``."""
+
     def __init__(self, encoder: EncoderLike | Sequence[EncoderLike], ridge: Ridge = "auto", center: bool = True) -> None:
         check_ridge(ridge)
         self.encoder, self.ridge, self.center = encoder, ridge, center
@@ -108,12 +111,11 @@ class LinearRidge(Estimator):
         return LinearField(solutions, label="ComplexLinear", solution=report, spread=self._spread(train, solutions, device))
 
     def choose(
-        self, train: Signals, encoders: Sequence[Encoder], device: torch.device, max_weights: int = MAX_WEIGHTS
+        self, train: Signals, encoders: Sequence[Encoder], device: torch.device
     ) -> tuple[list[Encoder], Choice | None]:
         """Resolves all arguments that encoders, one per axis, leave to the data; chooses widths given as ``auto``.
 
-        A signal has at most ``max_weights`` weights with ``num_features: auto``. Also returns the choice of the widths and
-        the ridge, if there was one.
+        Also returns the choice of the widths and the ridge, if there was one.
         """
         wanted = [encoder.automatic() is not None for encoder in encoders]
         if any(wanted) and not all(wanted):
@@ -121,7 +123,7 @@ class LinearRidge(Estimator):
         if any(axis.periodic for axis in train.info.axes):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
-        encoders = size_encoders(train.dataset, encoders, max_weights)
+        encoders = size_encoders(train.dataset, encoders, self.max_weights)
         features = [encoder.num_features for encoder in encoders]
         needed, free = 4 * math.prod(features) * train.info.channels * train.info.num_signals, free_memory()
         if needed > free:

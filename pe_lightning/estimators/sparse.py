@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,8 @@ from pe_lightning.estimators.base import default_device
 from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.estimators.report import FitReport, SparseReport
 from pe_lightning.evaluation.scores import psnr
-from pe_lightning.linalg import LiftingName, Operator, full_precision, lifting, mode_products
+from pe_lightning.linalg import Operator, full_precision, mode_products
+from pe_lightning.linalg.lifting import LiftingName, lifting
 from pe_lightning.networks.sparse import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch
@@ -26,13 +27,11 @@ from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
-from pe_lightning.solvers import Solution, solve_grid
+from pe_lightning.solvers import Choice, Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
 from pe_lightning.solvers.held_out import shrunk
 from pe_lightning.solvers.solution import encode
 
-MAX_SPARSE_WEIGHTS = 1 << 28
-"""Most weights of a signal with ``num_features: auto`` from which a sparse layer keeps some; they have no gradients."""
 KeepLike = int | float | Literal["auto"] | dict[str, float]
 """How many numbers of a signal's layer are kept, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for
 the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
@@ -99,8 +98,8 @@ class SparseOptions:
             raise InputError("num_coefficients: auto needs samples of a grid, not scattered ones; give a number or a share")
 
 
-class SparseLinear(LinearRidge):
-    """Ridge regression of which a part of the coefficients in a multi-resolution basis is kept.
+class SparseRidge(LinearRidge):
+    """Ridge regression whose largest coefficients in a multi-resolution basis are kept.
 
     Args:
         encoder: A shifted encoder, or one per axis.
@@ -108,6 +107,8 @@ class SparseLinear(LinearRidge):
         ridge: Relative ridge, or ``auto``.
         center: Whether means are subtracted.
     """
+
+    max_weights = 1 << 28  # they have no gradients
 
     def __init__(
         self,
@@ -119,66 +120,75 @@ class SparseLinear(LinearRidge):
         super().__init__(encoder, ridge, center)
         self.options = options
 
+    def choose(
+        self, train: Signals, encoders: Sequence[Encoder], device: torch.device
+    ) -> tuple[list[Encoder], Choice | None]:
+        """As in the base class, after checks of encoders and samples, and of the count."""
+        self.options.check(encoders, train.dataset)
+        sized, choice = super().choose(train, encoders, device)
+        self.options.check_count(math.prod(encoder.num_features for encoder in sized) * train.info.channels)
+        return sized, choice
+
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
-        device, began, dataset = default_device(device), time.perf_counter(), train.dataset
-        encoders = per_axis(self.encoder, train.info.num_axes)
-        self.options.check(encoders, dataset)
-        encoders, choice = self.choose(train, encoders, device, MAX_SPARSE_WEIGHTS)
-        self.options.check_count(math.prod(encoder.num_features for encoder in encoders) * train.info.channels)
-        found = self.solve(dataset, encoders, device, choice)
-        counts, noise = None, dict[str, Any]()
-        if self.options.num_coefficients == "auto":
-            found, counts, noise = denoised_fit(self.options, found, dataset, self.center, device)
-        weights = sparse_weights(self.options, found.weight, dataset, found.encoders, found.mean, 1.0, counts)
-        report = replace(FitReport.from_dict(found.report()), sparse=replace(report_of(weights), **noise))
-        report = replace(report, solve_seconds=time.perf_counter() - began)
-        sparse = replace(found, weight=torch.stack([kept.weight() for kept in weights]).to(found.weight))
-        return LinearField([sparse], label="ComplexLinear", solution=report, spread=None)
+        device, began = default_device(device), time.perf_counter()
+        encoders, choice = self.choose(train, per_axis(self.encoder, train.info.num_axes), device)
+        found, layers = self.sparsify(self.solve(train.dataset, encoders, device, choice), train.dataset)
+        report = replace(sparse_report(found, layers), solve_seconds=time.perf_counter() - began)
+        return LinearField([found], label="SparseLinear", solution=report, spread=None)
+
+    @torch.no_grad()
+    def sparsify(self, found: Solution, dataset: SignalDataset) -> tuple[Solution, list[SparseLayer]]:
+        """Replaces the weights of an exact fit, in place, by their largest coefficients."""
+        options, layers = self.options, []
+        counts = [options.count(found.weight[0].numel())] * len(found.weight)
+        noise: list[tuple[float, bool] | None] = [None] * len(found.weight)
+        if options.num_coefficients == "auto":
+            found, counts, noise = denoised_fit(options, found, dataset, self.center)
+        with full_precision(found.weight.device):
+            axes = [x.to(found.weight.device) for x in trained_axes(dataset)]
+            features = encode(found.encoders, axes, found.weight.device)
+            norms = [axis_norms(options.transform, *pair) for pair in zip(found.encoders, features, strict=True)]
+            for index, weight in enumerate(found.weight):
+                coefficients, count = Coefficients(weight, options.transform, norms), counts[index]
+                if count is None:
+                    assert isinstance(options.num_coefficients, dict)
+                    measure = _Measure(dataset, index, features, found.mean[index])
+                    kept = coefficients.fewest(options.num_coefficients["psnr"], measure, options.storage_dtype)
+                else:
+                    kept = coefficients.keep(count, options.storage_dtype)
+                weight.copy_(kept.weight())
+                layers.append(SparseLayer(kept, noise[index]))
+        return found, layers
 
 
-def sparse_weights(
-    options: SparseOptions,
-    weight: Tensor,
-    dataset: SignalDataset,
-    encoders: Sequence[Encoder],
-    mean: Tensor,
-    scale: float,
-    counts: Sequence[int] | None = None,
-) -> list[SparseWeight]:
-    """The largest coefficients of the layer of each signal, ``(S, C, K_1, ..., K_D)``: as many as ``options`` say.
+class SparseLayer(NamedTuple):
+    """The kept coefficients of one signal's layer."""
 
-    The features of the axes are multiplied by ``scale`` all together, and the ``mean`` ``(S, C)`` is added to the channels.
-    Numbers to keep of each signal may be given as ``counts``.
-    """
-    found = []
-    with full_precision(weight.device):
-        axes = [x.to(weight.device) for x in trained_axes(dataset)]
-        features = encode(encoders, axes, weight.device)
-        norms = [axis_norms(options.transform, encoder, matrix) for encoder, matrix in zip(encoders, features, strict=True)]
-        for place, tensor in enumerate(weight):
-            coefficients = Coefficients(tensor, options.transform, norms)
-            count = counts[place] if counts is not None else options.count(coefficients.size)
-            if count is not None:
-                found.append(coefficients.keep(count, options.storage_dtype))
-                continue
-            assert isinstance(options.num_coefficients, dict)
-            measure = _Measure(dataset, place, features, mean[place], scale)
-            found.append(coefficients.fewest(options.num_coefficients["psnr"], measure, options.storage_dtype))
-    return found
+    weight: SparseWeight
+    noise: tuple[float, bool] | None
+    """With ``num_coefficients: auto``, the standard deviation of the noise, and whether it was removed."""
 
 
-def report_of(weights: Sequence[SparseWeight]) -> SparseReport:
-    """The report on the layers of all signals."""
-    first = weights[0]
-    return SparseReport([kept.count for kept in weights], math.prod(first.shape), first.transform, first.storage_dtype)
+def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
+    """The report on an exact fit and on the layers of all signals."""
+    weights, noise = [layer.weight for layer in layers], [layer.noise for layer in layers if layer.noise is not None]
+    sparse = SparseReport(
+        [weight.count for weight in weights],
+        math.prod(weights[0].shape),
+        weights[0].transform,
+        weights[0].storage_dtype,
+        [deviation for deviation, _ in noise] or None,
+        [denoised for _, denoised in noise] or None,
+    )
+    return replace(FitReport.from_dict(found.report()), sparse=sparse)
 
 
 class _Measure:
     """PSNR of one signal's weights on its trained samples."""
 
-    def __init__(self, dataset: SignalDataset, place: int, features: Sequence[Operator], mean: Tensor, scale: float) -> None:
+    def __init__(self, dataset: SignalDataset, place: int, features: Sequence[Operator], mean: Tensor) -> None:
         batch = to_device(dataset.train_batch, mean.device)
-        self.features, self.scale = features, scale
+        self.features = features
         self.index: Tensor | None = None
         if isinstance(batch, GridBatch):
             self.target = batch.values[place].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
@@ -192,7 +202,7 @@ class _Measure:
         values = mode_products(weight, [matrix.to(weight.dtype) for matrix in self.features])
         if self.index is not None:
             values = values.flatten(1)[:, self.index]
-        squared = (values * self.scale - self.target).square().sum(dtype=torch.float64)
+        squared = (values - self.target).square().sum(dtype=torch.float64)
         return float(psnr(squared, torch.tensor(float(self.target.numel()))))
 
 
@@ -205,17 +215,20 @@ def trained_axes(dataset: SignalDataset) -> list[Tensor]:
 
 
 def denoised_fit(
-    options: SparseOptions, found: Solution, dataset: SignalDataset, center: bool, device: torch.device
-) -> tuple[Solution, list[int], dict[str, Any]]:
+    options: SparseOptions, found: Solution, dataset: SignalDataset, center: bool
+) -> tuple[Solution, list[int | None], list[tuple[float, bool] | None]]:
     """The exact fit of the samples without their noise.
 
     Where samples are held out, a signal is denoised if that predicts every second trained sample better from the others.
-    Also returns how many numbers of each signal are kept, and entries of the report.
+    Also returns, of each signal, how many numbers are kept, and its noise (:attr:`SparseLayer.noise`).
     """
+    device = found.weight.device
     batch = to_device(dataset.train_batch, device)
     assert isinstance(batch, GridBatch)
     size = found.weight[0].numel()
-    values, counts, noise, applied = batch.values.clone(), [], [], []
+    values = batch.values.clone()
+    counts: list[int | None] = []
+    noise: list[tuple[float, bool] | None] = []
     fit: dict[str, Any] = {"ridge": found.ridge, "center": center}
     held_out = math.prod(values.shape[1:-1]) < math.prod(dataset.values.shape[1:-1])
     with full_precision(device):
@@ -225,13 +238,10 @@ def denoised_fit(
             if helps:
                 values[place] = made.values.movedim(0, -1)
             counts.append(min(size, max(1, math.ceil(DENOISED_COUNT * made.count))) if helps else size)
-            noise.append(made.noise)
-            applied.append(helps)
-    report = {"noise": noise, "denoised": applied}
-    if not any(applied):
-        return found, counts, report
-    clean = solve_grid(values, found.encoders, batch.axes, **fit)
-    return replace(clean, choice=found.choice), counts, report
+            noise.append((made.noise, helps))
+    if any(entry is not None and entry[1] for entry in noise):
+        found = replace(solve_grid(values, found.encoders, batch.axes, **fit), choice=found.choice)
+    return found, counts, noise
 
 
 def _predicts_better(

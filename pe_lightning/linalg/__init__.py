@@ -2,7 +2,6 @@
 
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axes, factor_axis, largest_eigenvalue, ridge_response
-from pe_lightning.linalg.lifting import LIFTINGS, Lifting, LiftingName, channel_rotation, lifting, rotated
 from pe_lightning.linalg.operators import (
     Banded,
     Dense,
@@ -21,21 +20,17 @@ from pe_lightning.linalg.operators import (
 from pe_lightning.linalg.row_banded import RowBanded
 
 __all__ = [
-    "LIFTINGS",
     "AxisFactor",
     "Banded",
     "Dense",
     "GridOperator",
     "Identity",
     "LeastSquares",
-    "Lifting",
-    "LiftingName",
     "LinearMap",
     "Minimum",
     "Operator",
     "RowBanded",
     "as_operator",
-    "channel_rotation",
     "conjugate_gradients",
     "contraction_order",
     "eigh",
@@ -44,12 +39,10 @@ __all__ = [
     "factor_axis",
     "full_precision",
     "largest_eigenvalue",
-    "lifting",
     "min_tolerance",
     "mode_product",
     "mode_products",
     "optimality",
     "ridge_response",
-    "rotated",
     "rowwise_products",
 ]

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, bandwidth
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import LIFTINGS, Identity, LiftingName, Operator, channel_rotation, lifting, rotated
+from pe_lightning.linalg import Identity, Operator
+from pe_lightning.linalg.lifting import LIFTINGS, LiftingName, channel_rotation, lifting, rotated
 
 ValueType = Literal["float32", "float16"]
 """How the kept numbers are stored."""

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pe_lightning.linalg import Lifting, LiftingName, channel_rotation, lifting, rotated
+from pe_lightning.linalg.lifting import Lifting, LiftingName, channel_rotation, lifting, rotated
 
 SHIFTS = {1: 16, 2: 4, 3: 2}
 """Shifts per axis that are averaged, by number of axes; more axes have one."""

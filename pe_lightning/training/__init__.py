@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         make_datamodule,
     )
     from pe_lightning.training.simple_mlp import SimpleMLP
+    from pe_lightning.training.sparse_linear import SparseLinear
     from pe_lightning.training.tool_datamodules import LabelledDataModule, PointsDataModule
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "RowDataModule",
     "SignalDataModule",
     "SimpleMLP",
+    "SparseLinear",
     "TensorDataModule",
     "TrainedModule",
     "VideoDataModule",
@@ -61,5 +63,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         ],
         "simple_mlp": ["SimpleMLP"],
         "tool_datamodules": ["LabelledDataModule", "PointsDataModule"],
+        "sparse_linear": ["SparseLinear"],
     },
 )

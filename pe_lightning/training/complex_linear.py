@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,34 +13,21 @@ from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import MAX_WEIGHTS, changed, per_axis
+from pe_lightning.encodings.complex import changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import LinearRidge, learned_report
 from pe_lightning.estimators.report import ChoiceReport, FitReport
-from pe_lightning.estimators.sparse import (
-    MAX_SPARSE_WEIGHTS,
-    KeepLike,
-    SparseOptions,
-    denoised_fit,
-    report_of,
-    sparse_weights,
-)
-from pe_lightning.linalg import LiftingName
 from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
-from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.solvers import Choice
+from pe_lightning.signals.distributed import Process
+from pe_lightning.solvers import Choice, Solution
 from pe_lightning.solvers.choice import check_ridge
-from pe_lightning.training.base import models, signals_of, trainer_of
+from pe_lightning.training.base import models, signals_of
 from pe_lightning.training.coordinate import ConfiguredEncoders, CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
-
-SPARSE_KEY = "pe_lightning/sparse"
-WEIGHT_NAME = "networks.network.weight"
-"""Name of the layer in the state of the module."""
 
 
 class KroneckerModule(CoordinateModule):
@@ -160,12 +146,6 @@ class ComplexLinear(KroneckerModule):
             prediction of held-out training samples.
         choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge, with or
             without a ``solver``.
-        num_coefficients: With a sparse layer, how many of its numbers are kept of each signal, of all channels together: a
-            count such as ``100000``, a share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the
-            trained samples, or ``auto`` for those above the noise. The layer is solved for, never trained. ``None``: all
-            weights.
-        transform: The multi-resolution transform in whose basis a sparse layer is held.
-        storage_dtype: How the numbers of a sparse layer are stored: ``float32``, or ``float16`` for half of the bytes.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
@@ -192,9 +172,6 @@ class ComplexLinear(KroneckerModule):
         solver: Literal["exact"] | None = None,
         ridge: float | Literal["auto"] = "auto",
         choose_bandwidth: bool = False,
-        num_coefficients: KeepLike | None = None,
-        transform: LiftingName = "9/7",
-        storage_dtype: ValueType = "float32",
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
@@ -216,12 +193,7 @@ class ComplexLinear(KroneckerModule):
         self.activation = activation
         self.normalize = normalize
         self.center = center
-        self.sparse = None if num_coefficients is None else SparseOptions(num_coefficients, transform, storage_dtype)
-        if self.sparse is not None and depth:
-            raise InputError("num_coefficients is for a single linear layer, which is solved for; leave out --model.depth")
-        self.sparse_weights: list[SparseWeight] = []
-        """The sparse layers of the signals, once they are solved for or loaded."""
-        self.solves = solver == "exact" or self.sparse is not None
+        self.solves = solver == "exact"
         self.ridge = ridge
         self._choice: Choice | None = None
         self.save_arguments(
@@ -235,9 +207,6 @@ class ComplexLinear(KroneckerModule):
             center=center,
             solver=solver,
             ridge=ridge,
-            num_coefficients=num_coefficients,
-            transform=transform,
-            storage_dtype=storage_dtype,
         )
 
     @classmethod
@@ -267,17 +236,12 @@ class ComplexLinear(KroneckerModule):
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         """As in the base class; widths given as ``auto`` are chosen by the prediction of held-out training samples."""
         encoders = per_axis(self.encoder, data.info.num_axes)
-        if self.sparse is not None:
-            self.sparse.check(encoders, data.dataset)
         if self.info is not None:
             if any(encoder.automatic() is not None for encoder in encoders):
                 raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
             return
         began = time.perf_counter()
-        most = MAX_WEIGHTS if self.sparse is None else MAX_SPARSE_WEIGHTS
-        encoders, self._choice = self.estimator.choose(data.signals, encoders, device, most)
-        if self.sparse is not None:
-            self.sparse.check_count(math.prod(encoder.num_features for encoder in encoders) * data.info.channels)
+        encoders, self._choice = self.estimator.choose(data.signals, encoders, device)
         if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
             encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
@@ -288,25 +252,10 @@ class ComplexLinear(KroneckerModule):
         """Solves for the linear layer with a ``solver``, unless a checkpoint restored the solution."""
         if not self.solves or (self.solution is not None and self.solution.is_solved):
             return
-        data = signals_of(self)
-        dataset, process = data.shard()
-        began, counts, noise = time.perf_counter(), None, dict[str, Any]()
-        if self.networks.features_are_trained:
-            count = 1 if self.networks.features_are_shared else self.networks.num_signals
-            own = [per_axis(self.encoder, data.info.num_axes) for _ in range(count)]
-            solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
-            for signal, learned in enumerate(every):
-                self.stack.set_encoders(signal, learned.encoders)
-            report = learned_report(solutions, every, None if self.solution is None else self.solution.choice)
-            self.calibrate(to_device(dataset.calibration_batch(), self.device))
-        else:
-            encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, data.info.num_axes)]
-            solve, dtype = self.estimator.solve, self.weight.dtype
-            found = solve(dataset, encoders, self.device, self._choice, process, data.dataset, dtype)
-            if self.sparse is not None and self.sparse.num_coefficients == "auto":
-                found, counts, noise = denoised_fit(self.sparse, found, dataset, self.center, self.device)
-            solutions, report = [found], FitReport.from_dict(found.report())
-            del found
+        dataset, process = signals_of(self).shard()
+        began = time.perf_counter()
+        fit = self.learn_encoders if self.networks.features_are_trained else self.solve_layer
+        solutions, report = fit(dataset, process)
         # the network's features are the raw ones times the scales
         weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
@@ -315,53 +264,21 @@ class ComplexLinear(KroneckerModule):
         self.networks.change("start_from", weight.to(self.weight.dtype), each=True)
         if self.center:
             self.mean.copy_(torch.cat([solution.mean for solution in solutions]))
-        del weight, solutions
-        if self.sparse is not None:
-            self._sparsify(dataset, counts)
-            report = replace(report, sparse=replace(report_of(self.sparse_weights), **noise))
         self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
 
-    # -- a sparse layer ---------------------------------------------------------------------------------------------------
+    def learn_encoders(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
+        """The exact fits of the signals of this process with learned encoders, one for all or one each, and the report."""
+        count = 1 if self.networks.features_are_shared else self.networks.num_signals
+        own = [per_axis(self.encoder, self.require_info().num_axes) for _ in range(count)]
+        solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
+        for signal, learned in enumerate(every):
+            self.stack.set_encoders(signal, learned.encoders)
+        self.calibrate(to_device(dataset.calibration_batch(), self.device))
+        return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
 
-    def configure_model(self) -> None:
-        trainer = trainer_of(self)
-        if self.sparse is not None and trainer is not None and self.is_fitting and trainer.max_steps != 0:
-            raise InputError(
-                "with num_coefficients the layer is solved for, not trained: set --trainer.max_steps 0, or leave it out"
-            )
-        super().configure_model()
-
-    @torch.no_grad()
-    def _sparsify(self, dataset: SignalDataset, counts: Sequence[int] | None) -> None:
-        """Keeps the largest coefficients of the layer of each signal; every process then has those of all signals."""
-        assert self.sparse is not None
-        scale = float(self.encoding.scales.double().prod())
-        own = sparse_weights(self.sparse, self.weight.data, dataset, self.encoding.encoders, self.mean, scale, counts)
-        for tensor, kept in zip(self.weight.data, own, strict=True):
-            tensor.copy_(kept.weight())
-        self.sparse_weights = own
-        if self.shard is not None:
-            shares: list[Any] = [None] * self.trainer.world_size
-            torch.distributed.all_gather_object(shares, own)
-            self.sparse_weights = [kept for share in shares for kept in share]
-
-    @property
-    def num_params(self) -> int:
-        """Trainable parameters of one signal; with a sparse layer its numbers, rotation and mean, averaged over signals."""
-        if not self.sparse_weights:
-            return super().num_params
-        means = self.mean.shape[1] if self.center else 0
-        return round(sum(kept.num_params for kept in self.sparse_weights) / len(self.sparse_weights)) + means
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in the base class; a sparse layer is saved as its kept numbers and their positions alone."""
-        super().on_save_checkpoint(checkpoint)
-        if self.sparse_weights:
-            del checkpoint["state_dict"][WEIGHT_NAME]
-            checkpoint[SPARSE_KEY] = [kept.pack() for kept in self.sparse_weights]
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        self.sparse_weights = [SparseWeight.unpack(packed) for packed in checkpoint.get(SPARSE_KEY, [])]
-        if self.sparse_weights:
-            checkpoint["state_dict"][WEIGHT_NAME] = torch.stack([kept.weight() for kept in self.sparse_weights])
-        super().on_load_checkpoint(checkpoint)
+    def solve_layer(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
+        """The exact fit of the signals of this process, and the report; a subclass may change the fit."""
+        encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, self.require_info().num_axes)]
+        every, dtype = signals_of(self).dataset, self.weight.dtype
+        found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
+        return [found], FitReport.from_dict(found.report())

@@ -45,7 +45,11 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
         (["--model.encoder.sigma", "wide"], ["sigma must be a positive number", "got 'wide'"]),
         (["--data.batching.kind", "pionts"], ["data.batching.kind", "'full', 'points', 'blocks'", "got pionts"]),
         (["--seed_everything", "soon"], ["seed_everything: expected bool or int, got soon"]),
-        (["--model.num_coefficients", "lots"], ["num_coefficients: expected int or float or 'auto' or dict, got lots"]),
+        (["--model.num_coefficients", "9"], ["has no argument 'num_coefficients'; --model SparseLinear has it.", "depth"]),
+        (
+            ["--model", "SparseLinear", "--model.num_coefficients", "lots"],
+            ["num_coefficients: expected int or float or 'auto' or dict, got lots"],
+        ),
         # files that do not exist
         (["--data.paths", "nowhere.png"], ["no such file or folder: 'nowhere.png'"]),
         (["--ckpt_path", "nowhere.ckpt"], ["no checkpoint at 'nowhere.ckpt'"]),

@@ -261,7 +261,7 @@ def test_the_command_and_python_keep_what_a_few_lines_of_numpy_keep(tmp_path: Pa
     (checkpoint,) = tmp_path.rglob("last.ckpt")
     metrics = json.loads((checkpoint.parents[1] / "metrics.json").read_text())
     assert metrics["checkpoint_bytes"] == checkpoint.stat().st_size < 24 * 24 * 3 * 4 + 8000
-    model = ComplexLinear.load_from_checkpoint(checkpoint)
+    model = SparseLinear.load_from_checkpoint(checkpoint)
     assert model.num_params == metrics["num_params"] == 300 + 9 + 3
     found = model.predict_grid([torch.arange(24) / 24] * 2)[0].detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)

@@ -13,10 +13,11 @@ import torch
 from fits import fit, signals
 
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator, SparseLinear, SparseOptions
+from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator
 from pe_lightning.estimators.base import Estimator
+from pe_lightning.estimators.sparse import SparseOptions, SparseRidge
 from pe_lightning.signals import GridSampling, RandomSampling
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, TensorDataModule
+from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, SparseLinear, TensorDataModule
 
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
@@ -26,14 +27,14 @@ PAIRS: dict[str, tuple[Estimator, Callable[[], CoordinateModule], Any, int]] = {
     "scattered": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), RandomSampling(0.7), 1),
     "learned": (LinearRidge(LEARNED, 1e-3), lambda: ComplexLinear(LEARNED, solver="exact", ridge=1e-3), "grid", 2),
     "sparse": (
-        SparseLinear("keys", SparseOptions(0.2), 0.0),
-        lambda: ComplexLinear("keys", ridge=0, num_coefficients=0.2),
+        SparseRidge("keys", SparseOptions(0.2), 0.0),
+        lambda: SparseLinear("keys", ridge=0, num_coefficients=0.2),
         "grid",
         2,
     ),
     "denoised": (
-        SparseLinear("keys", SparseOptions("auto"), 0.0),
-        lambda: ComplexLinear("keys", ridge=0.0, num_coefficients="auto"),
+        SparseRidge("keys", SparseOptions("auto"), 0.0),
+        lambda: SparseLinear("keys", ridge=0.0, num_coefficients="auto"),
         GridSampling(1),
         1,
     ),

@@ -18,7 +18,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from PIL import Image
 
-from pe_lightning import Adaptive, ComplexLinear, Local, SimpleMLP
+from pe_lightning import Adaptive, ComplexLinear, Local, SimpleMLP, SparseLinear
 from pe_lightning.__main__ import main
 from pe_lightning.estimators.priors import PRIOR_KEY
 from pe_lightning.networks.local import LocalPrior
@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Any, Any, int]] = {
     "trained": (lambda: ComplexLinear(GAU), lambda: TensorDataModule(picture()), 5),
     "trained-per-axis": (lambda: ComplexLinear(["bspline", {"name": "linf", "num_features": 6}]), image, 5),
     "trained-head": (lambda: ComplexLinear(GAU, solver="exact", **HEAD), image, 3),
-    "sparse": (lambda: ComplexLinear("keys", ridge=0, num_coefficients=0.3), lambda: image(GridSampling(1)), 0),
+    "sparse": (lambda: SparseLinear("keys", ridge=0, num_coefficients=0.3), lambda: image(GridSampling(1)), 0),
     "hash": (lambda: SimpleMLP(HASH, **HEAD), image, 5),
     "siren": (lambda: SimpleMLP("identity", activation="sine", **HEAD), image, 5),
     "mlp-gau": (lambda: SimpleMLP({"name": "gau", "num_features": 16}, **HEAD), lambda: TensorDataModule(picture()), 5),

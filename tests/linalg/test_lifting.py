@@ -8,7 +8,7 @@ import pywt
 import scipy.sparse
 import torch
 
-from pe_lightning.linalg import LIFTINGS, lifting
+from pe_lightning.linalg.lifting import LIFTINGS, lifting
 
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 13, 32, 97]
 FILTERS = {"9/7": "bior4.4", "5/3": "bior2.2", "haar": "haar"}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import LIFTINGS
+from pe_lightning.linalg.lifting import LIFTINGS
 from pe_lightning.networks.sparse import Coefficients, SparseWeight
 
 

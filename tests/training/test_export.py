@@ -14,7 +14,7 @@ from torch import Tensor
 
 import pe_lightning
 from pe_lightning.__main__ import main
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, SparseLinear, TensorDataModule
 
 pytest.importorskip("safetensors")
 
@@ -23,7 +23,7 @@ CASES: dict[str, Callable[[], CoordinateModule]] = {
     "exact": lambda: ComplexLinear("tri", solver="exact"),
     "learned": lambda: SimpleMLP({"name": "hash", "num_levels": 2}, depth=1, hidden_size=8),
     "adaptive": Adaptive,
-    "sparse": lambda: ComplexLinear("keys", num_coefficients=0.3),
+    "sparse": lambda: SparseLinear("keys", num_coefficients=0.3),
 }
 
 

@@ -1,4 +1,4 @@
-"""A ComplexLinear whose layer is sparse."""
+"""SparseLinear: an exact fit whose largest coefficients are kept."""
 
 import math
 from pathlib import Path
@@ -9,12 +9,12 @@ from fits import fitted, smooth
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import LIFTINGS, lifting
+from pe_lightning.linalg.lifting import LIFTINGS, lifting
 from pe_lightning.networks.sparse import axis_norms
 from pe_lightning.signals import RandomSampling
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.solvers.solution import encode
-from pe_lightning.training import ComplexLinear, TensorDataModule
+from pe_lightning.training import ComplexLinear, SparseLinear, TensorDataModule
 
 EXACT = {"ridge": 0.0}
 
@@ -36,7 +36,7 @@ def predicted(model: ComplexLinear, data: TensorDataModule) -> torch.Tensor:
 def test_all_numbers_are_the_exact_fit(make_trainer, name, size):
     data = everything(smooth(2, size, 2))
     dense = fitted(make_trainer, ComplexLinear(name, solver="exact", **EXACT), data)
-    sparse = fitted(make_trainer, ComplexLinear(name, num_coefficients=1.0, **EXACT), data)
+    sparse = fitted(make_trainer, SparseLinear(name, num_coefficients=1.0, **EXACT), data)
     torch.testing.assert_close(predicted(sparse, data), predicted(dense, data), atol=1e-4, rtol=0)
     points = torch.rand(5, len(size), requires_grad=True)
     torch.testing.assert_close(sparse(points), dense(points), atol=1e-4, rtol=0)
@@ -49,7 +49,7 @@ def test_more_numbers_are_nearer(make_trainer, transform):
     data = everything(smooth())
     scores = []
     for keep in (30, 0.1, 400):
-        model = fitted(make_trainer, ComplexLinear("keys", num_coefficients=keep, transform=transform, **EXACT), data)
+        model = fitted(make_trainer, SparseLinear("keys", num_coefficients=keep, transform=transform, **EXACT), data)
         count = keep if isinstance(keep, int) else round(keep * 24 * 20 * 3)
         assert model.solution.sparse.kept == [count, count]
         assert model.num_params == count + 9 + 3
@@ -64,11 +64,11 @@ def test_a_psnr_is_reached_by_the_fewest(make_trainer, name, sampling):
     encoder = {"name": name, "num_features": 12}
     whole = fitted(make_trainer, ComplexLinear(encoder, solver="exact", ridge=1e-4), data)
     goal = 0.8 * float(train_psnr(whole, data).min())
-    model = fitted(make_trainer, ComplexLinear(encoder, num_coefficients={"psnr": goal}, ridge=1e-4), data)
+    model = fitted(make_trainer, SparseLinear(encoder, num_coefficients={"psnr": goal}, ridge=1e-4), data)
     first, second = model.solution.sparse.kept
     assert model.num_params == pytest.approx((first + second) / 2 + 9 + 3, abs=0.5)
     assert (train_psnr(model, data) >= goal).all()
-    fewer = fitted(make_trainer, ComplexLinear(encoder, num_coefficients=first - 1, ridge=1e-4), data)
+    fewer = fitted(make_trainer, SparseLinear(encoder, num_coefficients=first - 1, ridge=1e-4), data)
     assert train_psnr(fewer, data)[0] < goal
 
 
@@ -82,18 +82,18 @@ def train_psnr(model, data):
 def test_checkpoints_hold_the_kept_numbers_alone(make_trainer, tmp_path, kept_as):
     data = everything(smooth(2, (96, 80)))
     trainer = make_trainer(max_steps=0)
-    model = ComplexLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT)
+    model = SparseLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT)
     trainer.fit(model, data)
     trainer.save_checkpoint(tmp_path / "it.ckpt")
     size = (tmp_path / "it.ckpt").stat().st_size
     assert size < 2 * 1500 * (4 if kept_as == "float32" else 2) + 12_000 < 96 * 80 * 3 * 4
     saved = torch.load(tmp_path / "it.ckpt", weights_only=True)
     assert all(tensor.numel() < 1000 for tensor in saved["state_dict"].values())
-    back = ComplexLinear.load_from_checkpoint(tmp_path / "it.ckpt")
+    back = SparseLinear.load_from_checkpoint(tmp_path / "it.ckpt")
     assert back.num_params == model.num_params
     torch.testing.assert_close(predicted(back, data), predicted(model, data), atol=0, rtol=0)
     make_trainer().test(
-        ComplexLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT),
+        SparseLinear("keys", num_coefficients=1500, storage_dtype=kept_as, **EXACT),
         data,
         ckpt_path=tmp_path / "it.ckpt",
         weights_only=True,
@@ -101,7 +101,7 @@ def test_checkpoints_hold_the_kept_numbers_alone(make_trainer, tmp_path, kept_as
     saved["pe_lightning/sparse"][0]["values"] = torch.ones(3)
     torch.save(saved, tmp_path / "damaged.ckpt")
     with pytest.raises(InputError, match="the checkpoint is damaged"):
-        ComplexLinear.load_from_checkpoint(tmp_path / "damaged.ckpt")
+        SparseLinear.load_from_checkpoint(tmp_path / "damaged.ckpt")
 
 
 def noisy(size, deviation, signals=1):
@@ -114,7 +114,7 @@ def noisy(size, deviation, signals=1):
 def test_auto_takes_noise_out(make_trainer, size):
     truth, values = noisy(size, 0.1)
     data = everything(values)
-    model = fitted(make_trainer, ComplexLinear("keys", num_coefficients="auto", **EXACT), data)
+    model = fitted(make_trainer, SparseLinear("keys", num_coefficients="auto", **EXACT), data)
     found = model.solution.sparse
     assert found.noise == [pytest.approx(0.1, rel=0.2)]
     assert found.kept[0] < 0.5 * values.numel()
@@ -128,7 +128,7 @@ def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
     data = TensorDataModule(values)
     models = [
         ComplexLinear("keys", ridge="auto", solver="exact"),
-        ComplexLinear("keys", ridge="auto", num_coefficients="auto"),
+        SparseLinear("keys", ridge="auto", num_coefficients="auto"),
     ]
     mask = data.evaluation_batch().mask[0]
     scores = []
@@ -163,11 +163,11 @@ def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_
 
     size = 1728, 1728  # arrays of more than 32 MB, which malloc returns to the system at once
     data = everything(smooth(1, size))
-    fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.1, **EXACT), everything(smooth(1, (64, 64))))
+    fitted(make_trainer, SparseLinear("keys", num_coefficients=0.1, **EXACT), everything(smooth(1, (64, 64))))
     data.setup("fit")
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from what is resident now
     before = peak_resident_bytes()
-    fitted(make_trainer, ComplexLinear("keys", num_coefficients=0.1, **EXACT), data)
+    fitted(make_trainer, SparseLinear("keys", num_coefficients=0.1, **EXACT), data)
     above = (peak_resident_bytes() - before) / (4 * 3 * math.prod(size))
     assert above < 7, above  # and the picture itself, once more
 
@@ -175,28 +175,26 @@ def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_
 @pytest.mark.parametrize("keep", [0, True, 1.5, math.nan, "most", {"psnr": -1}, {"psnr": "40"}, {"ssim": 1}, {}])
 def test_invalid_values_of_keep_are_refused(keep):
     with pytest.raises(InputError, match=r"num_coefficients must be a count such as 100000, .*\{psnr: 40\}, or auto"):
-        ComplexLinear("keys", num_coefficients=keep)
+        SparseLinear("keys", num_coefficients=keep)
 
 
 def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="unknown transform '9,7'"):
-        ComplexLinear("keys", num_coefficients=5, transform="9,7")
+        SparseLinear("keys", num_coefficients=5, transform="9,7")
     with pytest.raises(InputError, match="storage_dtype must be float32 or float16; got 'int8'"):
-        ComplexLinear("keys", num_coefficients=5, storage_dtype="int8")
-    with pytest.raises(InputError, match="leave out --model"):
-        ComplexLinear("keys", num_coefficients=5, depth=1)
+        SparseLinear("keys", num_coefficients=5, storage_dtype="int8")
     data = everything(smooth())
-    with pytest.raises(InputError, match=r"set --trainer.max_steps 0, or leave it out"):
-        fitted(make_trainer, ComplexLinear("keys", num_coefficients=5), data, steps=3)
+    with pytest.raises(InputError, match="not trained: set --trainer.max_steps 0"):
+        fitted(make_trainer, SparseLinear("keys", num_coefficients=5), data, steps=3)
     with pytest.raises(InputError, match=r"num_coefficients needs a shifted encoder .* rff is none. Name one: --encoder"):
-        fitted(make_trainer, ComplexLinear("rff", num_coefficients=5), data)
+        fitted(make_trainer, SparseLinear("rff", num_coefficients=5), data)
     with pytest.raises(InputError, match="leave out trainable: true of gau"):
-        fitted(make_trainer, ComplexLinear({"name": "gau", "trainable": True}, num_coefficients=5), data)
+        fitted(make_trainer, SparseLinear({"name": "gau", "trainable": True}, num_coefficients=5), data)
     with pytest.raises(InputError, match="num_coefficients must be from 1 to 1,440"):
-        ComplexLinear("keys", num_coefficients=1441).build_from(data)  # before a run directory is made
+        SparseLinear("keys", num_coefficients=1441).build_from(data)  # before a run directory is made
     with pytest.raises(InputError, match="auto needs samples of a grid"):
         fitted(
             make_trainer,
-            ComplexLinear("keys", num_coefficients="auto"),
+            SparseLinear("keys", num_coefficients="auto"),
             TensorDataModule(smooth(), sampling=RandomSampling(0.5)),
         )

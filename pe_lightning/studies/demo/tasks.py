@@ -192,7 +192,7 @@ def sparse(folder: Path, size: int) -> Task:
     Image.fromarray(truth).save(folder / "photograph.png")
     shares = (0.01, 0.03, 0.1)
     every: dict[str, Any] = {"sampling": GridSampling(1), "eval_mask": "all"}
-    models = {share: pe_lightning.ComplexLinear("keys", num_coefficients=share, ridge=0) for share in shares}
+    models = {share: pe_lightning.SparseLinear("keys", num_coefficients=share, ridge=0) for share in shares}
     return Task(
         "All pixels are known and scored. An exact fit in a basis of several scales keeps only its largest weights.",
         [f"pe-lightning fit photograph.png --config image/sparse --model.num_coefficients {share:g}" for share in shares],

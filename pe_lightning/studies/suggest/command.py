@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,10 @@ from pe_lightning.signals.files import check_outputs, named_files, write_atomica
 
 if TYPE_CHECKING:
     from pe_lightning.training.datamodule import SignalDataModule
+
+SUGGESTIONS = "pe_lightning.suggestions"
+"""Entry points of other packages. ``all_samples`` is tried where every sample is trained on: a function of the DataModule,
+the names of encoders, the configuration and the file to write, which prints a table and returns the content of the file."""
 
 
 def suggest(
@@ -80,13 +85,13 @@ def suggest(
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_eval_mask == "none":
-        if data.streamed:
+        points = entry_points(group=SUGGESTIONS, name="all_samples")
+        if data.streamed or not points:
             raise InputError(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
             )
-        from pe_lightning.studies.suggest.sparse import suggest_sparse
-
-        write_atomically(out, suggest_sparse(data, names, plain_values("fit", config), out), force)
+        (point, *_) = points
+        write_atomically(out, point.load()(data, names, plain_values("fit", config), out), force)
         say("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
         say(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0

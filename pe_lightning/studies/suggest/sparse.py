@@ -18,7 +18,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import samples_per_unit, sized
 from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
-from pe_lightning.linalg import LiftingName
+from pe_lightning.linalg.lifting import LiftingName
 from pe_lightning.networks.sparse import Coefficients, axis_norms
 from pe_lightning.solvers import LowRankWarning, solve_grid
 from pe_lightning.solvers.solution import encode
@@ -88,7 +88,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     verdict = f"{best.psnr[JUDGED]:.2f} dB of all samples by {best.numbers[JUDGED]:,} numbers."
     how = "num_coefficients is a share of all numbers; or a count, {psnr: 40}, or auto for noisy signals."
     arguments = {"encoder": best.encoder, "ridge": 0, "num_coefficients": SHARES[JUDGED], "transform": best.transform}
-    model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
+    model = {"class_path": "pe_lightning.SparseLinear", "init_args": arguments}
     return as_text([verdict, how], model, data, tree, out)
 
 

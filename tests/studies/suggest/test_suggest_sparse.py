@@ -6,7 +6,7 @@ import torch
 from pe_lightning import encoders
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.studies.suggest.sparse import sparsity
-from pe_lightning.training import ComplexLinear, TensorDataModule
+from pe_lightning.training import SparseLinear, TensorDataModule
 
 
 def test_curves_are_those_of_the_model(make_trainer):
@@ -15,7 +15,7 @@ def test_curves_are_those_of_the_model(make_trainer):
     found = sparsity(picture[None], encoders.create("gau"), shares=(0.05, 0.2))
     for count, score in zip(found.numbers, found.psnr, strict=True):
         data = TensorDataModule(picture[None], sampling=GridSampling(stride=1), eval_mask="none")
-        model = ComplexLinear("gau", num_coefficients=count, ridge=0.0)
+        model = SparseLinear("gau", num_coefficients=count, ridge=0.0)
         make_trainer(max_steps=0).fit(model, data)
         error = (model.predict_grid(data.evaluation_batch().axes)[0] - picture).square().mean().detach()
         assert score == pytest.approx(float(-10 * torch.log10(error)), abs=1e-2)
