@@ -23,8 +23,8 @@ from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
 from pe_lightning.signals.sources.paths import sample_path
-from pe_lightning.training import ComplexLinear
-from pe_lightning.training.complex_linear import SPARSE_KEY
+from pe_lightning.training import ComplexLinear, SparseLinear
+from pe_lightning.training.sparse_linear import SPARSE_KEY
 
 ROOT = Path(__file__).parents[2]
 FITTED = ("image/varpro", "image/warm_head", "points/adaptive", "labelled/closed_form", "row/depth", "video/random_points")
@@ -62,7 +62,7 @@ def fitted_by_command(arguments: list[str], folder: Path) -> tuple[dict[str, Ten
     config = yaml.safe_load((checkpoint.parents[1] / "config.yaml").read_text())
     saved = torch.load(checkpoint, weights_only=True)
     if SPARSE_KEY in saved:  # in place of the weights
-        return ComplexLinear.load_from_checkpoint(checkpoint).state_dict(), config
+        return SparseLinear.load_from_checkpoint(checkpoint).state_dict(), config
     return saved["state_dict"], config
 
 

@@ -184,7 +184,7 @@ def test_other_refusals(make_trainer):
     with pytest.raises(InputError, match="storage_dtype must be float32 or float16; got 'int8'"):
         SparseLinear("keys", num_coefficients=5, storage_dtype="int8")
     data = everything(smooth())
-    with pytest.raises(InputError, match="not trained: set --trainer.max_steps 0"):
+    with pytest.raises(InputError, match=r"not trained: set --trainer.max_steps 0"):
         fitted(make_trainer, SparseLinear("keys", num_coefficients=5), data, steps=3)
     with pytest.raises(InputError, match=r"num_coefficients needs a shifted encoder .* rff is none. Name one: --encoder"):
         fitted(make_trainer, SparseLinear("rff", num_coefficients=5), data)
