@@ -157,13 +157,13 @@ class Coefficients:
     def keep(self, count: int, storage_dtype: ValueType = "float32") -> SparseWeight:
         """The largest ``count`` of them; fewer where all others are zero."""
         check_keep(count, self.size)
-        importance = self.importance().flatten()
         least = 0.0
         if count < self.size:
-            ordered = importance.cpu().numpy().copy()
+            ordered = self.importance().flatten().cpu().numpy()
             ordered.partition(self.size - count)
             least = float(ordered[self.size - count])
             del ordered
+        importance = self.importance().flatten()
         mask = importance > least
         if least > 0 and (missing := count - int(torch.count_nonzero(mask))):
             mask[torch.nonzero(importance == least)[:missing, 0]] = True

@@ -209,10 +209,10 @@ class ComplexLinear(KroneckerModule):
             ridge=ridge,
         )
 
-    @classmethod
-    def exact(cls, encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
+    @staticmethod
+    def exact(encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
         """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
-        return cls(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
+        return ComplexLinear(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
@@ -254,8 +254,8 @@ class ComplexLinear(KroneckerModule):
             return
         dataset, process = signals_of(self).shard()
         began = time.perf_counter()
-        fit = self.learn_encoders if self.networks.features_are_trained else self.solve_layer
-        solutions, report = fit(dataset, process)
+        solve = self.learn_encoders if self.networks.features_are_trained else self.solve_layer
+        solutions, report = solve(dataset, process)
         # the network's features are the raw ones times the scales
         weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
