@@ -50,7 +50,7 @@ class Lifting:
         steps: Coefficients ``c`` of the steps ``entry += c * (left neighbour + right neighbour)``, on the odd and on the
             even entries in turn. With ``paired``, ``entry += c * (other entry of the pair)``; the last of an odd number of
             entries has none.
-        scale: What the even entries are multiplied by at the end of a level; the odd ones are divided by it.
+        scale: Factor of the even entries at the end of a level; the odd ones are divided by it.
         paired: Whether steps stay within pairs of neighbours.
     """
 
@@ -73,7 +73,7 @@ class Lifting:
 
     @staticmethod
     def sizes(n: int) -> list[int]:
-        """How many numbers are split at each level, descending."""
+        """Numbers of entries that each level splits, descending."""
         sizes = []
         while n > COARSEST:
             sizes.append(n)
@@ -95,23 +95,20 @@ class Lifting:
             gram: :math:`\Psi^T \Psi`, ``(n, n)``, of the features that the axis has weights of; ``None`` for the identity.
                 On axes longer than :data:`LONG` a level then has one norm, that of its middle: only the ends differ.
         """
-        return self._norms(n, gram, lambda size: self._level_matrix(size, analysis=False))
+        return self._norms(n, gram, analysis=False)
 
     def analysis_norms(self, n: int) -> Tensor:
-        """Norms of the rows of :math:`T`, ``(n,)`` float64: what the standard deviation of white noise is multiplied by.
+        """Norms of the rows of :math:`T`, ``(n,)`` float64: factors of the standard deviation of white noise.
 
         As :meth:`synthesis_norms` for long axes.
         """
-        return self._norms(n, None, lambda size: self._level_matrix(size, analysis=True).T.tocsr())
+        return self._norms(n, None, analysis=True)
 
-    def _norms(
-        self, n: int, gram: scipy.sparse.spmatrix | None, matrix_of: Callable[[int], scipy.sparse.csr_matrix]
-    ) -> Tensor:
+    def _norms(self, n: int, gram: scipy.sparse.spmatrix | None, analysis: bool) -> Tensor:
         levels, squares = self.levels(n), np.empty(n)
         if gram is None and n > LONG:
-            norms = self._norms(LONG, None, matrix_of)
-            # levels of a few entries feel both ends: they have the norm of the coarsest level that does not
-            # entries of a level from which the vector of its middle has the shape that it has far from both ends
+            norms = self._norms(LONG, None, analysis)
+            # vectors of levels with fewer entries reach both ends: they get the norm of the coarsest level with more
             interior = [part for part in self.levels(LONG) if part.stop - part.start >= 16]
             middles = [norms[(part.start + part.stop) // 2] for part in interior]
             result = torch.empty(n, dtype=torch.float64)
@@ -120,7 +117,7 @@ class Lifting:
             return result
         known = scipy.sparse.identity(n, format="csr") if gram is None else scipy.sparse.csr_matrix(gram)
         for size, details in zip(self.sizes(n), reversed(levels[1:]), strict=True):
-            matrix = matrix_of(size)
+            matrix = self._level_matrix(size, analysis)
             low, high = matrix[:, : details.start], matrix[:, details.start :]
             squares[details] = np.asarray((known @ high).multiply(high).sum(0)).ravel()
             known = low.T @ known @ low
@@ -128,7 +125,7 @@ class Lifting:
         return torch.from_numpy(np.sqrt(np.maximum(squares, 0)))
 
     def _level_matrix(self, n: int, analysis: bool) -> scipy.sparse.csr_matrix:
-        """One level as a matrix ``(n, n)``; even entries come first in the rows of analysis and the columns of synthesis."""
+        """One level of synthesis, or the transpose of one of analysis, ``(n, n)``; columns of even entries come first."""
         columns = torch.zeros(1, n, 2 * REACH, dtype=torch.float64)
         places = torch.arange(n)
         columns[0, places, places % (2 * REACH)] = 1  # columns that share no row are transformed together
@@ -140,34 +137,30 @@ class Lifting:
         matrix = scipy.sparse.csr_matrix((values[rows, cols % (2 * REACH)].numpy(), (rows, cols)), shape=(n, n))
         matrix.eliminate_zeros()
         order = torch.cat([places[0::2], places[1::2]]).numpy()
-        return matrix[order] if analysis else matrix[:, order]
+        return (matrix.T.tocsr() if analysis else matrix)[:, order]
 
-    def _along_all(self, x: Tensor, axes: Sequence[int], transform: Callable[[Tensor], Tensor]) -> Tensor:
-        in_place = False
+    @staticmethod
+    def _along_all(x: Tensor, axes: Sequence[int], transform: Callable[[Tensor], Tensor]) -> Tensor:
+        """A transform of some axes; without gradients a block of numbers at a time, which then stays in the cache."""
+        if not x.requires_grad:
+            x = x.clone(memory_format=torch.contiguous_format)
         for axis in axes:
-            x = self._along(x, axis, transform, in_place)
-            in_place = not x.requires_grad
+            axis %= x.ndim
+            lead, n, trail = x.shape[:axis].numel(), x.shape[axis], x.shape[axis + 1 :].numel()
+            if n <= COARSEST or not x.numel():
+                continue
+            flat = x.reshape(lead, n, trail)
+            if x.requires_grad:
+                x = transform(flat).reshape(x.shape)
+            elif trail >= ROW:  # every step adds contiguous rows
+                for block in flat:
+                    for some in torch.split(block, max(ROW, BLOCK // n), 1):
+                        some.copy_(transform(some[None])[0])
+            else:
+                for some in torch.split(flat, max(ROW, BLOCK // (n * trail))):
+                    moved = some.movedim(1, 0)
+                    some.copy_(transform(moved.reshape(1, n, -1)).view(moved.shape).movedim(0, 1))
         return x
-
-    def _along(self, x: Tensor, axis: int, transform: Callable[[Tensor], Tensor], in_place: bool = False) -> Tensor:
-        """A transform of one axis; without gradients a block of numbers at a time, which then stays in the cache."""
-        axis %= x.ndim
-        n = x.shape[axis]
-        out = x if in_place else x.clone(memory_format=torch.contiguous_format)
-        if n <= COARSEST or not x.numel():
-            return out
-        lead, trail = x.shape[:axis].numel(), x.shape[axis + 1 :].numel()
-        if x.requires_grad:
-            return transform(out.view(lead, n, trail)).view(x.shape)
-        if trail >= ROW:  # every step adds contiguous rows
-            for block in out.view(lead, n, trail):
-                for some in torch.split(block, max(ROW, BLOCK // n), 1):
-                    some.copy_(transform(some[None])[0])
-        else:
-            for some in torch.split(out.view(lead, n, trail), max(ROW, BLOCK // (n * trail))):
-                moved = some.movedim(1, 0)
-                some.copy_(transform(moved.reshape(1, n, -1)).view(moved.shape).movedim(0, 1))
-        return out
 
     def _analyse(self, x: Tensor) -> Tensor:
         parts = []
@@ -222,8 +215,8 @@ def _interleaved(even: Tensor, odd: Tensor) -> Tensor:
 
 
 LIFTINGS = {
-    made.name: made
-    for made in (
+    transform.name: transform
+    for transform in (
         Lifting("9/7", (-1.586134342059924, -0.052980118572961, 0.882911075530934, 0.443506852043971), 1.149604398860241),
         Lifting("5/3", (-0.5, 0.25), 2**0.5),
         Lifting("haar", (-1.0, 0.5), 2**0.5, paired=True),

@@ -48,24 +48,24 @@ def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
         values: ``(C, n_1, ..., n_D)``, float32 or float64.
         transform: The multi-resolution transform of every axis.
     """
-    made, sizes = lifting(transform), values.shape[1:]
+    basis, sizes = lifting(transform), values.shape[1:]
     mean = values.flatten(1).mean(1).reshape(-1, *[1] * len(sizes))
     rotation = channel_rotation(values - mean)
     centred = rotated(values - mean, rotation.T)
     axes = range(1, values.ndim)
-    whole = _normalised(made, centred)
-    inside = (slice(None), *(made.levels(size)[-1] for size in sizes))
+    whole = _normalised(basis, centred)
+    inside = (slice(None), *(basis.levels(size)[-1] for size in sizes))
     finest = whole[inside]
     noise = finest.abs().flatten(1).median(1).values / 0.6745  # that of a normal variable
-    count = int(torch.count_nonzero(_shrink(made, whole, noise)))
+    count = int(torch.count_nonzero(_shrink(basis, whole, noise)))
     total = torch.zeros_like(centred)
     per_axis = SHIFTS.get(len(sizes), 1)
     shifts = list(itertools.product(*[range(per_axis if size > 2 * per_axis else 1) for size in sizes]))
     for shift in shifts:
-        shifted = whole if not any(shift) else _normalised(made, _mirrored(centred, shift))
-        found = _scaled(made, _shrink(made, shifted, noise), inverse=False)
+        shifted = whole if not any(shift) else _normalised(basis, _mirrored(centred, shift))
+        shrunk = _scaled(basis, _shrink(basis, shifted, noise), inverse=False)
         inside = (slice(None), *(slice(first, None) for first in shift))
-        total += made.inverse_all(found, axes)[inside]
+        total += basis.inverse_all(shrunk, axes)[inside]
     result = rotated(total.div_(len(shifts)), rotation) + mean
     return Denoised(result, float(noise.square().mean().sqrt()), count)
 
@@ -77,23 +77,23 @@ def _mirrored(x: Tensor, shift: Sequence[int]) -> Tensor:
     return x
 
 
-def _scaled(made: Lifting, x: Tensor, inverse: bool) -> Tensor:
+def _scaled(basis: Lifting, x: Tensor, inverse: bool) -> Tensor:
     """Coefficients times the norms of the rows of the transforms, or divided by them, in place."""
     for axis, size in enumerate(x.shape[1:]):
-        norms = made.analysis_norms(size).to(x).reshape(-1, *[1] * (x.ndim - 2 - axis))
+        norms = basis.analysis_norms(size).to(x).reshape(-1, *[1] * (x.ndim - 2 - axis))
         x = x.div_(norms) if inverse else x.mul_(norms)
     return x
 
 
-def _normalised(made: Lifting, x: Tensor) -> Tensor:
+def _normalised(basis: Lifting, x: Tensor) -> Tensor:
     """Coefficients that all have the noise of a sample."""
-    return _scaled(made, made.forward_all(x, range(1, x.ndim)), inverse=True)
+    return _scaled(basis, basis.forward_all(x, range(1, x.ndim)), inverse=True)
 
 
-def _shrink(made: Lifting, coefficients: Tensor, noise: Tensor) -> Tensor:
+def _shrink(basis: Lifting, coefficients: Tensor, noise: Tensor) -> Tensor:
     """BayesShrink of every band but the coarsest; ``noise`` of each channel, ``(C,)``."""
     out = coefficients.clone()
-    levels = [made.levels(size) for size in coefficients.shape[1:]]
+    levels = [basis.levels(size) for size in coefficients.shape[1:]]
     for number, band in enumerate(itertools.product(*levels)):
         if number == 0:
             continue

@@ -39,8 +39,12 @@ def test_two_processes_solve_what_one_does(tmp_path, recipe):
 
 @pytest.mark.parametrize("devices", [DDP, SIGNALS], ids=["ddp", "signals"])
 def test_two_processes_keep_the_numbers_that_one_does(tmp_path, devices):
-    one = fit(tmp_path / "one", "sparse.yaml", *THREE)
-    two = fit(tmp_path / "two", "sparse.yaml", *THREE, *devices)
+    auto = ["--model.num_coefficients", "auto"]
+    one = fit(tmp_path / "one", "sparse.yaml", *THREE, *auto)
+    two = fit(tmp_path / "two", "sparse.yaml", *THREE, *auto, *devices)
+    alone, together = (metrics["solution"]["sparse"] for metrics in (one, two))
+    assert together["noise"] == pytest.approx(alone["noise"])
+    assert together["denoised"] == alone["denoised"] == [True] * 3
     assert two["train/psnr_per_signal"] == pytest.approx(one["train/psnr_per_signal"], abs=1e-3)
     assert two["num_params"] == one["num_params"]
     kept = [checkpoint(only_run(tmp_path / name))["pe_lightning/sparse"] for name in ("one", "two")]

@@ -150,10 +150,6 @@ def test_norms_are_those_over_the_samples(name, count):
     torch.testing.assert_close(axis_norms("9/7", encoder, features), expected, rtol=1e-5, atol=0)
 
 
-def peak_resident_bytes() -> int:
-    return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-
-
 @pytest.mark.slow  # a picture of 36 MB
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").is_file(), reason="only Linux resets the peak")
 def test_the_fit_of_a_large_picture_takes_less_than_eight_times_its_memory(make_trainer):
