@@ -140,7 +140,7 @@ class SparseRidge(LinearRidge):
     def sparsify(self, found: Solution, dataset: SignalDataset) -> tuple[Solution, list[SparseLayer]]:
         """Replaces the weights of an exact fit, in place, by their largest coefficients."""
         options, layers = self.options, []
-        counts = [options.count(found.weight[0].numel())] * len(found.weight)
+        counts = [options.count(found.weight.shape[1:].numel())] * len(found.weight)
         noise: list[tuple[float, bool] | None] = [None] * len(found.weight)
         if options.num_coefficients == "auto":
             found, counts, noise = denoised_fit(options, found, dataset, self.center)
@@ -225,7 +225,7 @@ def denoised_fit(
     device = found.weight.device
     batch = to_device(dataset.train_batch, device)
     assert isinstance(batch, GridBatch)
-    size = found.weight[0].numel()
+    size = found.weight.shape[1:].numel()
     values = batch.values.clone()
     counts: list[int | None] = []
     noise: list[tuple[float, bool] | None] = []
