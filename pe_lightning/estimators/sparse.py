@@ -1,4 +1,4 @@
-"""Which coefficients of an exact fit are kept: a number, a share, as many as a PSNR takes, or those above the noise."""
+"""Exact fits whose largest coefficients are kept: a count, a share, as many as a PSNR takes, or all above the noise."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from pe_lightning.solvers.held_out import shrunk
 from pe_lightning.solvers.solution import encode
 
 KeepLike = int | float | Literal["auto"] | dict[str, float]
-"""How many numbers of a signal's layer are kept, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for
-the fewest that reach it on the trained samples, or ``auto`` for those above the noise."""
+"""Numbers to keep of a signal's layer, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for the fewest
+that reach it on the trained samples, or ``auto`` for all above the noise."""
 DENOISED_COUNT = 1.5
-"""With ``num_coefficients: auto``, kept numbers relative to those of shrinkage without shifts: their average has more."""
+"""With ``num_coefficients: auto``, kept numbers relative to the count of shrinkage without shifts: the average has more."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,9 @@ class SparseOptions:
     """How the layer of an exact fit is made sparse.
 
     Args:
-        num_coefficients: How many numbers are kept.
+        num_coefficients: Numbers to keep.
         transform: The multi-resolution transform of every axis.
-        storage_dtype: How the kept numbers are stored.
+        storage_dtype: Type of the stored numbers.
     """
 
     num_coefficients: KeepLike
@@ -77,7 +77,7 @@ class SparseOptions:
             check_keep(self.num_coefficients, size)
 
     def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
-        """Refuses encoders and samples that a sparse layer is not for."""
+        """Refuses encoders and samples that no sparse layer can have."""
         for encoder in encoders:
             if encoder.resolution is None:
                 raise InputError(
@@ -98,17 +98,25 @@ class SparseOptions:
             raise InputError("num_coefficients: auto needs samples of a grid, not scattered ones; give a number or a share")
 
 
+class SparseLayer(NamedTuple):
+    """The kept coefficients of one signal's layer."""
+
+    weight: SparseWeight
+    noise: tuple[float, bool] | None
+    """With ``num_coefficients: auto``, the standard deviation of the noise, and whether it was removed."""
+
+
 class SparseRidge(LinearRidge):
     """Ridge regression whose largest coefficients in a multi-resolution basis are kept.
 
     Args:
         encoder: A shifted encoder, or one per axis.
-        options: How many coefficients are kept, of which transform.
+        options: The number of kept coefficients, and their transform.
         ridge: Relative ridge, or ``auto``.
-        center: Whether means are subtracted.
+        center: Whether the mean of each signal and channel is subtracted before the fit.
     """
 
-    max_weights = 1 << 28  # they have no gradients
+    max_weights = 1 << 28  # more than of a trained layer: the weights have no gradients
 
     def __init__(
         self,
@@ -161,14 +169,6 @@ class SparseRidge(LinearRidge):
         return found, layers
 
 
-class SparseLayer(NamedTuple):
-    """The kept coefficients of one signal's layer."""
-
-    weight: SparseWeight
-    noise: tuple[float, bool] | None
-    """With ``num_coefficients: auto``, the standard deviation of the noise, and whether it was removed."""
-
-
 def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
     """The report on an exact fit and on the layers of all signals."""
     weights, noise = [layer.weight for layer in layers], [layer.noise for layer in layers if layer.noise is not None]
@@ -186,17 +186,17 @@ def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
 class _Measure:
     """PSNR of one signal's weights on its trained samples."""
 
-    def __init__(self, dataset: SignalDataset, place: int, features: Sequence[Operator], mean: Tensor) -> None:
+    def __init__(self, dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> None:
         batch = to_device(dataset.train_batch, mean.device)
         self.features = features
         self.index: Tensor | None = None
         if isinstance(batch, GridBatch):
-            self.target = batch.values[place].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
+            self.target = batch.values[signal].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
             return
         if batch.index is None:
             raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
-        self.index = batch.index[place if len(batch.index) > 1 else 0]
-        self.target = batch.values[place].T - mean[:, None]
+        self.index = batch.index[signal if len(batch.index) > 1 else 0]
+        self.target = batch.values[signal].T - mean[:, None]
 
     def __call__(self, weight: Tensor) -> float:
         values = mode_products(weight, [matrix.to(weight.dtype) for matrix in self.features])
@@ -232,13 +232,13 @@ def denoised_fit(
     fit: dict[str, Any] = {"ridge": found.ridge, "center": center}
     held_out = math.prod(values.shape[1:-1]) < math.prod(dataset.values.shape[1:-1])
     with full_precision(device):
-        for place, signal in enumerate(batch.values):
-            made = denoise(signal.movedim(-1, 0).contiguous(), options.transform)
-            helps = not held_out or _predicts_better(options, signal, made.noise, batch.axes, found.encoders, fit)
+        for index, signal in enumerate(batch.values):
+            clean = denoise(signal.movedim(-1, 0).contiguous(), options.transform)
+            helps = not held_out or _predicts_better(options, signal, clean.noise, batch.axes, found.encoders, fit)
             if helps:
-                values[place] = made.values.movedim(0, -1)
-            counts.append(min(size, max(1, math.ceil(DENOISED_COUNT * made.count))) if helps else size)
-            noise.append((made.noise, helps))
+                values[index] = clean.values.movedim(0, -1)
+            counts.append(min(size, max(1, math.ceil(DENOISED_COUNT * clean.count))) if helps else size)
+            noise.append((clean.noise, helps))
     if any(entry is not None and entry[1] for entry in noise):
         found = replace(solve_grid(values, found.encoders, batch.axes, **fit), choice=found.choice)
     return found, counts, noise
@@ -252,7 +252,7 @@ def _predicts_better(
     encoders: Sequence[Encoder],
     fit: dict[str, Any],
 ) -> bool:
-    """Whether every second sample of each axis, without noise, predicts the others better than as it is.
+    """Whether every second sample of each axis, without noise, predicts the others better than with its noise.
 
     The signal ``(n_1, ..., n_D, C)`` with its noise level is on the grid of ``axes``; ``fit`` are options of the solver.
     """
@@ -262,7 +262,7 @@ def _predicts_better(
     known = signal[tuple(slice(None, None, step) for step in steps)]
     fewer = [x[::step] for x, step in zip(axes, steps, strict=True)]
     ratios = [len(whole) / len(x) for x, whole in zip(fewer, axes, strict=True)]
-    coarse = [made for pair in zip(encoders, ratios, strict=True) if isinstance(made := shrunk(*pair), Encoder)]
+    coarse = [new for pair in zip(encoders, ratios, strict=True) if isinstance(new := shrunk(*pair), Encoder)]
     if len(coarse) < len(encoders):
         return False
     unseen = torch.ones(signal.shape[:-1], dtype=torch.bool, device=signal.device)
@@ -271,15 +271,13 @@ def _predicts_better(
     # white noise has the same level on every second sample; texture, whose removal costs held-out samples, has more
     if clean.noise > 1.25 * noise:
         return False
-    count = math.ceil(DENOISED_COUNT * clean.count)
-    errors = []
-    for values, kept in ((known, None), (clean.values.movedim(0, -1), count)):
-        solution = solve_grid(values[None], coarse, fewer, **fit)
-        if kept is not None:
-            features = encode(coarse, fewer, values.device)
-            norms = [axis_norms(options.transform, *pair) for pair in zip(coarse, features, strict=True)]
-            coefficients = Coefficients(solution.weight[0], options.transform, norms)
-            weight = coefficients.keep(min(max(1, kept), coefficients.size), options.storage_dtype).weight()
-            solution = replace(solution, weight=weight[None])
-        errors.append(float((solution.predict(axes)[0] - signal)[unseen].square().sum(dtype=torch.float64)))
-    return errors[1] < errors[0]
+    noisy, smooth = (solve_grid(values[None], coarse, fewer, **fit) for values in (known, clean.values.movedim(0, -1)))
+    norms = [axis_norms(options.transform, *pair) for pair in zip(coarse, encode(coarse, fewer, signal.device), strict=True)]
+    coefficients = Coefficients(smooth.weight[0], options.transform, norms)
+    count = min(max(1, math.ceil(DENOISED_COUNT * clean.count)), coefficients.size)
+    sparse = replace(smooth, weight=coefficients.keep(count, options.storage_dtype).weight()[None])
+
+    def error(solution: Solution) -> float:
+        return float((solution.predict(axes)[0] - signal)[unseen].square().sum(dtype=torch.float64))
+
+    return error(sparse) < error(noisy)

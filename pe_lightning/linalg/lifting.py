@@ -33,7 +33,7 @@ BLOCK = 1 << 18
 LONG = 1 << 13
 """Entries up to which the norms of an axis are computed one by one."""
 REACH = 8
-"""More entries on each side of its own than a vector of one level differs from zero in: those of 9/7 reach 4."""
+"""Distance in entries beyond which a vector of one level is zero; vectors of 9/7 reach 4 entries."""
 
 LiftingName = Literal["9/7", "5/3", "haar"]
 
@@ -93,7 +93,7 @@ class Lifting:
         Args:
             n: Length of the axis.
             gram: :math:`\Psi^T \Psi`, ``(n, n)``, of the features that the axis has weights of; ``None`` for the identity.
-                On axes longer than :data:`LONG` a level then has one norm, that of its middle: only the ends differ.
+                On axes longer than :data:`LONG` a level then has one norm, the norm at its middle: only the ends differ.
         """
         return self._norms(n, gram, analysis=False)
 

@@ -5,7 +5,7 @@ span is unchanged, and :math:`W = R\,(c \times_1 T^{-1} \dots \times_D T^{-1})` 
 zero, ``T`` the transform of an axis and ``R`` an orthonormal rotation of the channels.
 
 Reference: Mallat, *A Wavelet Tour of Signal Processing*, 3rd ed., 2009, ch. 9, on approximation by the largest coefficients.
-:mod:`pe_lightning.linalg.lifting` names those of the bases.
+:mod:`pe_lightning.linalg.lifting` has the references of the bases.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pe_lightning.linalg import Identity, Operator
 from pe_lightning.linalg.lifting import LIFTINGS, LiftingName, channel_rotation, lifting, rotated
 
 ValueType = Literal["float32", "float16"]
-"""How the kept numbers are stored."""
+"""Type of the stored numbers."""
 POSITION_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
 """Of LZMA, for bits: 3 to 13 % fewer bytes than zlib, 3 to 9 % fewer than coded distances from 1e5 numbers on."""
 
@@ -90,7 +90,7 @@ class SparseWeight:
 
     @classmethod
     def unpack(cls, packed: Mapping[str, Any]) -> SparseWeight:
-        """What :meth:`pack` made."""
+        """The inverse of :meth:`pack`."""
         try:
             shape, transform = tuple(int(size) for size in packed["shape"]), packed["transform"]
             rotation, values = packed["rotation"], packed["values"]
@@ -120,7 +120,7 @@ class SparseWeight:
 
 
 class Coefficients:
-    """All coefficients of one signal's weight tensor, to keep the largest of.
+    """All coefficients of one signal's weight tensor, from which the largest are kept.
 
     They are ranked by magnitude times the product over the axes of the norms of the synthesis vectors.
 
@@ -148,14 +148,14 @@ class Coefficients:
         return self.values.numel()
 
     def importance(self) -> Tensor:
-        """Norm of what each coefficient adds, about: ``(C, K_1, ..., K_D)``."""
+        """Approximate norm of the contribution of each coefficient, ``(C, K_1, ..., K_D)``."""
         result = self.values.abs()
         for axis, norms in enumerate(self._norms):
             result *= norms.to(result).reshape(-1, *[1] * (len(self._norms) - 1 - axis))
         return result
 
     def keep(self, count: int, storage_dtype: ValueType = "float32") -> SparseWeight:
-        """The largest ``count`` of them; fewer where all others are zero."""
+        """The ``count`` largest coefficients; fewer where all others are zero."""
         check_keep(count, self.size)
         least = 0.0
         if count < self.size:
@@ -175,7 +175,7 @@ class Coefficients:
         return SparseWeight(self.shape, self.transform, self.rotation, bitmap, values, storage_dtype)
 
     def fewest(self, psnr: float, measure: Callable[[Tensor], float], storage_dtype: ValueType = "float32") -> SparseWeight:
-        """The fewest of them that reach a PSNR, found between counts that do and do not.
+        """The fewest coefficients that reach a PSNR, by bisection of their number.
 
         Args:
             psnr: In dB.

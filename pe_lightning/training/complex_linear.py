@@ -149,7 +149,7 @@ class ComplexLinear(KroneckerModule):
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
-            for the linear layer is too large for a width; with a given optimiser that of the linear layer.
+            for the linear layer is too large for a width; with a given optimiser the rate of the linear layer.
         optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser

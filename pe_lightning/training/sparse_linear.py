@@ -25,18 +25,18 @@ WEIGHT_NAME = "networks.network.weight"
 
 @models.register("SparseLinear")
 class SparseLinear(ComplexLinear):
-    r"""The exact fit of :class:`ComplexLinear`, of which the largest coefficients in a multi-resolution basis are kept.
+    r"""The largest coefficients of the exact fit of a :class:`ComplexLinear` in a multi-resolution basis.
 
     The layer is solved for, never trained; a checkpoint holds the kept coefficients and their positions.
 
     Args:
         encoder: A shifted encoder by name, or one per axis. ``num_features`` is ``K`` per axis; ``auto`` is as many as
             trained samples of a grid, or the size of the grid where they are scattered.
-        num_coefficients: How many numbers of each signal are kept, of all channels together: a count such as ``100000``, a
+        num_coefficients: Numbers to keep of each signal, of all channels together: a count such as ``100000``, a
             share such as ``0.1``, ``{psnr: 40}`` for the fewest that reach it on the trained samples, or ``auto`` for the
             coefficients above the noise.
         transform: The multi-resolution transform of every axis.
-        storage_dtype: How the numbers are stored: ``float32``, or ``float16`` for half of the bytes.
+        storage_dtype: Type of the stored numbers: ``float32``, or ``float16`` for half of the bytes.
         center: Whether each signal's mean per channel over the training samples is subtracted before the fit.
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of held-out training samples.

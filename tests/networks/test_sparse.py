@@ -1,4 +1,4 @@
-"""Sparse weights: what is kept, how it is stored, and what is refused."""
+"""Sparse weights: selection, storage and refusals."""
 
 import pytest
 import torch

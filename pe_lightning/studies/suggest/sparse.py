@@ -1,4 +1,4 @@
-"""What ``suggest`` tries where every sample is trained on: exact fits of which few numbers are kept."""
+"""Sparse fits, which ``suggest`` compares where every sample is trained on."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ JUDGED = 2
 MAX_SIGNALS = 4
 """Of more signals than this, so many are looked at, evenly spread."""
 PREFERRED = "keys"
-"""The encoder of the sparse recipes. It is taken where others have the same score, such as ``impulse``, because it
-interpolates smoothly between the samples."""
+"""The encoder of the sparse recipes, which interpolates smoothly between the samples. It wins ties, such as with
+``impulse``."""
 TIE_DB = 0.005
-"""Scores that differ by less are the same."""
+"""Scores that differ by less are equal."""
 
 
 class SparsityCurve(NamedTuple):
@@ -48,7 +48,7 @@ class SparsityCurve(NamedTuple):
     psnr: tuple[float, ...]
     """In dB, the mean over the signals, for each of these; infinite if the samples are reproduced."""
     psnr_of_all: float
-    """That of the exact fit."""
+    """In dB, the mean of the exact fits."""
 
     @property
     def rank(self) -> float:
@@ -61,9 +61,12 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
 
     Returns the configuration of the best, for the file ``out``; ``tree`` is the complete one of the signals.
     """
-    made = {name: known.create(name) for name in names or known.names()}
-    trained = {name for name, encoder in made.items() if any(True for _ in encoder.parameters())}
-    shifted = {name: made[name] for name in made if name not in trained and made[name].resolution is not None}
+    encoders = {name: known.create(name) for name in names or known.names()}
+    shifted = {
+        name: encoder
+        for name, encoder in encoders.items()
+        if encoder.resolution is not None and not any(True for _ in encoder.parameters())
+    }
     if not shifted:
         raise InputError(f"every sample is trained on, and {', '.join(names)} are no shifted encoders: try keys, tri, gau")
     values = data.dataset.in_memory()
@@ -102,7 +105,7 @@ def sparsity(
         signals: ``(S, N_1, ..., N_D, C)`` in [0, 1].
         encoder: A shifted encoder, for all axes; ``num_features: auto`` is one per sample.
         transform: The multi-resolution transform.
-        shares: What is kept, as shares of the samples' numbers.
+        shares: Numbers to keep, relative to the numbers of the samples.
     """
     axes = [torch.arange(n, dtype=torch.float64) / n for n in signals.shape[1:-1]]
     samples = [samples_per_unit(x) for x in axes]

@@ -12,7 +12,7 @@ from scipy.io import wavfile
 
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
-from pe_lightning.studies.suggest import search
+from pe_lightning.studies.suggest import command, search
 from pe_papers.tasks.drawing import draw_words
 
 FEW = ["--encoders", "gau,bspline,rff"]
@@ -214,6 +214,13 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
     }  # fmt: skip
     assert "scored on windows" in text
     assert fitted()["encoder"]["num_features"] == 16
+
+
+def test_without_a_package_for_them_samples_that_are_all_trained_are_refused(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "entry_points", lambda **_: [])
+    assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1"]) == 2
+    assert "nothing is held out" in capsys.readouterr().err
 
 
 def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch, tmp_path):
