@@ -10,7 +10,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from pe_lightning.training.adaptive import Adaptive, Local
     from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
-    from pe_lightning.training.complex_linear import ComplexLinear, KroneckerModule
+    from pe_lightning.training.complex_linear import ComplexLinear
     from pe_lightning.training.coordinate import CoordinateModule, FunctionModule
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
@@ -30,7 +30,6 @@ __all__ = [
     "CoordinateModule",
     "FunctionModule",
     "ImageDataModule",
-    "KroneckerModule",
     "LabelledDataModule",
     "Local",
     "PointsDataModule",
@@ -51,7 +50,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     submod_attrs={
         "adaptive": ["Adaptive", "Local"],
         "base": ["TrainedModule", "datamodule_of", "trainer_of"],
-        "complex_linear": ["ComplexLinear", "KroneckerModule"],
+        "complex_linear": ["ComplexLinear"],
         "coordinate": ["CoordinateModule", "FunctionModule"],
         "datamodule": ["SignalDataModule"],
         "datamodules": [

@@ -30,99 +30,8 @@ from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
 
 
-class KroneckerModule(CoordinateModule):
-    """Training and evaluation of a linear layer, or a head above it, on the product of the features of the axes."""
-
-    center: bool
-    has_layers: ClassVar[bool] = True
-    takes_periodic: ClassVar[bool] = True
-
-    @property
-    def loss_is_quadratic(self) -> bool:
-        """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`.
-
-        Gram matrices and the rate of accelerated gradient descent then apply. A subclass that defines :meth:`errors` and for
-        which it is true says so by a class attribute of this name.
-        """
-        return type(self).errors is KroneckerModule.errors
-
-    @property
-    def network(self) -> ComplexNetwork:
-        network = self.networks.network
-        assert isinstance(network, ComplexNetwork)
-        return network
-
-    @property
-    def weight(self) -> torch.nn.Parameter:
-        """The linear layer of all signals, ``(S, outputs, K_1, ..., K_D)``."""
-        return self.network.weight
-
-    @property
-    def mean(self) -> Tensor:
-        """The subtracted mean of each signal and channel, ``(S, C)``."""
-        return self.network.mean
-
-    @torch.no_grad()
-    def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
-        if self.networks.features_are_shared:
-            self.encoding.calibrate(axes)
-        else:
-            self.networks.change("calibrate", list(axes))
-        if self.center:
-            signals, channels = batch.values.shape[0], batch.values.shape[-1]
-            self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
-
-    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
-        r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
-
-        The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
-        :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
-        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
-        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
-        as large for weights that the samples hardly determine.
-
-        Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
-        """
-        curvature = self._curvature()
-        if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
-            parameters = parameter_groups(parameters, self.encoding.parameters(), 0.01)  # mostly logarithms
-        if curvature is None:
-            return super().default_optimizer(parameters)
-        return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
-
-    def _curvature(self) -> float | None:
-        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
-        data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
-        applies = self.trainer.max_steps != 0 and linear and self.loss_is_quadratic and data.batching.kind == "full"
-        batch = data.calibration_batch() if applies else None
-        return None if batch is None or batch.axes is None else self.stack.curvature(batch)
-
-    @property
-    def stack(self) -> ComplexEnsemble:
-        return ComplexEnsemble(self.networks)
-
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
-        return self.stack.errors(batch)
-
-    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
-        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
-        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
-        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
-
-    def evaluate(self, points: Tensor) -> Tensor:
-        return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)
-
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        self.require_info()
-        self.encoding.check_axes(axes)
-        return self.stack.grid(axes)
-
-
 @models.register("ComplexLinear")
-class ComplexLinear(KroneckerModule):
+class ComplexLinear(CoordinateModule):
     r"""The Kronecker product of the axes' features and one linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
     The layer holds :math:`C \prod_a K_a` weights per signal and is evaluated by mode products; the product of the
@@ -159,7 +68,9 @@ class ComplexLinear(KroneckerModule):
     """
 
     can_solve_exactly: ClassVar[bool] = True
-    may_differ: ClassVar[frozenset[str]] = KroneckerModule.may_differ | {"center", "solver", "ridge"}
+    has_layers: ClassVar[bool] = True
+    takes_periodic: ClassVar[bool] = True
+    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "solver", "ridge"}
 
     def __init__(
         self,
@@ -214,6 +125,35 @@ class ComplexLinear(KroneckerModule):
         """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
         return ComplexLinear(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
+    @property
+    def loss_is_quadratic(self) -> bool:
+        """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`.
+
+        Gram matrices and the rate of accelerated gradient descent then apply. A subclass that defines :meth:`errors` and for
+        which it is true says so by a class attribute of this name.
+        """
+        return type(self).errors is ComplexLinear.errors
+
+    @property
+    def network(self) -> ComplexNetwork:
+        network = self.networks.network
+        assert isinstance(network, ComplexNetwork)
+        return network
+
+    @property
+    def stack(self) -> ComplexEnsemble:
+        return ComplexEnsemble(self.networks)
+
+    @property
+    def weight(self) -> torch.nn.Parameter:
+        """The linear layer of all signals, ``(S, outputs, K_1, ..., K_D)``."""
+        return self.network.weight
+
+    @property
+    def mean(self) -> Tensor:
+        """The subtracted mean of each signal and channel, ``(S, C)``."""
+        return self.network.mean
+
     # -- building and the exact fit -------------------------------------------------------------------------------------
 
     def make_network(self, info: SignalInfo) -> ComplexNetwork:
@@ -247,6 +187,17 @@ class ComplexLinear(KroneckerModule):
             encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
             self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
         self.configured = ConfiguredEncoders.per_axis(encoders)
+
+    @torch.no_grad()
+    def calibrate(self, batch: GridBatch | PointBatch) -> None:
+        axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
+        if self.networks.features_are_shared:
+            self.encoding.calibrate(axes)
+        else:
+            self.networks.change("calibrate", list(axes))
+        if self.center:
+            signals, channels = batch.values.shape[0], batch.values.shape[-1]
+            self.mean.copy_(batch.values.reshape(signals, -1, channels).mean(1, dtype=torch.float64))
 
     def on_fit_start(self) -> None:
         """Solves for the linear layer with a ``solver``, unless a checkpoint restored the solution."""
@@ -282,3 +233,48 @@ class ComplexLinear(KroneckerModule):
         every, dtype = signals_of(self).dataset, self.weight.dtype
         found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
         return [found], FitReport.from_dict(found.report())
+
+    # -- training and predictions ---------------------------------------------------------------------------------------
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        r"""Nesterov's accelerated gradient descent at rate :math:`1/L`, else the papers' Adam.
+
+        The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
+        :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
+        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
+        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
+        as large for weights that the samples hardly determine.
+
+        Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
+        """
+        curvature = self._curvature()
+        if curvature is None and self.networks.features_are_trained and self.encoder_lr is None:
+            parameters = parameter_groups(parameters, self.encoding.parameters(), 0.01)  # mostly logarithms
+        if curvature is None:
+            return super().default_optimizer(parameters)
+        return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
+
+    def _curvature(self) -> float | None:
+        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
+        data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
+        applies = self.trainer.max_steps != 0 and linear and self.loss_is_quadratic and data.batching.kind == "full"
+        batch = data.calibration_batch() if applies else None
+        return None if batch is None or batch.axes is None else self.stack.curvature(batch)
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
+        return self.stack.errors(batch)
+
+    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
+        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
+        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
+        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
+        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        self.require_info()
+        self.encoding.check_axes(axes)
+        return self.stack.grid(axes)
