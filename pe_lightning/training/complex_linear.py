@@ -21,7 +21,7 @@ from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, 
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.process import Process
 from pe_lightning.solvers import Choice, Solution
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.training.base import models, signals_of

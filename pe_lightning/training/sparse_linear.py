@@ -12,7 +12,7 @@ from pe_lightning.estimators.sparse import KeepLike, SparseOptions, SparseRidge,
 from pe_lightning.linalg.lifting import LiftingName
 from pe_lightning.networks.sparse import SparseWeight, ValueType
 from pe_lightning.signals.dataset import SignalDataset
-from pe_lightning.signals.distributed import Process
+from pe_lightning.signals.process import Process
 from pe_lightning.solvers import Solution
 from pe_lightning.training.base import models, trainer_of
 from pe_lightning.training.complex_linear import ComplexLinear
