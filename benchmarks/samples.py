@@ -51,7 +51,7 @@ from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import ModelName, fill
-from pe_lightning.estimators.linear import linear_uncertainty
+from pe_lightning.estimators.linear_spread import linear_uncertainty
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals import PointBatch, SignalInfo, grid_axes
 from pe_lightning.signals.splits import PointSplit

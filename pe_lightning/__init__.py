@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pe_lightning.training import (
         Adaptive,
         ComplexLinear,
+        EstimatorModule,
         ImageDataModule,
         LabelledDataModule,
         Local,
@@ -40,6 +41,7 @@ __all__ = [
     "Adaptive",
     "ComplexLinear",
     "Encoder",
+    "EstimatorModule",
     "ImageDataModule",
     "LabelledDataModule",
     "Local",
@@ -69,6 +71,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "training": [
             "Adaptive",
             "ComplexLinear",
+            "EstimatorModule",
             "ImageDataModule",
             "LabelledDataModule",
             "Local",

@@ -57,6 +57,7 @@ REGISTRIES = {
     "models": "pe_lightning.training.base.models",
     "activations": "pe_lightning.networks.activations.activations",
     "datamodules": "pe_lightning.training.datamodule.datamodules",
+    "estimators": "pe_lightning.estimators.base.estimators",
     "sources": "pe_lightning.signals.sources.base.sources",
     "samplings": "pe_lightning.signals.sampling.samplings",
     "metrics": "pe_lightning.evaluation.metrics.metrics",

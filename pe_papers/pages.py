@@ -54,7 +54,7 @@ def _write_pages(folder: Path, measured: Mapping[str, Any]) -> list[Path]:
         pages[folder / f"encoders/{name}.md"] = _page(f"`{name}`: {cls.__name__}", cls, parts)
     models = find_registry("models")
     for name in models:
-        if issubclass(models.get(name), training.CoordinateModule):
+        if issubclass(models.get(name), training.FunctionModule):
             pages[folder / f"networks/{name}.md"] = _page(f"`{name}`", models.get(name))
     for name in networks.activations:
         activation = networks.activations.get(name)

@@ -33,7 +33,7 @@ from pe_lightning.registry import asked_modules
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.signals.files import user_path
-from pe_lightning.training import CoordinateModule, SignalDataModule, TrainedModule
+from pe_lightning.training import FunctionModule, SignalDataModule, TrainedModule
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
@@ -394,7 +394,7 @@ class CommandLine(LightningCLI):
     def _score_folds(self) -> None:
         """Scores copies of the model that are fitted to all folds but one, if the data has folds."""
         data, model = self.datamodule, self.model
-        if not isinstance(data, SignalDataModule) or not isinstance(model, CoordinateModule) or data.folds is None:
+        if not isinstance(data, SignalDataModule) or not isinstance(model, FunctionModule) or data.folds is None:
             return
         if self.trainer.world_size > 1:
             raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
@@ -410,7 +410,7 @@ class CommandLine(LightningCLI):
         if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric may be the data's
-            if isinstance(self.model, CoordinateModule):
+            if isinstance(self.model, FunctionModule):
                 self.model.logs_final_score = False
 
 

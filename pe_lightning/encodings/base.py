@@ -63,15 +63,20 @@ class Encoding(nn.Module):
 
     def check_axes(self, axes: Sequence[Tensor]) -> None:
         """Raises :class:`InputError` unless there is one coordinate vector per axis."""
-        if len(axes) != self.num_axes:
-            raise InputError(f"the encoding has {self.num_axes} axes, got {len(axes)} coordinate vectors")
-        for a, x in enumerate(axes):
-            if x.ndim != 1 or not x.is_floating_point():
-                raise InputError(f"axis {a}: coordinates are floating-point numbers (N,); got {tuple(x.shape)}, {x.dtype}")
+        check_axes(axes, self.num_axes)
 
     def check_points(self, coords: Tensor) -> None:
         """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
         check_points(coords, self.num_axes)
+
+
+def check_axes(axes: Sequence[Tensor], num_axes: int) -> None:
+    """Raises :class:`InputError` unless there is one coordinate vector per axis."""
+    if len(axes) != num_axes:
+        raise InputError(f"the encoding has {num_axes} axes, got {len(axes)} coordinate vectors")
+    for a, x in enumerate(axes):
+        if x.ndim != 1 or not x.is_floating_point():
+            raise InputError(f"axis {a}: coordinates are floating-point numbers (N,); got {tuple(x.shape)}, {x.dtype}")
 
 
 def check_points(coords: Tensor, num_axes: int) -> None:

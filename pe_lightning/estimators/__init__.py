@@ -1,6 +1,7 @@
 """Exact fits without Lightning: an estimator fits signals, and returns a field that answers at any coordinates.
 
 >>> import torch
+>>> from pe_lightning.estimators import LinearRidge
 >>> from pe_lightning.signals.sampling import GridSampling
 >>> from pe_lightning.signals.sources.tensor import TensorSource
 >>> from pe_lightning.signals.split_signals import Signals, Splitting
@@ -9,11 +10,16 @@
 torch.Size([1, 5, 3])
 """
 
-from pe_lightning.estimators.adaptive import AdaptiveFit
-from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField
-from pe_lightning.estimators.linear import LinearRidge
-from pe_lightning.estimators.local import PretrainedInterpolator
-from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
+from typing import TYPE_CHECKING
+
+import lazy_loader
+
+if TYPE_CHECKING:
+    from pe_lightning.estimators.adaptive import AdaptiveFit
+    from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField, Spread, Variant, estimators
+    from pe_lightning.estimators.linear import LinearRidge
+    from pe_lightning.estimators.local import PretrainedInterpolator
+    from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
 
 __all__ = [
     "PRIOR_KEY",
@@ -24,5 +30,19 @@ __all__ = [
     "FittedField",
     "LinearRidge",
     "PretrainedInterpolator",
+    "Spread",
+    "Variant",
+    "estimators",
     "prior_from",
 ]
+
+__getattr__, __dir__, _ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        "adaptive": ["AdaptiveFit"],
+        "base": ["Estimator", "Field", "Fits", "FittedField", "Spread", "Variant", "estimators"],
+        "linear": ["LinearRidge"],
+        "local": ["PretrainedInterpolator"],
+        "priors": ["PRIOR_KEY", "prior_from"],
+    },
+)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import copy
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encodings.bank import AnisotropicKernels
-from pe_lightning.estimators.base import Estimator, default_device
-from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import Estimator, FittedField, Variant, default_device
+from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, prior_of, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory, described_encoder
 from pe_lightning.linalg.threads import sized_threads, solve_operations
 from pe_lightning.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_lightning.signals import validation
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit, Split
@@ -169,6 +172,18 @@ class AdaptiveFit(Estimator):
         pretrained: ``none``, or a network that was trained on other pictures.
     """
 
+    variants = (
+        Variant("Adaptive", {"pretrained": NO_PRIOR}),
+        Variant(
+            "Adaptive, prior *",
+            {"pretrained": SHIPPED[0]},
+            "* A network that has seen other pictures, mixed in by the weight that held-out samples support.",
+        ),
+    )
+    model = "pe_lightning.Adaptive"
+    takes_periodic = True
+    label = "Adaptive"
+
     def __init__(
         self,
         encoder: EncoderLike = "laplace",
@@ -183,7 +198,9 @@ class AdaptiveFit(Estimator):
             validation.number("each of aspects", aspect, "(1, 100]", hint=", such as [2, 6] together")
         validation.number("window", window, "[0.1, 100]", hint=" of trained samples, such as 0.8")
         validation.choice("noise", noise, ("none", "auto"))
-        self.encoder, self.angles = encoder, angles
+        if isinstance(encoder, Sequence) and not isinstance(encoder, str):
+            raise InputError("Adaptive takes one encoder for all axes, since it rotates them into each other")
+        self.encoder, self.angles = resolve(encoder), angles
         self.aspects = None if aspects is None else [float(aspect) for aspect in aspects]
         self.window, self.noise, self.pretrained = float(window), noise, pretrained
 
@@ -191,7 +208,7 @@ class AdaptiveFit(Estimator):
         """The bank of encoders for signals of so many axes."""
         usual = [6.0] if num_axes == 3 and not scattered else [2.0, 6.0]
         return AnisotropicKernels(
-            resolve(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects
+            copy.deepcopy(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects
         )
 
     def read_prior(self, split: Split) -> LocalPrior | None:
@@ -199,31 +216,39 @@ class AdaptiveFit(Estimator):
         prior = None if self.pretrained == NO_PRIOR else read_prior(self.pretrained)
         return prior if takes_prior(split) else None
 
+    def check(self, train: Signals) -> None:
+        check_in_memory(train, self.label)
+        self.read_prior(train.split)
+        self.bank(train.info.num_axes, train.info.num_points is not None)
+        TrainedSamples.of(train.train_batch(), train.info, self.label)
+
+    def applies_to(self, split: Split) -> bool:
+        return self.pretrained == NO_PRIOR or takes_prior(split)
+
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
-        check_in_memory(train, "Adaptive")
-        return self.fit_batch(train.train_batch(), train.info, self.read_prior(train.split), default_device(device))
+        check_in_memory(train, self.label)
+        device, info, prior = default_device(device), train.info, self.read_prior(train.split)
+        samples = TrainedSamples.of(to_device(train.train_batch(), device), info, self.label)
+        return self.fit_samples(samples, info, None if prior is None else prior.to(device))
 
-    def fit_batch(
-        self, batch: GridBatch | PointBatch, info: SignalInfo, prior: LocalPrior | None, device: torch.device
-    ) -> SampledField:
-        """Fits the samples of a batch.
+    def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:
+        return self.fit_samples(
+            TrainedSamples.restored(state, device), info, prior_of(state, device), state["ridges"].tolist()
+        )
 
-        Args:
-            batch: All trained samples.
-            info: Shape of the signals.
-            prior: The prior to mix in, if there is one.
-            device: Where to compute.
-        """
-        bank = self.bank(info.num_axes, info.num_points is not None).to(device)
-        samples = TrainedSamples.of(to_device(batch, device), info, "Adaptive")
-        return self.fit_samples(samples, info, bank, None if prior is None else prior.to(device))
+    def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
+        bank = self.bank(info.num_axes, info.num_points is not None)
+        described = {"encoding": bank.name, "encoder": described_encoder(bank.encoders[0])}
+        if self.pretrained == NO_PRIOR:
+            return described
+        weights = prior_weights([signal for field in fields if isinstance(field, SampledField) for signal in field.signals])
+        return {**described, "prior": {"name": self.pretrained, "weight": weights or None}}
 
     @torch.no_grad()
     def fit_samples(
         self,
         samples: TrainedSamples,
         info: SignalInfo,
-        bank: AnisotropicKernels,
         prior: LocalPrior | None,
         ridges: Sequence[float] | None = None,
     ) -> SampledField:
@@ -232,11 +257,11 @@ class AdaptiveFit(Estimator):
         Args:
             samples: The trained samples of all signals, or of some.
             info: Shape of the signals.
-            bank: The bank of encoders.
             prior: The prior to mix in, if there is one.
             ridges: The ridge of each signal, of an earlier fit of these samples; by default they are chosen.
         """
         began, periodic = time.perf_counter(), tuple(axis.periodic for axis in info.axes)
+        bank = self.bank(info.num_axes, info.num_points is not None).to(samples.values.device)
         fits = LocalFits(bank, info.grid, self.window, self.noise, prior, periodic, info.num_points is not None)
         given: Sequence[float | None] = ridges or [None] * len(samples.values)
         fitted = [fits.fit(samples.signal(place), ridge) for place, ridge in enumerate(given)]
@@ -250,12 +275,17 @@ class AdaptiveFit(Estimator):
         mixed = (
             f", mixed with the network {self.pretrained!r} trained on other pictures (weight {max(weights, default=0):.2f})"
         )
-        return SampledField(
+        field = SampledField(
             fields,
             samples,
             label=f"Adaptive{mixed if weights else ''}",
             solution=report,
             num_axes=info.num_axes,
             ridges=[fit.ridge for fit in found],
+            prior=prior,
             spread=partial(fits.spread, samples.signal(0), fields[0], found[0].ridge) if single else None,
         )
+        if prior is not None:
+            mean = math.fsum(prior_weights(fields)) / len(fields)
+            field.notes = (f"weight {mean:.2f}",)
+        return field

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.base import check_points
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.linalg import full_precision
+from pe_lightning.registry import Registry
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.split_signals import Signals
-from pe_lightning.solvers.adaptive_points import AdaptivePoints
+from pe_lightning.signals.splits import Split
 
 POINTS_AT_ONCE = 1 << 16
 """Points that are predicted at once."""
@@ -59,6 +63,13 @@ class Field(Protocol):
         """The tensors of the fit by name."""
 
 
+class Spread(Protocol):
+    """Standard deviations of the predictions of one signal."""
+
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
+        """As :meth:`Field.std`, at finite points: ``(P, D)`` in [0, 1) -> ``(P, C)``."""
+
+
 class Fits(Protocol):
     """What :func:`~pe_lightning.fill` and the scores of folds fit: an :class:`Estimator`, or a model that is solved for."""
 
@@ -74,10 +85,12 @@ class FittedField(ABC):
         solution: Results of the fit.
         device: Where it computes.
         num_axes: Number of coordinates ``D``.
-        spread: Makes the local fits that have the standard deviations of a single signal; ``None`` where there are none.
+        spread: Makes the standard deviations of a single signal; ``None`` where there are none.
     """
 
     prefers_points = False
+    notes: tuple[str, ...] = ()
+    """Short notes for the table of ``suggest``."""
 
     def __init__(
         self,
@@ -85,11 +98,11 @@ class FittedField(ABC):
         solution: FitReport,
         device: torch.device,
         num_axes: int,
-        spread: Callable[[], AdaptivePoints] | None,
+        spread: Callable[[], Spread] | None,
     ) -> None:
         self.label, self.solution, self.device, self.num_axes = label, solution, device, num_axes
         self._make_spread = spread
-        self._spread: AdaptivePoints | None = None
+        self._spread: Spread | None = None
 
     @abstractmethod
     def evaluate(self, points: Tensor) -> Tensor:
@@ -99,7 +112,13 @@ class FittedField(ABC):
     def grid(self, axes: Sequence[Tensor]) -> Tensor: ...
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """The tensors of the fit by name, with one entry per signal, and nested plain values."""
+
+    @property
+    def num_params(self) -> int:
+        """Numbers that the fit holds of one signal."""
+        return sum(value[0].numel() for value in self.state_dict().values() if isinstance(value, Tensor))
 
     def of_cells(self, sizes: Sequence[float]) -> Field:
         """This field: it takes means over cells as values at their centres."""
@@ -132,8 +151,44 @@ def finite_points(points: Tensor) -> tuple[Tensor, Tensor]:
     return points.masked_fill(unknown[:, None], 0), unknown
 
 
+def fits_of(state_dict: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The states of the fits in the ``state_dict`` of an :class:`~pe_lightning.training.EstimatorModule`."""
+    found: list[dict[str, Any]] = state_dict.get("_extra_state", {}).get("fits", [])
+    return found
+
+
+class Variant(NamedTuple):
+    """An estimator as a candidate of ``pe-lightning suggest``.
+
+    Args:
+        label: Name in the table.
+        arguments: Arguments of the estimator.
+        remark: A line below the table.
+    """
+
+    label: str
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    remark: str = ""
+
+
 class Estimator(ABC):
-    """Fits signals exactly, without training steps."""
+    """Fits signals exactly, without training steps.
+
+    A subclass defines :meth:`fit`, and its constructor stores the arguments under their names. With :meth:`restore`,
+    :class:`~pe_lightning.training.EstimatorModule` can host it, whose checkpoints hold the state of the field.
+    """
+
+    variants: ClassVar[tuple[Variant, ...]] = ()
+    """What ``pe-lightning suggest`` tries: by default nothing."""
+    model: ClassVar[str] = "pe_lightning.EstimatorModule"
+    """Import path of the LightningModule that hosts it, or fits the same."""
+    takes_periodic: ClassVar[bool] = False
+    """Whether an axis may be periodic."""
+
+    @property
+    def label(self) -> str:
+        """Name of the model in tables and ``metrics.json``."""
+        return type(self).__name__
 
     @abstractmethod
     def fit(self, train: Signals, device: torch.device | None = None) -> FittedField:
@@ -143,6 +198,50 @@ class Estimator(ABC):
             train: The signals and their split.
             device: Where to compute; by default a GPU if there is one.
         """
+
+    def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> FittedField:
+        """The field that had this state.
+
+        Args:
+            state: The field's :meth:`FittedField.state_dict`.
+            info: Shape of the signals.
+            device: Where to compute.
+        """
+        raise InputError(f"{self.label} does not restore its fits from checkpoints: use {self.model}")
+
+    def check(self, train: Signals) -> None:  # noqa: B027  # optional
+        """Refuses signals that cannot be fitted, before a run directory is made; by default none."""
+
+    def applies_to(self, split: Split) -> bool:
+        """Whether ``pe-lightning suggest`` tries the estimator on signals with this split."""
+        return True
+
+    def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
+        """Further entries of ``metrics.json``, such as ``encoder``, as plain values.
+
+        Args:
+            info: Shape of the signals.
+            fields: Their fits, of consecutive signals; none before the fit.
+        """
+        return {}
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of the constructor as plain values."""
+        values = {name: getattr(self, name) for name in estimators.parameters(type(self))}
+        return {name: value.spec() if isinstance(value, Encoder) else value for name, value in values.items()}
+
+    @classmethod
+    def section(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The section ``model`` of a configuration that fits it."""
+        if cls.model == Estimator.model:
+            arguments = {"estimator": {"name": estimators.name_of(cls), **arguments}}
+        return {"class_path": cls.model, "init_args": dict(arguments)}
+
+
+estimators: Registry[Estimator] = Registry(
+    "estimator", Estimator, "pe_lightning.estimators", modules=["pe_lightning.estimators.linear"]
+)
+"""Exact methods by name, for ``pe_lightning.fit``, ``suggest`` and ``--model EstimatorModule --model.estimator NAME``."""
 
 
 def default_device(device: torch.device | None = None) -> torch.device:

@@ -34,7 +34,8 @@ from pe_lightning.estimators.enlarging import (
     resized_by_pillow,
     too_small,
 )
-from pe_lightning.estimators.folds import FoldScore, interpolated_folds, interpolated_gaps, predicted_at, score_folds
+from pe_lightning.estimators.folds import FoldScore, interpolated_folds, predicted_at, score_folds
+from pe_lightning.estimators.gap_scores import interpolated_gaps
 from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.sparse import SparseOptions, SparseRidge

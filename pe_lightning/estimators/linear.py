@@ -7,7 +7,8 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -15,10 +16,9 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
 from pe_lightning.errors import InputError, show_bytes
-from pe_lightning.estimators.base import Estimator, FittedField, default_device
+from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
@@ -38,13 +38,12 @@ from pe_lightning.solvers import (
     solve_grid,
     solve_points,
 )
-from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, RIDGE, AdaptivePoints
 from pe_lightning.solvers.choice import check_ridge
-from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
-from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
 Ridge = float | Literal["auto"]
 ONE_PROCESS = Process()
+SPREADS = "pe_lightning.spreads"
+"""Group of the entry points by which an installed package gives standard deviations."""
 
 
 class LinearField(FittedField):
@@ -72,11 +71,17 @@ class LinearField(FittedField):
         field.solutions = [replace(one, encoders=tuple(averaged(one.encoders, sizes))) for one in self.solutions]
         return field
 
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
+        if linear_spread() is None:
+            raise InputError("standard deviations of linear fits are those of the package pe_fill: install it")
+        return super().std(coords, level)
+
     def state_dict(self) -> dict[str, Any]:
         """Weights ``(S, C, K_1, ..., K_D)`` for raw features, and means ``(S, C)``."""
         return {name: torch.cat([getattr(solution, name) for solution in self.solutions]) for name in ("weight", "mean")}
 
 
+@estimators.register("linear")
 class LinearRidge(Estimator):
     r"""Ridge regression on the Kronecker product of the axes' features: :math:`f(x) = W (\psi(x_1) \otimes \dots)`.
 
@@ -91,6 +96,8 @@ class LinearRidge(Estimator):
 
     max_weights: ClassVar[int] = MAX_WEIGHTS
     """Most weights of a signal with ``num_features: auto``."""
+    model = "pe_lightning.ComplexLinear"
+    takes_periodic = True
 
     def __init__(self, encoder: EncoderLike | Sequence[EncoderLike], ridge: Ridge = "auto", center: bool = True) -> None:
         check_ridge(ridge)
@@ -223,15 +230,21 @@ class LinearRidge(Estimator):
             found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, **options)
         return found if choice is None else replace(found, choice=choice)
 
-    def _spread(
-        self, train: Signals, solutions: Sequence[Solution], device: torch.device
-    ) -> Callable[[], AdaptivePoints] | None:
-        info, (solution, *others) = train.info, solutions
-        few = not train.streamed and train.split.num_train < MIN_SAMPLES[info.num_axes - 1]
-        if info.num_signals > 1 or others or train.streamed or few:
+    def _spread(self, train: Signals, solutions: Sequence[Solution], device: torch.device) -> Callable[[], Spread] | None:
+        make = linear_spread()
+        if train.info.num_signals > 1 or len(solutions) > 1 or train.streamed or make is None:
             return None
-        batch, periodic = to_device(train.train_batch(), device), [axis.periodic for axis in info.axes]
-        return partial(linear_uncertainty, batch, info.grid, solution.encoders, solution.ridge, self.center, periodic)
+        return make(train, solutions[0], self.center, device)
+
+
+@cache
+def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callable[[], Spread] | None] | None:
+    """What makes the deviations of a linear fit: the entry point ``linear`` of an installed package, or ``None``.
+
+    It takes one signal in memory, its solution, whether the mean was subtracted, and the device; and returns ``None`` where
+    the samples are too few.
+    """
+    return next((point.load() for point in entry_points(group=SPREADS, name="linear")), None)
 
 
 def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
@@ -279,59 +292,6 @@ def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weigh
     """
     per_unit, samples = samples_of(dataset)
     return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
-
-
-@torch.no_grad()
-def linear_uncertainty(
-    batch: GridBatch | PointBatch,
-    grid: Sequence[int],
-    encoders: Sequence[Encoder],
-    ridge: float,
-    center: bool,
-    periodic: Sequence[bool] = (),
-) -> AdaptivePoints:
-    """Local fits that have the standard deviations of the exact fit of one signal (:mod:`pe_lightning.solvers.uncertainty`).
-
-    Args:
-        batch: The training samples.
-        grid: Samples of the whole signal per axis.
-        encoders: One per axis, as they were fitted.
-        ridge: Relative ridge of the fit.
-        center: Whether the mean is subtracted.
-        periodic: Which axes are periodic, for scattered samples.
-    """
-    options: dict[str, Any] = {"ridge": ridge, "center": center}
-    if isinstance(batch, PointBatch):
-        bank = AnisotropicKernels("laplace", len(grid), 0, ())
-        refit = partial(_refit_points, batch, encoders, options)
-        return AdaptivePoints(bank, batch.values[0], batch.coords[0], grid, 0.8, RIDGE, False, periodic, refit=refit)
-    places = torch.stack(torch.meshgrid(*batch.axes, indexing="ij"), -1).flatten(0, -2)
-    return uncertainty_of_grid(batch.values[0], places, grid, partial(_refit_grid, batch, encoders, options), False)
-
-
-def _refit_points(
-    batch: PointBatch, encoders: Sequence[Encoder], options: dict[str, Any], others: Tensor, held: Tensor
-) -> Tensor:
-    """Predictions of held-out samples by the fit of the others."""
-    index = None if batch.index is None else batch.index[:, others]
-    where: dict[str, Any] = {"coords": batch.coords[:, others], "axes": batch.axes, "index": index}
-    return solve_points(batch.values[:, others], encoders, **options, **where).at(batch.coords[:, held])[0]
-
-
-def _refit_grid(
-    batch: GridBatch, encoders: Sequence[Encoder], options: dict[str, Any], step: Sequence[int], held: Tensor
-) -> Tensor:
-    """The same, of every so many samples; features per sample, and widths in units of the sample spacing, stay."""
-    fixed = [keeps_its_arguments(encoder) for encoder in encoders]
-    axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
-    coarse = [
-        encoder.resized(1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
-        for encoder, s, stays in zip(encoders, step, fixed, strict=True)
-    ]
-    every = [slice(None, None, s) for s in step]
-    thin = [x[e] for x, e in zip(axes, every, strict=True)]
-    found = solve_grid(batch.values[tuple([slice(None), *every])], coarse, thin, **options)
-    return found.predict(axes)[0].flatten(0, -2)[held]
 
 
 def _is_grid(dataset: SignalDataset) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.base import Estimator, default_device
-from pe_lightning.estimators.priors import SHIPPED, read_prior
+from pe_lightning.estimators.base import Estimator, FittedField, default_device
+from pe_lightning.estimators.priors import SHIPPED, prior_of, read_prior
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory
+from pe_lightning.estimators.samples import SampledField, TrainedSamples, check_in_memory, described_encoder
 from pe_lightning.networks.local import LocalPrior, local_field, spaced_axes
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.dataset import to_device
@@ -24,6 +26,9 @@ class PretrainedInterpolator(Estimator):
     Args:
         pretrained: The trained network: ``pictures``, which is part of the package, or a checkpoint.
     """
+
+    model = "pe_lightning.Local"
+    label = "Local"
 
     def __init__(self, pretrained: str = SHIPPED[0]) -> None:
         self.pretrained = pretrained
@@ -43,13 +48,28 @@ class PretrainedInterpolator(Estimator):
             )
         return read_prior(self.pretrained)
 
+    def check(self, train: Signals) -> None:
+        self.read_prior(train)
+        check_even(train.train_batch(), train.info)
+
     @torch.no_grad()
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
         """Applies the network to the trained samples; see :class:`Estimator`."""
         device, info = default_device(device), train.info
-        prior, batch = self.read_prior(train).for_axes(info.num_axes).to(device), to_device(train.train_batch(), device)
+        prior, batch = self.read_prior(train).to(device), to_device(train.train_batch(), device)
         check_even(batch, info)
-        return interpolated(prior, TrainedSamples.of(batch, info, "Local"), info.grid)
+        return interpolated(prior, TrainedSamples.of(batch, info, self.label), info.grid)
+
+    def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:
+        prior = prior_of(state, device)
+        assert prior is not None
+        return interpolated(prior, TrainedSamples.restored(state, device), info.grid)
+
+    def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
+        held = [field.prior for field in fields if isinstance(field, SampledField) and field.prior is not None]
+        prior = held[0] if held else read_prior(self.pretrained)
+        about = {"name": self.pretrained, "num_params": prior.num_params}
+        return {"encoding": prior.name, "encoder": described_encoder(prior.encoders[0]), "prior": about}
 
 
 def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
@@ -62,10 +82,11 @@ def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
 
 @torch.no_grad()
 def interpolated(prior: LocalPrior, samples: TrainedSamples, grid: tuple[int, ...]) -> SampledField:
-    """Signals as functions of coordinates, by a trained network for so many axes."""
+    """Signals as functions of coordinates, by a trained network."""
+    net = prior.for_axes(len(grid))
     began, spaced = time.perf_counter(), spaced_axes(samples.values.shape[1:-1], grid)
     assert spaced is not None
     every = [samples.signal(place) for place in range(len(samples.values))]
-    fields = [local_field(prior, one.values, grid, one.first, one.step, spaced) for one in every]
+    fields = [local_field(net, one.values, grid, one.first, one.step, spaced) for one in every]
     report = FitReport("local", None, time.perf_counter() - began)
-    return SampledField(fields, samples, label="Local", solution=report, num_axes=len(grid))
+    return SampledField(fields, samples, label="Local", solution=report, num_axes=len(grid), prior=prior)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import fits_of
 from pe_lightning.networks.cells import CellPrior
 from pe_lightning.networks.local import LocalPrior
 from pe_lightning.results.checkpoint_files import read_checkpoint
@@ -28,8 +29,6 @@ SHIPPED_FILES: dict[SampleKind, dict[str, str]] = {"points": {"pictures": "pictu
 """Their files, by what samples are."""
 RECIPES: dict[SampleKind, str] = {"points": "prior/pictures", "cells": "prior/cells"}
 """Recipes by which priors are trained."""
-STATE_PREFIXES = ("prior.", "local_prior.", "networks.network.encoding.")
-"""Beginnings of the names of a prior's tensors in checkpoints."""
 
 
 def shipped_file(name: str) -> Path:
@@ -74,19 +73,19 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
         )
     else:
         checkpoint = read_checkpoint(name)
-    if checkpoint.get(PRIOR_KEY) is None:
+    spec, state = _content(checkpoint)
+    if spec is None:
         raise InputError(
             f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config {RECIPES[samples]}, or {SHIPPED[0]}"
         )
-    if ("factors" in checkpoint[PRIOR_KEY]) != (samples == "cells"):
+    if ("factors" in spec) != (samples == "cells"):
         raise InputError(
             f"{name!r} is not for samples that are {samples}: give {SHIPPED[0]}, {NO_PRIOR}, or a checkpoint of "
             f"pe-lightning fit --config {RECIPES[samples]}"
         )
     try:
-        spec = checkpoint[PRIOR_KEY]
         prior = CellPrior(**spec).requires_grad_(False).eval() if samples == "cells" else prior_from(spec)
-        prior.load_state_dict(_state(checkpoint["state_dict"]))
+        prior.load_state_dict(state)
     except (TypeError, RuntimeError) as error:
         raise InputError(f"the prior of {name!r} is damaged: its arguments and its weights do not agree") from error
     if not all(weight.isfinite().all() for weight in prior.parameters()):
@@ -99,8 +98,24 @@ def prior_from(spec: Mapping[str, Any]) -> LocalPrior:
     return LocalPrior(**spec).requires_grad_(False).eval()
 
 
-def _state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    for prefix in STATE_PREFIXES:
-        if found := {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}:
-            return found
-    return {}
+def prior_state(prior: LocalPrior) -> dict[str, Any]:
+    """The arguments and the weights of a prior, for the state of a fit."""
+    return {"spec": prior.spec(), "weights": prior.state_dict()}
+
+
+def prior_of(state: Mapping[str, Any], device: torch.device) -> LocalPrior | None:
+    """The prior in the state of a fit, if there is one."""
+    if (found := state.get("prior")) is None:
+        return None
+    prior = prior_from(found["spec"])
+    prior.load_state_dict(found["weights"])
+    return prior.to(device)
+
+
+def _content(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Mapping[str, Tensor]]:
+    """Arguments and weights of the prior in a checkpoint: of the task that trains it, or of a fit with it."""
+    state = checkpoint["state_dict"]
+    if (spec := checkpoint.get(PRIOR_KEY)) is not None:
+        return spec, {key.removeprefix("prior."): value for key, value in state.items() if key.startswith("prior.")}
+    found = next((fit["prior"] for fit in fits_of(state) if "prior" in fit), {"spec": None, "weights": {}})
+    return found["spec"], found["weights"]

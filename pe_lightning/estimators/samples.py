@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import FittedField, finite_points
+from pe_lightning.estimators.priors import prior_state
+from pe_lightning.networks.local import LocalPrior
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers.adaptive_points import AdaptivePoints
@@ -48,6 +51,14 @@ class TrainedSamples(NamedTuple):
         steps = [float(along[1] - along[0]) for along in positions]
         return cls(batch.values, None, [float(along[0]) for along in positions], steps)
 
+    @classmethod
+    def restored(cls, state: Mapping[str, Any], device: torch.device) -> TrainedSamples:
+        """From the state of a :class:`SampledField`."""
+        values = state["values"].to(device)
+        if "coords" in state:
+            return cls(values, state["coords"].to(device))
+        return cls(values, None, state["first"].tolist(), state["step"].tolist())
+
     def signal(self, place: int) -> TrainedSamples:
         """The samples of one signal."""
         return self._replace(values=self.values[place], coords=None if self.coords is None else self.coords[place])
@@ -70,6 +81,7 @@ class SampledField(FittedField):
         signals: The signals one by one.
         samples: Their samples.
         ridges: The ridge of each, of local fits.
+        prior: The network that was trained on other pictures, if the fit has one.
         **fit: The other arguments of :class:`~pe_lightning.estimators.base.FittedField`.
     """
 
@@ -81,11 +93,17 @@ class SampledField(FittedField):
         samples: TrainedSamples,
         *,
         ridges: Sequence[float] = (),
+        prior: LocalPrior | None = None,
         spread: Callable[[], AdaptivePoints] | None = None,
         **fit: Any,
     ) -> None:
         super().__init__(device=samples.values.device, spread=spread, **fit)
-        self.signals, self.samples, self.ridges = list(signals), samples, ridges
+        self.signals, self.samples, self.ridges, self.prior = list(signals), samples, ridges, prior
+
+    @property
+    def num_params(self) -> int:
+        """The samples of one signal, and their coordinates if they are scattered."""
+        return sum(tensor[0].numel() for tensor in (self.samples.values, self.samples.coords) if tensor is not None)
 
     def evaluate(self, points: Tensor) -> Tensor:
         points, unknown = finite_points(points)
@@ -96,8 +114,16 @@ class SampledField(FittedField):
         return torch.stack([signal.predict(axes) for signal in self.signals])
 
     def state_dict(self) -> dict[str, Any]:
-        """The samples and where they are."""
+        """The samples and where they are, the ridges, and the prior's arguments and weights."""
         values, coords, first, step = self.samples
+        state: dict[str, Any] = {"values": values, "ridges": torch.tensor(self.ridges, dtype=torch.float64)}
         if coords is not None:
-            return {"values": values, "coords": coords}
-        return {"values": values, "first": torch.tensor(first).double(), "step": torch.tensor(step).double()}
+            state["coords"] = coords
+        else:
+            state |= {"first": torch.tensor(first).double(), "step": torch.tensor(step).double()}
+        return state if self.prior is None else {**state, "prior": prior_state(self.prior)}
+
+
+def described_encoder(encoder: Encoder) -> dict[str, Any]:
+    """An encoder for ``metrics.json``, without its number of features, which local fits do not use."""
+    return {"name": encoder.name, **{name: value for name, value in encoder.resolved().items() if name != "num_features"}}

@@ -152,10 +152,17 @@ class Signals:
         return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, eval_mask))
 
     def one(self, signal: int) -> Signals:
-        low, high = self.info.scaling.of(signal)
-        scaling = ValueRange(self.info.scaling.dtype, (low,), (high,))
-        info = replace(self.info, names=(self.info.names[signal],), scaling=scaling)
-        return Signals(self.source, self.sampling, self._raw, info, self.dataset.of(slice(signal, signal + 1)))
+        return self.of(slice(signal, signal + 1))
+
+    def of(self, signals: slice) -> Signals:
+        """Some of the signals."""
+        low, high = zip(*(self.info.scaling.of(s) for s in range(self.info.num_signals)[signals]), strict=True)
+        info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
+        return self.with_dataset(info, self.dataset.of(signals))
+
+    def with_dataset(self, info: SignalInfo, dataset: SignalDataset) -> Signals:
+        """Other samples of the same source."""
+        return Signals(self.source, self.sampling, self._raw, info, dataset)
 
     @property
     def split(self) -> Split:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         VideoDataModule,
         make_datamodule,
     )
+    from pe_lightning.training.estimator import EstimatorModule
     from pe_lightning.training.simple_mlp import SimpleMLP
     from pe_lightning.training.sparse_linear import SparseLinear
     from pe_lightning.training.tool_datamodules import LabelledDataModule, PointsDataModule
@@ -28,6 +29,7 @@ __all__ = [
     "Adaptive",
     "ComplexLinear",
     "CoordinateModule",
+    "EstimatorModule",
     "FunctionModule",
     "ImageDataModule",
     "LabelledDataModule",
@@ -60,6 +62,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "VideoDataModule",
             "make_datamodule",
         ],
+        "estimator": ["EstimatorModule"],
         "simple_mlp": ["SimpleMLP"],
         "tool_datamodules": ["LabelledDataModule", "PointsDataModule"],
         "sparse_linear": ["SparseLinear"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
@@ -33,7 +33,7 @@ models: Registry[LightningModule] = Registry(
     "model",
     LightningModule,
     "pe_lightning.models",
-    modules=[f"pe_lightning.training.{name}" for name in ("adaptive", "complex_linear", "simple_mlp")],
+    modules=[f"pe_lightning.training.{name}" for name in ("complex_linear", "estimator", "simple_mlp")],
 )
 """The names that ``--model`` and ``model:`` accept."""
 
@@ -155,13 +155,19 @@ class TrainedModule(LightningModule, ABC):
         if self.optimization is not None:
             self.optimization["lr"] = value
 
-    @abstractmethod
-    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
-        """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words."""
+    def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str] | None:
+        """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words.
+
+        By default ``None``: nothing is trained.
+        """
+        return None
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimiser and its scheduler, which steps after every optimiser step."""
-        optimizer, scheduler, schedule = self.make_optimizer()
+        made = self.make_optimizer()
+        if made is None:
+            return []
+        optimizer, scheduler, schedule = made
         refuse_clipping_of_fused(optimizer, self.trainer)
         check_optimizer_covers(optimizer, self.named_parameters())
         takes_steps = self.trainer.max_steps != 0

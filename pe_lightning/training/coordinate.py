@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encodings.base import check_points
 from pe_lightning.errors import InputError, show_metric
 from pe_lightning.estimators.base import POINTS_AT_ONCE
 from pe_lightning.estimators.linear import automatic_width
@@ -114,11 +115,45 @@ class BatchErrors:
 
 
 class FunctionModule(TrainedModule):
-    """A set of signals as functions of coordinates, one network per signal; a subclass builds and fits the networks."""
+    """A set of signals as functions of coordinates: scores, predictions, description and the shape of the signals.
 
-    networks: VmapEnsemble
+    A subclass defines :meth:`evaluate` and :meth:`predict_grid`, and fits the functions.
+    """
+
     info: SignalInfo | None = None
-    """The shape of the signals, once the networks exist."""
+    """The shape of the signals, once the module is built for them."""
+    scorer: SignalScores
+    content_key: ClassVar[str] = SIGNALS_KEY
+    content: ClassVar[str] = "shape of signals"
+    solves: bool = False
+    """Whether a fit solves for the weights, so that it needs no steps."""
+    logs_final_score: bool = True
+    """Whether a fit logs the score of its final weights where no validation did; false where a test follows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metric_name = "psnr"
+        self.solution: FitReport | None = None
+        """Results of an exact fit and of a choice."""
+
+    @abstractmethod
+    def evaluate(self, points: Tensor) -> Tensor:
+        """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""
+
+    @property
+    @abstractmethod
+    def num_params(self) -> int:
+        """Parameters of one signal; 0 before there are some."""
+
+    @property
+    @abstractmethod
+    def prefers_points(self) -> bool:
+        """Whether a few samples of a grid are predicted faster one by one than as a part of the whole grid."""
+
+    @property
+    @abstractmethod
+    def takes_periodic(self) -> bool:
+        """Whether an axis may be periodic."""
 
     @abstractmethod
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
@@ -132,11 +167,6 @@ class FunctionModule(TrainedModule):
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations about the predictions of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``."""
         raise InputError(f"{type(self).__name__} has no standard deviations: use Adaptive, or pe_lightning.fit")
-
-    @property
-    def encoding(self) -> Any:
-        """The encoding of the networks; tensors that each signal has for itself have a leading axis."""
-        return self.networks.network.encoding
 
     def require_info(self) -> SignalInfo:
         """The shape of the signals."""
@@ -155,12 +185,11 @@ class FunctionModule(TrainedModule):
 
     def on_predict_end(self) -> None:
         if self.info is not None:
-            self.encoding.cells = self.info.cells
+            self.of_cells(self.info.cells)
 
+    @abstractmethod
     def of_cells(self, sizes: Sequence[float]) -> Self:
         """This module, whose predictions are from now on means over cells of these lengths per axis; of length 0: values."""
-        self.encoding.cells = tuple(sizes)
-        return self
 
     def predict_step(self, batch: Sequence[Tensor] | Tensor, batch_idx: int = 0) -> Tensor:
         """Values on the grid of coordinate vectors, ``(S, n_1, ..., n_D, C)``, or at points ``(P, D)``, ``(S, P, C)``.
@@ -170,7 +199,7 @@ class FunctionModule(TrainedModule):
         with full_precision(self.device):
             if not isinstance(batch, Tensor):
                 return self.predict_grid(batch)
-            self.encoding.check_points(batch)
+            check_points(batch, self.require_info().num_axes)
             return torch.cat([self.evaluate(some) for some in torch.split(batch, POINTS_AT_ONCE)], 1)
 
     @property
@@ -193,14 +222,145 @@ class FunctionModule(TrainedModule):
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
         given = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords), device=self.device)
         info = self.require_info()
-        self.encoding.check_points(given)
+        check_points(given, info.num_axes)
         values = self.evaluate(given.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
         return values.reshape(len(values), *given.shape[:-1], values.shape[-1])
 
-    def evaluate(self, points: Tensor) -> Tensor:
-        """Values at points that are known to be valid: ``(P, D)`` -> ``(S, P, C)``."""
-        values: Tensor = self.networks(points.to(next(self.parameters()).dtype))
-        return values
+    def describe(self) -> dict[str, Any]:
+        """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
+        info, solution = self.require_info(), self.solution or FitReport()
+        return {
+            "model": self.label,
+            "num_params": self.num_params,
+            "num_signals": info.num_signals,
+            "grid": list(info.grid),
+            "channels": info.channels,
+            "signals": list(info.names),
+            "network": None,  # subclasses name the layers after the encoding, if there are some
+            "encoding": None,
+            "encoder": None,
+            "learned": {},
+            "optimizer": self.optimization,
+            "solve_seconds": solution.solve_seconds,
+            "ridge": solution.ridge,
+            "solution": None if self.solution is None else self.solution.to_dict(),
+        }
+
+    # -- building -----------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint."""
+        trainer = trainer_of(self)
+        if trainer is None:
+            return
+        if trainer.precision in ("16-true", "bf16-true"):  # to 11 or 8 bits
+            raise InputError(
+                f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
+                f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
+            )
+        if self.is_fitting:
+            self.build_from(signals_of(self), trainer.strategy.root_device)
+        elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
+            self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
+            data.take_scaling(self.require_info().scaling)
+
+    def refuse_periodic(self, info: SignalInfo) -> None:
+        """Refuses periodic axes, unless the module takes them."""
+        wrapping = [axis.name for axis in info.axes if axis.periodic]
+        if wrapping and not self.takes_periodic:
+            raise InputError(
+                f"{type(self).__name__} has no periodic axes, and {', '.join(wrapping)} is one: use Adaptive or "
+                "ComplexLinear"
+            )
+
+    def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
+        """Builds for the signals of a DataModule, before a fit."""
+        self.refuse_periodic(data.info)
+        self.build(data.info)
+
+    def build(self, info: SignalInfo, source: str = "the data") -> None:
+        """Takes the shape of the signals, once; an error names the ``source`` of another shape."""
+        if self.info is not None:
+            mine, theirs = (
+                f"{given.num_signals} signal(s) of {given.num_axes} axes and {given.channels} channel(s)"
+                for given in (self.info, info)
+            )
+            if mine != theirs:
+                raise InputError(f"this module holds {mine}; {source} has {theirs}")
+            return
+        # Lightning may be inside a context that creates tensors on another device or without gradients
+        with torch.device("cpu"), torch.inference_mode(False):
+            self.info, self.metric_name = info, info.metric
+            self.scorer = SignalScores(info.metric, info.num_signals).to(self.device)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the shape of the signals, the scores of folds, and the results of a solver."""
+        super().on_save_checkpoint(checkpoint)
+        if self.info is not None:
+            checkpoint[SIGNALS_KEY] = self.info.to_dict()
+            checkpoint[FOLDS_KEY] = self.fold_scores
+            checkpoint[SOLUTION_KEY] = None if self.solution is None else self.solution.to_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self.build_from_checkpoint(checkpoint)
+
+    def build_from_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        """Builds from the checkpoint's shape of the signals, or checks that it is the module's."""
+        info = SignalInfo.from_dict(checkpoint[SIGNALS_KEY])
+        self.build(info, "the checkpoint")
+        trainer = trainer_of(self)
+        if trainer is not None and (data := datamodule_of(trainer, SignalDataModule)) is not None:
+            data.take_scaling(info.scaling)
+            self.info = replace(self.require_info(), scaling=data.info.scaling)
+        solution = checkpoint[SOLUTION_KEY]
+        self.solution = None if solution is None else FitReport.from_dict(solution)
+        self.fold_scores = checkpoint.get(FOLDS_KEY, {})
+
+    # -- scores -------------------------------------------------------------------------------------------------------
+
+    def validation_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> None:
+        self.scorer.add(self.predicted(batch), batch)
+
+    def test_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> dict[str, Tensor]:
+        """Scores held-out and training samples; returns the prediction on the grid, or at all points, for callbacks."""
+        prediction = self.predicted(batch)
+        self.scorer.add(prediction, batch, with_trained=True)
+        return {"prediction": prediction}
+
+    def fit(self, signals: Signals) -> Self:
+        """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
+        from pe_lightning.training.quiet_fits import fit_quietly  # imports this module
+
+        return fit_quietly(self, SignalDataModule.of_signals(signals))
+
+    def on_fit_end(self) -> None:
+        """Logs the score of the final weights: a fit that ends within an epoch, or has no steps, has no validation then."""
+        trainer, data = self.trainer, datamodule_of(self.trainer, SignalDataModule)
+        bar = trainer.progress_bar_callback
+        # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
+        prints = bar is not None and not getattr(bar, "prints_scores", False)
+        validates = bool(trainer.limit_val_batches) and self.logs_final_score
+        logs = validates and bool(trainer.loggers) and self.validated_step != trainer.global_step
+        self.validated_step = None
+        if not (prints or logs) or data is None or data.streamed or not data.scores_validation or not trainer.is_global_zero:
+            return
+        with torch.no_grad():
+            batch = data.transfer_batch_to_device(data.dataset.validation_batch, self.device, 0)
+            metric = metrics.create(self.metric_name, data.info.num_signals, sync_on_compute=False).to(self.device)
+            metric.update(self.predicted(batch), batch.values, batch.mask)
+            score = float(metric.per_signal().mean())
+        if prints:
+            over = f", mean over {data.info.num_signals} signals" if data.info.num_signals > 1 else ""
+            value = f"{score:.2f} {metric.unit}".rstrip()
+            name, protocol = show_metric(self.metric_name), data.effective_eval_mask
+            rank_zero_info(f"held-out {name}: {value} (protocol {protocol}{over})")
+        if logs:
+            for logger in trainer.loggers:
+                logger.log_metrics({self.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)
+                logger.save()
 
 
 class CoordinateModule(FunctionModule):
@@ -225,18 +385,10 @@ class CoordinateModule(FunctionModule):
             falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
     """
 
-    scorer: SignalScores
+    networks: VmapEnsemble
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
-    content_key: ClassVar[str] = SIGNALS_KEY
-    content: ClassVar[str] = "shape of signals"
-    solves: bool = False
-    """Whether a fit solves for the weights, so that it needs no steps."""
     takes_periodic: ClassVar[bool] = False
-    """Whether an axis may be periodic."""
     prefers_points: ClassVar[bool] = False
-    """Whether a few samples of a grid are predicted faster one by one than as a part of the whole grid."""
-    logs_final_score: bool = True
-    """Whether a fit logs the score of its final weights where no validation did; false where a test follows."""
     has_layers: ClassVar[bool] = False
     """Whether the networks have features and hidden layers, whose activations :meth:`VmapEnsemble.hidden` returns."""
 
@@ -261,15 +413,12 @@ class CoordinateModule(FunctionModule):
         self.signals_per_chunk = signals_per_chunk
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
-        self.metric_name = "psnr"
         self.is_calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
         self.choice_seconds = 0.0
         """Seconds that choosing widths took before the fit started, counted as a part of the fit."""
         self.shard: SignalsStrategy | None = None
         """The strategy ``independent_signals``, while the networks are those of the signals of this process."""
-        self.solution: FitReport | None = None
-        """Results of an exact fit and of a choice."""
         self.last_train = BatchErrors(torch.zeros(0), 0)
         """Errors of the last training batch, before its step."""
 
@@ -297,6 +446,19 @@ class CoordinateModule(FunctionModule):
     # -- parts and description ----------------------------------------------------------------------------------------
 
     @property
+    def encoding(self) -> Any:
+        """The encoding of the networks; tensors that each signal has for itself have a leading axis."""
+        return self.networks.network.encoding
+
+    def of_cells(self, sizes: Sequence[float]) -> Self:
+        self.encoding.cells = tuple(sizes)
+        return self
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        values: Tensor = self.networks(points.to(next(self.parameters()).dtype))
+        return values
+
+    @property
     def encoder(self) -> Encoder | list[Encoder]:
         """A copy of the configured encoder, or of the list of them: models given the same one do not share it."""
         return self.configured.copy()
@@ -307,83 +469,45 @@ class CoordinateModule(FunctionModule):
         return self.networks.num_params if self.info is not None else 0
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for ``metrics.json``: model, shape of the signals, encoders, optimiser, exact solution."""
-        info, solution = self.require_info(), self.solution or FitReport()
         encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in self.encoding.encoders]
         return {
-            "model": type(self).__name__,
-            "num_params": self.num_params,
-            "num_signals": info.num_signals,
-            "grid": list(info.grid),
-            "channels": info.channels,
-            "signals": list(info.names),
-            "network": None,  # subclasses name the layers after the encoding, if there are some
+            **super().describe(),
             "encoding": self.encoding.name,
             # one entry where all axes or directions have the same encoder
             "encoder": encoders[0] if all(entry == encoders[0] for entry in encoders) else encoders,
             "learned": self.encoding.learned(),
-            "optimizer": self.optimization,
-            "solve_seconds": solution.solve_seconds,
-            "ridge": solution.ridge,
-            "solution": None if self.solution is None else self.solution.to_dict(),
         }
 
     # -- building -----------------------------------------------------------------------------------------------------
 
     def configure_model(self) -> None:
-        """Builds from the Trainer's DataModule; without a Trainer the shape comes from the checkpoint."""
-        trainer = trainer_of(self)
-        if trainer is None:
-            return
-        if trainer.precision in ("16-true", "bf16-true"):  # to 11 or 8 bits
-            raise InputError(
-                f"precision {trainer.precision!r} would round the coordinates, so that neighbouring samples fall "
-                f"together; use {trainer.precision.replace('true', 'mixed')!r} or '32-true'"
-            )
+        super().configure_model()
         if self.is_fitting:
-            self.build_from(signals_of(self), trainer.strategy.root_device)
             self.networks.cache.clear()
             if self.shard is None:
-                self._set_shard(SignalsStrategy.shard_of(trainer, self.networks))
-        elif (data := datamodule_of(trainer, SignalDataModule)) is not None:
-            self.build(data.info)  # refuses signals of another shape, as the checkpoint that is read next does
-            data.take_scaling(self.require_info().scaling)
+                self._set_shard(SignalsStrategy.shard_of(self.trainer, self.networks))
 
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
-        wrapping = [axis.name for axis in data.info.axes if axis.periodic]
-        if wrapping and not self.takes_periodic:
-            raise InputError(
-                f"{type(self).__name__} has no periodic axes, and {', '.join(wrapping)} is one: use Adaptive or "
-                "ComplexLinear"
-            )
-        if self.is_calibrated:
-            self.build(data.info)
-            return
-        with torch.device("cpu"):  # Lightning may be inside a context that creates tensors on the GPU
-            self.choose(data, device or torch.device("cpu"))
+        self.refuse_periodic(data.info)
+        if not self.is_calibrated:
+            with torch.device("cpu"):  # Lightning may be inside a context that creates tensors on the GPU
+                self.choose(data, device or torch.device("cpu"))
         self.build(data.info)
-        self.calibrate(data.calibration_batch())
-        self.is_calibrated = True
+        if not self.is_calibrated:
+            self.calibrate(data.calibration_batch())
+            self.is_calibrated = True
 
     def build(self, info: SignalInfo, source: str = "the data") -> None:
         """Creates the parameters for signals of this shape, once; an error names the ``source`` of another shape."""
-        if self.info is not None:
-            mine, theirs = (
-                f"{given.num_signals} signal(s) of {given.num_axes} axes and {given.channels} channel(s)"
-                for given in (self.info, info)
-            )
-            if mine != theirs:
-                raise InputError(f"this module holds {mine}; {source} has {theirs}")
-            return
-        # Lightning may be inside a context that creates tensors on another device or without gradients; initial weights
-        # come from the CPU's generator, so that a seed means the same model everywhere
-        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
-            network = self.make_network(info)
-            self.networks = VmapEnsemble.of_signals(network, info.num_signals, self.shared_encoder, self.signals_per_chunk)
-            self.info, self.metric_name = info, info.metric
-            self.encoding.cells = info.cells
-            self._set_shard(None)
+        if self.info is None:
+            # Lightning may be inside a context that creates tensors on another device or without gradients; initial weights
+            # come from the CPU's generator, so that a seed means the same model everywhere
+            with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+                network, shared, chunk = self.make_network(info), self.shared_encoder, self.signals_per_chunk
+                self.networks = VmapEnsemble.of_signals(network, info.num_signals, shared, chunk)
+                self.encoding.cells, self.shard = info.cells, None
+        super().build(info, source)
 
     def _set_shard(self, shard: SignalsStrategy | None) -> None:
         self.shard = shard
@@ -396,33 +520,20 @@ class CoordinateModule(FunctionModule):
         super().save_arguments(encoder=specs[0] if self.configured.one_for_all else specs, **arguments)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the shape of the signals, the encoders as resolved for the data, and the results of a solver."""
+        """As in the base class; adds the encoders as resolved for the data."""
         super().on_save_checkpoint(checkpoint)
         if self.info is not None:
-            checkpoint[SIGNALS_KEY] = self.info.to_dict()
             checkpoint[ENCODERS_KEY] = self.configured.specs()
             checkpoint[FIRST_AXES_KEY] = self.configured.first_axes
-            checkpoint[FOLDS_KEY] = self.fold_scores
-            checkpoint[SOLUTION_KEY] = None if self.solution is None else self.solution.to_dict()
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Builds from the checkpoint's shape of the signals, or checks that it is the module's."""
-        super().on_load_checkpoint(checkpoint)
+    def build_from_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
         found = ConfiguredEncoders.from_checkpoint(checkpoint[ENCODERS_KEY], checkpoint.get(FIRST_AXES_KEY))
         mine = self.configured
         if (found.specs(), found.first_axes) != (mine.specs(), mine.first_axes):  # the fit chose sizes and widths
             self.configured = found
             self.info = self.shard = None
         is_new = self.info is None
-        info = SignalInfo.from_dict(checkpoint[SIGNALS_KEY])
-        self.build(info, "the checkpoint")
-        trainer = trainer_of(self)
-        if trainer is not None and (data := datamodule_of(trainer, SignalDataModule)) is not None:
-            data.take_scaling(info.scaling)
-            self.info = replace(self.require_info(), scaling=data.info.scaling)
-        solution = checkpoint[SOLUTION_KEY]
-        self.solution = None if solution is None else FitReport.from_dict(solution)
-        self.fold_scores = checkpoint.get(FOLDS_KEY, {})
+        super().build_from_checkpoint(checkpoint)
         self.is_calibrated = True  # the state that is loaded next holds the scales and the means
         if is_new:  # a model fitted in float64 comes back in float64
             tensors = checkpoint["state_dict"].values()
@@ -500,52 +611,10 @@ class CoordinateModule(FunctionModule):
             clip_by_norm(optimizer, gradient_clip_val, self.shard.sum)
 
     def on_fit_end(self) -> None:
-        """Gathers the signals that other processes fitted, and logs the score of the final weights.
-
-        A fit that ends within an epoch, or takes no steps, has no validation at its end.
-        """
+        """Gathers the signals that other processes fitted, and logs the score of the final weights."""
         self.choice_seconds = 0.0
         self.networks.cache.clear()
         if self.shard is not None:
             self.networks.replace_signals(self.shard.gather)
             self._set_shard(None)
-        trainer, data = self.trainer, datamodule_of(self.trainer, SignalDataModule)
-        bar = trainer.progress_bar_callback
-        # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
-        prints = bar is not None and not getattr(bar, "prints_scores", False)
-        validates = bool(trainer.limit_val_batches) and self.logs_final_score
-        logs = validates and bool(trainer.loggers) and self.validated_step != trainer.global_step
-        self.validated_step = None
-        if not (prints or logs) or data is None or data.streamed or not data.scores_validation or not trainer.is_global_zero:
-            return
-        with torch.no_grad():
-            batch = data.transfer_batch_to_device(data.dataset.validation_batch, self.device, 0)
-            metric = metrics.create(self.metric_name, data.info.num_signals, sync_on_compute=False).to(self.device)
-            metric.update(self.predicted(batch), batch.values, batch.mask)
-            score = float(metric.per_signal().mean())
-        if prints:
-            over = f", mean over {data.info.num_signals} signals" if data.info.num_signals > 1 else ""
-            value = f"{score:.2f} {metric.unit}".rstrip()
-            name, protocol = show_metric(self.metric_name), data.effective_eval_mask
-            rank_zero_info(f"held-out {name}: {value} (protocol {protocol}{over})")
-        if logs:
-            for logger in trainer.loggers:
-                logger.log_metrics({self.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)
-                logger.save()
-
-    # -- scores -------------------------------------------------------------------------------------------------------
-
-    def validation_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> None:
-        self.scorer.add(self.predicted(batch), batch)
-
-    def test_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> dict[str, Tensor]:
-        """Scores held-out and training samples; returns the prediction on the grid, or at all points, for callbacks."""
-        prediction = self.predicted(batch)
-        self.scorer.add(prediction, batch, with_trained=True)
-        return {"prediction": prediction}
-
-    def fit(self, signals: Signals) -> CoordinateModule:
-        """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
-        from pe_lightning.training.quiet_fits import fit_quietly  # imports this module
-
-        return fit_quietly(self, SignalDataModule.of_signals(signals))
+        super().on_fit_end()

@@ -11,7 +11,7 @@ from typing import Any
 from lightning.pytorch import Trainer
 
 from pe_lightning.signals.distributed import without_notices
-from pe_lightning.training import CoordinateModule
+from pe_lightning.training import FunctionModule
 from pe_lightning.training.datamodule import SignalDataModule
 
 HIDDEN_WARNINGS = [
@@ -28,8 +28,8 @@ HIDDEN_WARNINGS = [
 
 
 def fit_quietly(
-    module: CoordinateModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False, **trainer: Any
-) -> CoordinateModule:
+    module: FunctionModule, data: SignalDataModule, max_steps: int = 0, *, score: bool = False, **trainer: Any
+) -> FunctionModule:
     """Fits a module, which is then on the CPU, without logs, files and messages of Lightning.
 
     With ``score`` the whole grid is predicted, and the held-out samples are scored; ``trainer`` are further arguments of the

@@ -53,19 +53,30 @@ class SignalsStrategy(DDPStrategy):
         strategy = trainer.strategy
         if not isinstance(strategy, SignalsStrategy):
             return None
-        count = strategy.num_signals = networks.num_signals
-        if count < strategy.world_size:
-            raise InputError(
-                f"strategy independent_signals gives each process signals of its own, but there are {count} for "
-                f"{strategy.world_size} processes; set --trainer.devices {count} or less, or --trainer.strategy ddp, "
-                "which shares each signal"
-            )
+        own = strategy.share_of(networks.num_signals)
         if networks.features_are_trained and networks.features_are_shared:
             raise InputError(
                 "strategy independent_signals exchanges no gradients, but all signals train one encoder; set strategy ddp"
             )
-        networks.replace_signals(lambda tensor: tensor[strategy.own].clone())
+        networks.replace_signals(lambda tensor: tensor[own].clone())
         return strategy
+
+    def share_of(self, count: int) -> slice:
+        """The signals of this process, of so many."""
+        self.num_signals = count
+        if count < self.world_size:
+            raise InputError(
+                f"strategy independent_signals gives each process signals of its own, but there are {count} for "
+                f"{self.world_size} processes; set --trainer.devices {count} or less, or --trainer.strategy ddp, "
+                "which shares each signal"
+            )
+        return self.own
+
+    def gather_states(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """The states of all processes, in order of rank, on every process."""
+        states: list[dict[str, Any]] = [{} for _ in range(self.world_size)]
+        dist.all_gather_object(states, state)
+        return states
 
     def gather(self, share: Tensor) -> Tensor:
         """Concatenates the tensors of all processes along the first axis, in order of rank, on every process.

@@ -16,10 +16,10 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 
 from pe_lightning.encoders import Encoder, PositionMLP, resolve
-from pe_lightning.encodings import AnisotropicKernels, Complex, Encoding, evaluating
+from pe_lightning.encodings import Complex, Encoding, evaluating
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, grid_axes, sample_coordinates
-from pe_lightning.training import CoordinateModule
+from pe_lightning.training import CoordinateModule, EstimatorModule
 from pe_papers.analysis.ranks import encoding_rank, layer_ranks
 
 M = TypeVar("M", bound=nn.Module)
@@ -84,6 +84,11 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
         module: A model of signals, or any that holds an encoding, such as an attention task.
         signal: Of a model of signals: which signal's, where each has its own.
     """
+    if isinstance(module, EstimatorModule):
+        encoder = (module.describe()["encoder"] or {}).get("name", "NAME")
+        raise InputError(
+            f"{module.label} is fitted without features to measure; analyze the encoder: pe-lightning analyze --encoder {encoder}"
+        )
     if not isinstance(module, CoordinateModule):
         nested = next((part for part in module.modules() if isinstance(part, Encoding)), None)
         if nested is None:
@@ -92,11 +97,6 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
     if not 0 <= signal < module.networks.num_signals:
         raise InputError(f"signal must be from 0 to {module.networks.num_signals - 1}, got {signal}")
     encoding: Encoding = module.networks.network_of(signal).encoding  # type: ignore[assignment]
-    if isinstance(encoding, AnisotropicKernels):
-        raise InputError(
-            f"{type(module).__name__} is solved by the similarity of its encoder, whose features it does not have; "
-            f"analyze the encoder: pe-lightning analyze --encoder {encoding.encoders[0].name}"
-        )
     return encoding
 
 

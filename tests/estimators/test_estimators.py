@@ -67,7 +67,8 @@ def test_a_field_is_the_function_of_the_module(name: str, make_trainer: Any) -> 
     assert field.solution.ridge == pytest.approx(module.solution.ridge)
     if module.has_std:  # a linear layer does not hold its samples
         torch.testing.assert_close(field.std(points), module.std(points), rtol=1e-3, atol=1e-5)
-    assert all(value.isfinite().all() for value in field.state_dict().values())
+    tensors = [value for value in field.state_dict().values() if isinstance(value, torch.Tensor)]
+    assert all(value.isfinite().all() for value in tensors)
     assert trainer.global_step == 0
 
 

@@ -57,7 +57,7 @@ from pe_lightning.training.callbacks.scores import (
     score_baselines,
 )
 from pe_lightning.training.checkpoints import CheckpointFiles, close_epoch
-from pe_lightning.training.coordinate import CoordinateModule
+from pe_lightning.training.coordinate import FunctionModule
 from pe_lightning.training.datamodule import OutputGrid
 
 Array = npt.NDArray[np.float32]
@@ -209,7 +209,7 @@ class RunRecorder(Callback):
         self.clock.pause(torch.device("cpu"))
         if isinstance(module, TrainedModule):
             module.optimization = record["optimization"]
-        if isinstance(module, CoordinateModule) and record["solution"] is not None:
+        if isinstance(module, FunctionModule) and record["solution"] is not None:
             module.solution = FitReport.from_dict(record["solution"])
 
     def _choose(self, trainer: Trainer, module: Describes, stage: str) -> Path:
@@ -375,7 +375,7 @@ class RunRecorder(Callback):
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         output = OutputGrid() if data_of(trainer) is not None else datamodule_of(trainer, OutputGrid)
-        has_std = isinstance(pl_module, CoordinateModule) and pl_module.has_std
+        has_std = isinstance(pl_module, FunctionModule) and pl_module.has_std
         if output is not None and output.output_std and not has_std:
             raise InputError(
                 f"{type(pl_module).__name__} has no standard deviations from a checkpoint: leave out output_std; Adaptive "

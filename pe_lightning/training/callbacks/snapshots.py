@@ -13,7 +13,7 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison_frames, ro
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.blocks import grid_axes
-from pe_lightning.training import CoordinateModule
+from pe_lightning.training import FunctionModule
 from pe_lightning.training.base import signals_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks
 from pe_lightning.training.callbacks.recorder import RunRecorder
@@ -40,7 +40,7 @@ class Snapshots(Callback):
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         if stage != "fit":
             return
-        if not isinstance(pl_module, CoordinateModule):
+        if not isinstance(pl_module, FunctionModule):
             raise InputError(f"Snapshots is for the coordinate networks of pe_lightning, got a {type(pl_module).__name__}")
         if not any(isinstance(callback, RunRecorder) for callback in trainer.callbacks):  # type: ignore[attr-defined]
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")

@@ -1,0 +1,145 @@
+"""The module that hosts an estimator in a configuration: signals are fitted at the start of a fit of no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from pe_lightning.encodings.base import check_axes
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.base import Estimator, Field, FittedField, estimators, fits_of
+from pe_lightning.registry import Described
+from pe_lightning.training.base import models, signals_of, trainer_of
+from pe_lightning.training.coordinate import FunctionModule
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.sharding import SignalsStrategy
+
+
+@models.register("EstimatorModule")
+class EstimatorModule(FunctionModule):
+    """Signals that an estimator fits at the start of a fit; nothing is trained: fit it with ``max_steps: 0``.
+
+    A checkpoint holds the state of the fit, from which the estimator restores it. A subclass has the arguments of its
+    estimator in place of ``estimator``.
+
+    Args:
+        estimator: The estimator, its registered name or its description, such as ``{name: adaptive, angles: 8}``.
+    """
+
+    solves = True
+    shard: ClassVar[None] = None
+    """The state is that of all signals, also while processes fit signals of their own."""
+
+    def __init__(self, estimator: Described[Estimator]) -> None:
+        super().__init__()
+        self.estimator: Estimator = estimators.resolve(estimator)
+        cls = type(self.estimator)
+        if cls.restore is Estimator.restore:
+            raise InputError(f"{self.label} does not restore its fits from checkpoints: use {cls.model}")
+        arguments = self.estimator.arguments()
+        if type(self) is EstimatorModule:
+            arguments = {"estimator": {"name": estimators.name_of(cls), **arguments}}
+        self.save_arguments(**arguments)
+        # several processes share no module without parameters
+        self.placeholder = nn.Parameter(torch.zeros(()))
+        self._fields: list[FittedField] = []
+        self._states: list[dict[str, Any]] = []
+        self._num_params = 0
+        self._cells: Sequence[float] = ()
+
+    @property
+    def label(self) -> str:
+        return self.estimator.label
+
+    @property
+    def takes_periodic(self) -> bool:
+        return self.estimator.takes_periodic
+
+    @property
+    def fields(self) -> list[FittedField]:
+        """The fits, of consecutive signals, on the device of the module."""
+        info = self.require_info()
+        if not self._states:
+            raise InputError(f"{self.label} is not fitted yet: fit it with a Trainer, or load a checkpoint")
+        if not self._fields or self._fields[0].device != self.device:
+            with torch.inference_mode(False), torch.no_grad():
+                self._fields = [self.estimator.restore(state, info, self.device) for state in self._states]
+        return self._fields
+
+    # -- the fit --------------------------------------------------------------------------------------------------------
+
+    def configure_model(self) -> None:
+        trainer = trainer_of(self)
+        if trainer is not None and self.is_fitting and trainer.max_steps != 0:
+            raise InputError(f"{self.label} is solved for, not trained: set --trainer.max_steps 0")
+        super().configure_model()
+
+    def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
+        self.refuse_periodic(data.info)
+        self.estimator.check(data.signals)
+        super().build_from(data, device)
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        """Never called, since the fit has no steps."""
+
+    def on_fit_start(self) -> None:
+        train, strategy = signals_of(self).signals, self.trainer.strategy
+        sharded = isinstance(strategy, SignalsStrategy)
+        if sharded:
+            train = train.of(strategy.share_of(train.info.num_signals))
+        field = self.estimator.fit(train, self.device)
+        self._fields, self._states = [field], [field.state_dict()]
+        if sharded:
+            self._fields, self._states = [], strategy.gather_states(self._states[0])
+        self.solution, self._num_params = field.solution, field.num_params
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {"fits": self._states, "num_params": self._num_params}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self._fields, self._states = [], fits_of({"_extra_state": state})
+        self._num_params = state["num_params"]
+
+    # -- use ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def num_params(self) -> int:
+        return self._num_params
+
+    @property
+    def prefers_points(self) -> bool:
+        return self.fields[0].prefers_points
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), **self.estimator.describe(self.require_info(), self._fields)}
+
+    def of_cells(self, sizes: Sequence[float]) -> Self:
+        self._cells = sizes
+        return self
+
+    def _means(self) -> list[Field]:
+        """The fits, or their means over the cells that are asked for."""
+        return [field.of_cells(self._cells) if self._cells else field for field in self.fields]
+
+    def evaluate(self, points: Tensor) -> Tensor:
+        return torch.cat([field.evaluate(points) for field in self._means()])
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        check_axes(axes, self.require_info().num_axes)
+        return torch.cat([field.grid(axes) for field in self._means()])
+
+    @property
+    def has_std(self) -> bool:
+        return bool(self._states) and self.require_info().num_signals == 1 and self.fields[0].has_std
+
+    def std(self, coords: Tensor, level: float | None = None) -> Tensor:
+        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
+
+        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
+        ``level``, half the widths of intervals that hold this share of them.
+        """
+        return self.fields[0].std(coords.to(self.placeholder.dtype), level)
