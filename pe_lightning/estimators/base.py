@@ -244,6 +244,12 @@ estimators: Registry[Estimator] = Registry(
 """Exact methods by name, for ``pe_lightning.fit``, ``suggest`` and ``--model EstimatorModule --model.estimator NAME``."""
 
 
+def suggested_estimators() -> dict[str, type[Estimator]]:
+    """The estimators that ``pe-lightning suggest`` tries, by the label of their first variant."""
+    classes = [estimators.get(name) for name in estimators]
+    return {cls.variants[0].label: cls for cls in classes if cls.variants}
+
+
 def default_device(device: torch.device | None = None) -> torch.device:
     """The device, or by default a GPU if there is one, else the CPU."""
     return device or torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import AdaptiveFit, LinearRidge
+from pe_lightning.estimators.base import Estimator, estimators
 from pe_lightning.estimators.fitted import Fitted
 from pe_lightning.estimators.folds import score_folds
-from pe_lightning.estimators.linear import automatic_width
+from pe_lightning.estimators.linear import LinearRidge, automatic_width
 from pe_lightning.signals.sources.paths import Paths
 from pe_lightning.signals.split_signals import Signals, read_signals
 
 if TYPE_CHECKING:
-    from pe_lightning.training import CoordinateModule, SignalDataModule
+    from pe_lightning.training import FunctionModule, SignalDataModule
 
 
 @overload
@@ -37,21 +37,22 @@ def fit(
     signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
     encoder: EncoderLike | Sequence[EncoderLike] | None = None,
     *,
-    model: CoordinateModule,
+    model: FunctionModule,
     max_steps: int = 0,
     **data: Any,
-) -> CoordinateModule: ...
+) -> FunctionModule: ...
 def fit(
     signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
     encoder: EncoderLike | Sequence[EncoderLike] | None = None,
-    model: CoordinateModule | None = None,
+    model: FunctionModule | None = None,
     max_steps: int = 0,
     **data: Any,
-) -> Fitted | CoordinateModule:
+) -> Fitted | FunctionModule:
     """Fits signals, and scores the samples that are held out.
 
-    By default this is the adaptive fit, as of ``pe-lightning fit FILE``; with an encoder it is the exact fit of a linear
-    layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk.
+    By default this is the adaptive fit where a package has it, as of ``pe-lightning fit FILE``; with an encoder, or without
+    that package, it is the exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is
+    written to disk.
 
     Args:
         signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; a picture of
@@ -75,9 +76,9 @@ def fit(
     if is_datamodule and data:
         raise InputError(f"{', '.join(data)}: give them to the DataModule")
     if model is None:
-        estimator = AdaptiveFit() if encoder is None else LinearRidge(automatic_width(encoder))
+        linear = None if encoder is None else LinearRidge(automatic_width(encoder))
         read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
-        return Fitted.fit(estimator, read, folds)
+        return Fitted.fit(linear or usual_estimator(read), read, folds)
     from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
     from pe_lightning.training.quiet_fits import fit_quietly
 
@@ -88,8 +89,15 @@ def fit(
     return fit_quietly(model, module_data, max_steps, score=True)
 
 
+def usual_estimator(signals: Signals) -> Estimator:
+    """The adaptive fit if a package has it, else the linear fit of the recipes ``closed_form``."""
+    if "adaptive" in estimators:
+        return estimators.create("adaptive")
+    return LinearRidge(automatic_width("gau" if signals.info.num_points is None else "laplace"))
+
+
 def fold_scores(
-    module: CoordinateModule, data: SignalDataModule, fit: Callable[[CoordinateModule, SignalDataModule], Any]
+    module: FunctionModule, data: SignalDataModule, fit: Callable[[FunctionModule, SignalDataModule], Any]
 ) -> dict[str, Tensor]:
     """The held-out scores of a module that trains on every known sample: ``test/<metric>`` of each signal ``(S,)``.
 
@@ -98,7 +106,7 @@ def fold_scores(
     if data.folds is None:
         return {}
 
-    def fitted(part: Signals) -> CoordinateModule:
+    def fitted(part: Signals) -> FunctionModule:
         made = copy.deepcopy(module)
         fit(made, data.with_signals(part))
         return made

@@ -87,7 +87,8 @@ def encoding_of(module: LightningModule, signal: int = 0) -> Encoding:
     if isinstance(module, EstimatorModule):
         encoder = (module.describe()["encoder"] or {}).get("name", "NAME")
         raise InputError(
-            f"{module.label} is fitted without features to measure; analyze the encoder: pe-lightning analyze --encoder {encoder}"
+            f"{module.label} is fitted without features to measure; analyze the encoder: "
+            f"pe-lightning analyze --encoder {encoder}"
         )
     if not isinstance(module, CoordinateModule):
         nested = next((part for part in module.modules() if isinstance(part, Encoding)), None)

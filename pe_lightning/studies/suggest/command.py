@@ -56,10 +56,12 @@ def suggest(
     """
     began = time.perf_counter()  # the budget includes the imports
     from pe_lightning import encoders as known
+    from pe_lightning.estimators.base import suggested_estimators
 
     names = list(dict.fromkeys(_words(encoders)))
-    for name in set(names) - {"Adaptive"}:
-        known.registry.get(name)  # raises InputError for an unknown name
+    for name in names:
+        if name not in known.registry and name not in suggested_estimators():
+            known.registry.get(name)  # raises InputError for an unknown name
     counts = list(dict.fromkeys(_words(num_features)))
     if any(not word.isdecimal() or int(word) < 1 for word in counts):
         raise InputError(f"--num_features takes integers >= 1, separated by commas; got {num_features!r}")

@@ -21,7 +21,7 @@ from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sampling import samplings
 from pe_lightning.signals.sources.paths import SCHEME
 from pe_lightning.studies.compare.reading import Metric
-from pe_lightning.studies.suggest.search import ADAPTIVE_PRIOR, MODELS, SearchResult, TrialScore
+from pe_lightning.studies.suggest.search import SearchResult, TrialScore
 from pe_lightning.training.datamodule import SignalDataModule
 
 TIE_DB = 0.05
@@ -66,8 +66,9 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     console.print(table)
     if (signals := result.shown.info.num_signals) > 1:
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
-    if any(trial.candidate.name == ADAPTIVE_PRIOR for trial in trials):
-        console.print("* A network that has seen other pictures, mixed in by the weight that held-out samples support.")
+    variants = [trial.candidate.variant for trial in trials]
+    for remark in dict.fromkeys(variant.remark for variant in variants if variant is not None and variant.remark):
+        console.print(remark)
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
     if result.windows is not None:
@@ -124,8 +125,10 @@ def _chosen(found: TrialScore) -> str:
 def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
     """The text of ``out``, the configuration of the best encoder; ``tree`` is the complete one of the signals."""
     best, how = result.of(interpolation=False)[0], ""
-    model = MODELS.get(best.candidate.name)
-    if model is None:
+    estimator, variant = best.candidate.estimator, best.candidate.variant
+    if estimator is not None and variant is not None:
+        model = estimator.section(variant.arguments)
+    else:
         if best.whole is not None:
             found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
             encoder: object = found[0] if found[1:] == found[:-1] and found else found

@@ -15,15 +15,15 @@ from torch import Tensor
 from pe_lightning import encoders
 from pe_lightning.encodings import Complex, feature_rank, per_axis
 from pe_lightning.errors import InputError, paragraph
-from pe_lightning.estimators.adaptive import AdaptiveFit, prior_weights, takes_prior
+from pe_lightning.estimators.base import Estimator, Variant, estimators, suggested_estimators
 from pe_lightning.estimators.linear import LinearRidge, size_encoders
-from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.blocks import Block, FileValues, known_samples
 from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.training.datamodule import SignalDataModule
@@ -38,12 +38,6 @@ MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for weights and features."""
 MAX_GAP_DB = 1.0
 """Encoders whose score on windows is further below the best one are not tried on all samples."""
-ADAPTIVE, ADAPTIVE_PRIOR = "Adaptive", "Adaptive, prior *"
-MODELS: dict[str, dict[str, Any]] = {
-    ADAPTIVE: {"class_path": "pe_lightning.Adaptive", "init_args": {"pretrained": NO_PRIOR}},
-    ADAPTIVE_PRIOR: {"class_path": "pe_lightning.Adaptive", "init_args": {"pretrained": SHIPPED[0]}},
-}
-"""Candidates that are models, not encoders, by name: the section ``model`` of a configuration. * has seen other pictures."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 """Notes on a trial, by the name of the warning of the solver."""
 WINDOW_SIZES = {1: 512, 2: 64, 3: 24}
@@ -63,6 +57,8 @@ class ScoredSignals:
     """Trained samples per axis; for scattered samples, those of a grid of the same density."""
     full_sizes: tuple[int, ...]
     """The same for the whole signals, if these are windows."""
+    train: Signals
+    """The same signals, for estimators."""
 
     def auto_features(self) -> list[tuple[int, int]]:
         """``num_features: auto`` per axis, for these signals and the whole ones; of scattered samples the grid's size."""
@@ -85,7 +81,7 @@ def all_signals(data: SignalDataModule) -> ScoredSignals | None:
     if data.streamed:
         return None
     sizes = _sizes(data.split)
-    return ScoredSignals(data.dataset, data.info, "all samples", sizes, sizes)
+    return ScoredSignals(data.dataset, data.info, "all samples", sizes, sizes, data.signals)
 
 
 def make_windows(data: SignalDataModule) -> ScoredSignals | None:
@@ -131,12 +127,14 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     dataset = SignalDataset(windows, windowed, data.effective_eval_mask)
     # as in the signal, trained samples are at multiples of 1/w, which are the shifts of w features
     dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
+    info = replace(info, names=names, grid=grid)
     return ScoredSignals(
         dataset,
-        replace(info, names=names, grid=grid),
-        f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {info.num_signals} signal(s)",
+        info,
+        f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {data.info.num_signals} signal(s)",
         _sizes(windowed),
         _sizes(split),
+        data.signals.with_dataset(info, dataset),
     )
 
 
@@ -157,7 +155,7 @@ def _split_of_windows(
 
 @dataclass(frozen=True)
 class Candidate:
-    """An encoder with a number of features, or an interpolation; width and ridge are chosen from the data."""
+    """An encoder with a number of features, an interpolation or an estimator; width and ridge are chosen from the data."""
 
     name: str
     interpolation: bool = False
@@ -169,6 +167,14 @@ class Candidate:
     """The argument that sets the width, if there is one."""
     local: bool = False
     """Whether only a few neighbouring features are nonzero at a sample."""
+    estimator: type[Estimator] | None = None
+    """The class of an estimator, whose variant has the label ``name``."""
+
+    @property
+    def variant(self) -> Variant | None:
+        """The variant of an estimator."""
+        variants = () if self.estimator is None else self.estimator.variants
+        return next((variant for variant in variants if variant.label == self.name), None)
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
         """Features per axis, for the whole signals if ``full``; ``None`` for encoders without ``num_features``."""
@@ -215,13 +221,15 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
     """The candidates in the order in which they are tried, and reasons for the encoders that have no exact fit.
 
     Args:
-        names: Encoders to try, or ``Adaptive``; empty: all registered encoders, and Adaptive unless there are ``counts``.
-            Adaptive is tried with a prior too.
+        names: Encoders to try, and labels of estimators such as ``Adaptive``, whose variants are all tried; empty: all
+            registered encoders, and all estimators unless there are ``counts``.
         counts: Features per axis to try; those of :data:`FEATURE_SHARES` if empty.
     """
-    skipped = {} if names else dict(encoders.registry.broken())
-    found = [Candidate(name) for name in MODELS] if ADAPTIVE in names or not (names or counts) else []
-    for name in [name for name in names if name != ADAPTIVE] if names else encoders.names():
+    skipped = {} if names else {**encoders.registry.broken(), **estimators.broken()}
+    labelled = suggested_estimators()
+    chosen = [label for label in labelled if label in names or not (names or counts)]
+    found = [Candidate(variant.label, estimator=labelled[label]) for label in chosen for variant in labelled[label].variants]
+    for name in [name for name in names if name not in labelled] if names else encoders.names():
         try:
             encoder = encoders.create(name)
         except Exception as error:  # the constructor of a plug-in can raise any exception
@@ -358,8 +366,14 @@ def search(
     until = began + (0.5 if windows is not None and signals is not None else 1.0) * (deadline - began)
     labels: set[str] = set()
     for candidate in [*methods, *candidates]:
-        if candidate.name == ADAPTIVE_PRIOR and not takes_prior(first.dataset.split):
-            continue
+        variant = candidate.variant
+        if variant is not None and candidate.estimator is not None:
+            try:
+                if not candidate.estimator(**variant.arguments).applies_to(first.dataset.split):
+                    continue
+            except Exception as error:  # a plug-in can raise any exception
+                result.skipped[candidate.name] = reason(error)
+                continue
         label = candidate.label(result.shown)
         if label in labels:  # the limits on the number of features can make both shares equal
             continue
@@ -388,7 +402,7 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
     candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        fit = _interpolate if candidate.interpolation else _adapt if candidate.name in MODELS else _solve
+        fit = _interpolate if candidate.interpolation else _estimate if candidate.variant is not None else _solve
         found, prediction = fit(candidate, signals, device)
     truth, metric = signals.dataset.evaluation_batch, totals(signals.info.metric, signals.info.num_signals)
     metric.update(prediction.cpu(), truth.values, truth.mask)
@@ -417,16 +431,13 @@ def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -
     return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
 
 
-def _adapt(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """The model Adaptive; a prior is weighted by held-out training samples, and its mean weight is noted."""
-    estimator, began = AdaptiveFit(**MODELS[candidate.name].get("init_args", {})), time.perf_counter()
-    prior = read_prior(estimator.pretrained) if candidate.name == ADAPTIVE_PRIOR else None
+def _estimate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+    """A variant of an estimator."""
+    assert candidate.estimator is not None
+    assert candidate.variant is not None
+    estimator, began = candidate.estimator(**candidate.variant.arguments), time.perf_counter()
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
-    field = estimator.fit_batch(signals.dataset.train_batch, replace(signals.info, grid=grid), prior, device)
-    notes: tuple[str, ...] = ()
-    if candidate.name == ADAPTIVE_PRIOR:
-        weights = prior_weights(field.signals)
-        notes = (f"weight {math.fsum(weights) / len(weights):.2f}",)
-    num_params = sum(tensor[0].numel() for tensor in (field.samples.values, field.samples.coords) if tensor is not None)
-    return TrialScore((), time.perf_counter() - began, num_params, notes=notes), field.grid(signals.dataset.axes)
+    field = estimator.fit(signals.train.with_dataset(replace(signals.info, grid=grid), signals.dataset), device)
+    found = TrialScore((), time.perf_counter() - began, field.num_params, notes=field.notes)
+    return found, field.grid(signals.dataset.axes)
