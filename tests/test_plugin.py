@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
+from PIL import Image
 from stopping import run_command
 
 pytestmark = pytest.mark.slow  # installs a package, and starts processes that can import it
@@ -112,3 +114,40 @@ def test_its_verb_its_hints_and_its_recipe(environment, tmp_path):
     done = run(environment, tmp_path, "fit", "--config", "chirp/image", "--wandb.enabled", "false")
     assert done.returncode == 0, done.stderr
     assert list(tmp_path.glob("runs/astronaut-ComplexLinear-chirp/1/metrics.json"))
+
+
+def test_its_estimator(environment, tmp_path):
+    """It is hosted by a configuration, read back from a checkpoint, and a candidate of ``suggest``."""
+    Image.fromarray(np.arange(16 * 12, dtype=np.uint8).reshape(16, 12)).save(tmp_path / "a.png")
+    model = ["--model", "EstimatorModule", "--model.estimator", "nearest", "--model.estimator.thinning", "1"]
+    done = run(environment, tmp_path, "fit", "a.png", *model, "--trainer.max_steps", "0", "--wandb.enabled", "false")
+    assert done.returncode == 0, done.stderr
+    (found,) = tmp_path.glob("runs/a-Nearest/1/metrics.json")
+    report = json.loads(found.read_text())
+    assert (report["model"], report["num_params"], report["encoder"]) == ("Nearest", 8 * 6 * 3, None)
+    assert report["test/psnr"] == pytest.approx(report["baselines"]["nearest"]["test/psnr"], abs=3)
+    assert (
+        yaml.safe_load((found.parent / "config.yaml").read_text())["model"]["class_path"] == "pe_lightning.EstimatorModule"
+    )
+    done = run(
+        environment,
+        tmp_path,
+        "predict",
+        "--ckpt_path",
+        str(found.parent / "checkpoints/last.ckpt"),
+        "--output_shape",
+        "16",
+        "12",
+    )
+    assert done.returncode == 0, done.stderr
+    assert (found.parent / "predict/16x12/a.png").is_file()
+    done = run(environment, tmp_path, "suggest", "a.png", "--encoders", "Nearest")
+    assert done.returncode == 0, done.stderr
+    assert "Best encoder: Nearest" in done.stdout
+    assert "Nearest: the value of the nearest sample." in done.stdout
+    model = yaml.safe_load((tmp_path / "suggested.yaml").read_text())["model"]
+    assert model == {"class_path": "pe_lightning.EstimatorModule", "init_args": {"estimator": {"name": "nearest"}}}
+    done = run(environment, tmp_path, "fit", "--config", "suggested.yaml", "--wandb.enabled", "false")
+    assert done.returncode == 0, done.stderr
+    (again,) = tmp_path.glob("runs/a-Nearest/2/metrics.json")
+    assert json.loads(again.read_text())["test/psnr"] == report["test/psnr"]

@@ -34,7 +34,7 @@ FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
 """Options of ``fit``, ``validate``, ``test`` and ``predict`` that take no value."""
 MULTIPLE = frozenset({"output_shape"})
 """Their options that take several values."""
-DESCRIBED = frozenset({"model.encoder", "data.sampling", "data.source"})
+DESCRIBED = frozenset({"model.encoder", "model.estimator", "data.sampling", "data.source"})
 """Settings that take a registered name, or a mapping with the name and arguments."""
 NAMED = {"model": "models", "data": "datamodules"}
 """Settings that name a class of a registry, with the registry of the names."""

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from pe_lightning.estimators.linear import LinearRidge
     from pe_lightning.estimators.local import PretrainedInterpolator
     from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
+    from pe_lightning.estimators.report import FitReport
 
 __all__ = [
     "PRIOR_KEY",
     "AdaptiveFit",
     "Estimator",
     "Field",
+    "FitReport",
     "Fits",
     "FittedField",
     "LinearRidge",
@@ -44,5 +46,6 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "linear": ["LinearRidge"],
         "local": ["PretrainedInterpolator"],
         "priors": ["PRIOR_KEY", "prior_from"],
+        "report": ["FitReport"],
     },
 )

@@ -98,7 +98,7 @@ class FittedField(ABC):
         solution: FitReport,
         device: torch.device,
         num_axes: int,
-        spread: Callable[[], Spread] | None,
+        spread: Callable[[], Spread] | None = None,
     ) -> None:
         self.label, self.solution, self.device, self.num_axes = label, solution, device, num_axes
         self._make_spread = spread

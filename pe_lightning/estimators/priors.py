@@ -95,7 +95,8 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
 
 def prior_from(spec: Mapping[str, Any]) -> LocalPrior:
     """A prior of :meth:`~pe_lightning.networks.local.LocalPrior.spec`, to be given its weights; not trained further."""
-    return LocalPrior(**spec).requires_grad_(False).eval()
+    # in float32 where a Trainer with precision 64-true makes tensors in float64
+    return LocalPrior(**spec).float().requires_grad_(False).eval()
 
 
 def prior_state(prior: LocalPrior) -> dict[str, Any]:

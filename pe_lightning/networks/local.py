@@ -155,7 +155,7 @@ class LocalPrior(Encoding):
         count = self.num_features
         turns = []
         for orientation in range(8):
-            matrix = torch.eye(count**2).reshape(-1, count, count)
+            matrix = torch.eye(count**2, dtype=self.reflection.dtype).reshape(-1, count, count)
             if orientation & TRANSPOSED:
                 matrix = matrix.mT
             if orientation & LEFT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -91,6 +92,9 @@ class EstimatorModule(FunctionModule):
         sharded = isinstance(strategy, SignalsStrategy)
         if sharded:
             train = train.of(strategy.share_of(train.info.num_signals))
+        values, dtype = train.dataset.values, self.placeholder.dtype
+        if isinstance(values, Tensor) and values.dtype != dtype:  # with precision 64-true
+            train = train.with_dataset(train.info, replace(train.dataset, values=values.to(dtype)))
         field = self.estimator.fit(train, self.device)
         self._fields, self._states = [field], [field.state_dict()]
         if sharded:

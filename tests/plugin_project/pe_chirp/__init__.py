@@ -7,14 +7,17 @@ import torch
 from lightning.pytorch import Callback
 
 from pe_lightning.encoders import Encoder
+from pe_lightning.estimators import Estimator, FitReport, FittedField, Variant
 from pe_lightning.evaluation.baselines import Interpolation
 from pe_lightning.evaluation.metrics import SignalMetric
 from pe_lightning.hints import Hints
 from pe_lightning.networks import Activation
 from pe_lightning.registry import Description
 from pe_lightning.signals import PointSplit, Sampling
+from pe_lightning.signals.batches import GridBatch, SignalInfo
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources import Source
+from pe_lightning.signals.split_signals import Signals
 from pe_lightning.training import SignalDataModule, SimpleMLP
 
 RECIPES = Path(__file__).parent / "recipes"
@@ -153,3 +156,53 @@ class StepCounter(Callback):
     def report(self) -> dict[str, int]:
         """Entries of ``metrics.json``."""
         return {"counted_steps": self.steps}
+
+
+class NearestField(FittedField):
+    """The value of the nearest sample.
+
+    Args:
+        values: Samples ``(S, P, C)``.
+        coords: Their coordinates ``(P, D)``.
+    """
+
+    def __init__(self, values: torch.Tensor, coords: torch.Tensor) -> None:
+        super().__init__("Nearest", FitReport("nearest"), values.device, coords.shape[-1])
+        self.values, self.coords = values, coords
+
+    def evaluate(self, points: torch.Tensor) -> torch.Tensor:
+        """``(P, D)`` -> ``(S, P, C)``."""
+        return self.values[:, torch.cdist(points.to(self.coords), self.coords).argmin(1)]
+
+    def grid(self, axes: list[torch.Tensor]) -> torch.Tensor:
+        """``D`` vectors -> ``(S, n_1, ..., n_D, C)``."""
+        found = self.evaluate(torch.cartesian_prod(*axes).reshape(-1, len(axes)).to(self.device))
+        return found.reshape(len(found), *map(len, axes), -1)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """The samples."""
+        return {"values": self.values, "coords": self.coords[None]}
+
+
+class Nearest(Estimator):
+    """Predicts the value of the nearest sample.
+
+    Args:
+        thinning: Keeps one sample of so many.
+    """
+
+    variants = (Variant("Nearest", {}, "Nearest: the value of the nearest sample."),)
+
+    def __init__(self, thinning: int = 1) -> None:
+        self.thinning = thinning
+
+    def fit(self, train: Signals, device: torch.device | None = None) -> NearestField:
+        """Keeps the samples."""
+        batch = train.train_batch()
+        coords = torch.cartesian_prod(*batch.axes) if isinstance(batch, GridBatch) else batch.coords[0]
+        values = batch.values.flatten(1, -2)
+        return NearestField(values[:, :: self.thinning].to(device), coords[:: self.thinning].to(device))
+
+    def restore(self, state: dict[str, torch.Tensor], info: SignalInfo, device: torch.device) -> NearestField:
+        """From the samples."""
+        return NearestField(state["values"].to(device), state["coords"][0].to(device))
