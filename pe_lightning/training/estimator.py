@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 from typing_extensions import Self
 
 from pe_lightning.encodings.base import check_axes
@@ -17,7 +18,7 @@ from pe_lightning.registry import Described
 from pe_lightning.training.base import models, signals_of, trainer_of
 from pe_lightning.training.coordinate import FunctionModule
 from pe_lightning.training.datamodule import SignalDataModule
-from pe_lightning.training.sharding import SignalsStrategy
+from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 
 
 @models.register("EstimatorModule")
@@ -88,18 +89,26 @@ class EstimatorModule(FunctionModule):
         """Never called, since the fit has no steps."""
 
     def on_fit_start(self) -> None:
-        train, strategy = signals_of(self).signals, self.trainer.strategy
-        sharded = isinstance(strategy, SignalsStrategy)
-        if sharded:
-            train = train.of(strategy.share_of(train.info.num_signals))
+        train, strategy, info = signals_of(self).signals, self.trainer.strategy, self.require_info()
+        if isinstance(strategy, SignalsStrategy):
+            train = train.of(strategy.share_of(info.num_signals))
+            self.scorer = SignalScores(info.metric, info.num_signals, strategy).to(self.device)
         values, dtype = train.dataset.values, self.placeholder.dtype
         if isinstance(values, Tensor) and values.dtype != dtype:  # with precision 64-true
             train = train.with_dataset(train.info, replace(train.dataset, values=values.to(dtype)))
         field = self.estimator.fit(train, self.device)
-        self._fields, self._states = [field], [field.state_dict()]
-        if sharded:
-            self._fields, self._states = [], strategy.gather_states(self._states[0])
-        self.solution, self._num_params = field.solution, field.num_params
+        state = tree_map(
+            lambda value: value.detach().cpu().clone() if isinstance(value, Tensor) else value, field.state_dict()
+        )
+        self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]
+        self._fields, self.solution, self._num_params = [field], field.solution, field.num_params
+
+    def on_fit_end(self) -> None:
+        """Logs the score of the fit, of the signals of all processes."""
+        if len(self._fields) < len(self._states):
+            self._fields, info = [], self.require_info()
+            self.scorer = SignalScores(info.metric, info.num_signals).to(self.device)
+        super().on_fit_end()
 
     def get_extra_state(self) -> dict[str, Any]:
         return {"fits": self._states, "num_params": self._num_params}
@@ -147,3 +156,8 @@ class EstimatorModule(FunctionModule):
         ``level``, half the widths of intervals that hold this share of them.
         """
         return self.fields[0].std(coords.to(self.placeholder.dtype), level)
+
+
+def _on_cpu(value: Any) -> Any:
+    """A copy of a tensor: a view would be saved with the whole tensor."""
+    return value.detach().cpu().clone() if isinstance(value, Tensor) else value
