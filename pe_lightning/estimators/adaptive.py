@@ -282,7 +282,7 @@ class AdaptiveFit(Estimator):
             solution=report,
             num_axes=info.num_axes,
             ridges=[fit.ridge for fit in found],
-            prior=prior,
+            prior=prior if weights else None,  # without a weight it has no effect
             spread=partial(fits.spread, samples.signal(0), fields[0], found[0].ridge) if single else None,
         )
         if prior is not None:
