@@ -120,7 +120,7 @@ class FittedField(ABC):
         """Numbers that the fit holds of one signal."""
         return sum(value[0].numel() for value in self.state_dict().values() if isinstance(value, Tensor))
 
-    def of_cells(self, sizes: Sequence[float]) -> Field:
+    def of_cells(self, sizes: Sequence[float]) -> FittedField:
         """This field: it takes means over cells as values at their centres."""
         return self
 
@@ -239,7 +239,10 @@ class Estimator(ABC):
 
 
 estimators: Registry[Estimator] = Registry(
-    "estimator", Estimator, "pe_lightning.estimators", modules=["pe_lightning.estimators.linear"]
+    "estimator",
+    Estimator,  # type: ignore[type-abstract]
+    "pe_lightning.estimators",
+    modules=["pe_lightning.estimators.linear"],
 )
 """Exact methods by name, for ``pe_lightning.fit``, ``suggest`` and ``--model EstimatorModule --model.estimator NAME``."""
 

@@ -118,5 +118,5 @@ def _content(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any] | None, Mapp
     state = checkpoint["state_dict"]
     if (spec := checkpoint.get(PRIOR_KEY)) is not None:
         return spec, {key.removeprefix("prior."): value for key, value in state.items() if key.startswith("prior.")}
-    found = next((fit["prior"] for fit in fits_of(state) if "prior" in fit), {"spec": None, "weights": {}})
-    return found["spec"], found["weights"]
+    found = [fit["prior"] for fit in fits_of(state) if "prior" in fit]
+    return (found[0]["spec"], found[0]["weights"]) if found else (None, {})

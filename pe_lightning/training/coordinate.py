@@ -330,7 +330,7 @@ class FunctionModule(TrainedModule):
         self.scorer.add(prediction, batch, with_trained=True)
         return {"prediction": prediction}
 
-    def fit(self, signals: Signals) -> Self:
+    def fit(self, signals: Signals) -> FunctionModule:
         """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
         from pe_lightning.training.quiet_fits import fit_quietly  # imports this module
 

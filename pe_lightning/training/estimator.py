@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from pe_lightning.encodings.base import check_axes
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.base import Estimator, Field, FittedField, estimators, fits_of
+from pe_lightning.estimators.base import Estimator, FittedField, estimators, fits_of
 from pe_lightning.registry import Described
 from pe_lightning.training.base import models, signals_of, trainer_of
 from pe_lightning.training.coordinate import FunctionModule
@@ -134,7 +134,7 @@ class EstimatorModule(FunctionModule):
         self._cells = sizes
         return self
 
-    def _means(self) -> list[Field]:
+    def _means(self) -> list[FittedField]:
         """The fits, or their means over the cells that are asked for."""
         return [field.of_cells(self._cells) if self._cells else field for field in self.fields]
 
