@@ -18,7 +18,7 @@ from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.training import (
     Adaptive,
     ComplexLinear,
-    CoordinateModule,
+    FunctionModule,
     Local,
     SimpleMLP,
     SparseLinear,
@@ -31,7 +31,7 @@ from pe_papers.analysis import StableRank
 class Case:
     """A model, its data, the number of training steps, and callbacks."""
 
-    model: Callable[[], CoordinateModule]
+    model: Callable[[], FunctionModule]
     values: Callable[[], Tensor] = lambda: signals(3, 24, 20)
     data: dict[str, Any] = field(default_factory=dict)
     steps: int = 0

@@ -12,16 +12,26 @@ import pytest
 import torch
 from fits import fit, signals
 
+import pe_lightning
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator
 from pe_lightning.estimators.base import Estimator
 from pe_lightning.estimators.sparse import SparseOptions, SparseRidge
+from pe_lightning.registry import Registry
 from pe_lightning.signals import GridSampling, RandomSampling
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, Local, SparseLinear, TensorDataModule
+from pe_lightning.training import (
+    Adaptive,
+    ComplexLinear,
+    EstimatorModule,
+    FunctionModule,
+    Local,
+    SparseLinear,
+    TensorDataModule,
+)
 
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
-PAIRS: dict[str, tuple[Estimator, Callable[[], CoordinateModule], Any, int]] = {
+PAIRS: dict[str, tuple[Estimator, Callable[[], FunctionModule], Any, int]] = {
     "linear": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), "grid", 2),
     "one": (LinearRidge("bspline"), lambda: ComplexLinear("bspline", solver="exact"), "grid", 1),
     "scattered": (LinearRidge(AUTO), lambda: ComplexLinear.exact("gau"), RandomSampling(0.7), 1),
@@ -79,6 +89,22 @@ def test_what_has_no_deviations_or_other_axes_is_refused() -> None:
         field.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\); got \(3, 1\)"):
         field.at(torch.rand(3, 1))
+
+
+def test_what_other_packages_give_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them a fit is linear, as in the recipes ``closed_form``, and its deviations are an error."""
+    values = signals(1, 24, 20)
+    expected = pe_lightning.fit(values, "gau")
+    assert expected.field.has_std
+    monkeypatch.setattr("pe_lightning.estimators.linear.linear_spread", lambda: None)
+    monkeypatch.setattr("pe_lightning.training.fit.estimators", Registry("estimator", Estimator))
+    fitted = pe_lightning.fit(values)
+    assert (fitted.field.label, fitted.psnr) == ("ComplexLinear", expected.psnr)
+    assert not fitted.field.has_std
+    with pytest.raises(InputError, match="the package pe_fill: install it"):
+        fitted.std(torch.rand(3, 2))
+    with pytest.raises(InputError, match=r"use pe_lightning\.ComplexLinear"):
+        EstimatorModule({"name": "linear", "encoder": "gau"})
 
 
 @pytest.mark.slow  # starts a process
