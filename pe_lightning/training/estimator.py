@@ -97,9 +97,7 @@ class EstimatorModule(FunctionModule):
         if isinstance(values, Tensor) and values.dtype != dtype:  # with precision 64-true
             train = train.with_dataset(train.info, replace(train.dataset, values=values.to(dtype)))
         field = self.estimator.fit(train, self.device)
-        state = tree_map(
-            lambda value: value.detach().cpu().clone() if isinstance(value, Tensor) else value, field.state_dict()
-        )
+        state = tree_map(_on_cpu, field.state_dict())
         self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]
         self._fields, self.solution, self._num_params = [field], field.solution, field.num_params
 
