@@ -82,7 +82,8 @@ class EstimatorModule(FunctionModule):
 
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
         self.refuse_periodic(data.info)
-        self.estimator.check(data.signals)
+        with torch.device("cpu"):  # Lightning may be inside a context that creates tensors on the GPU
+            self.estimator.check(data.signals)
         super().build_from(data, device)
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
