@@ -81,8 +81,8 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
     Exit status: 0, or 1 if a plugin could not be imported.
 
     Args:
-        kinds: encoders, models, activations, datamodules, estimators, sources, samplings, metrics, baselines, callbacks, media,
-            recipes; without any, the names of all.
+        kinds: encoders, models, activations, datamodules, estimators, sources, samplings, metrics, baselines, callbacks,
+            media, recipes; without any, the names of all.
     """
     known = [*REGISTRIES, "recipes"]
     for kind in kinds or ():
