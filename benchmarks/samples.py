@@ -47,8 +47,8 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from pe_lightning.encoders import per_axis
 from pe_lightning.encodings.bank import AnisotropicKernels
-from pe_lightning.encodings.complex import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.filling import ModelName, fill
 from pe_lightning.estimators.linear_spread import linear_uncertainty

@@ -99,7 +99,7 @@ def widths(path: str, descent: int = 100) -> None:
     print_titles("encoder", "best fixed width", *ways)
     data = ImageDataModule(path)
     for name in ("gau", "laplace", "rff"):
-        encoder = encoders.resolve(name).for_data(encoders.Samples(tuple((n + 1) // 2 for n in data.info.grid)))
+        encoder = encoders.for_data(encoders.resolve(name), encoders.Samples(tuple((n + 1) // 2 for n in data.info.grid)))
         argument = encoder.width.argument
         scaled = partial(_scaled, encoder, argument, float(getattr(encoder, argument)))
         row = [max(pe_lightning.fit(data, scaled(2 ** (k / 2))).psnr for k in range(-4, 5))]

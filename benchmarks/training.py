@@ -115,7 +115,7 @@ def network_loop(kind: str, data: TensorDataModule) -> Callable[[], None]:
     coords = torch.cartesian_prod(*batch.axes)
     target = batch.values[0].flatten(0, 1)
     samples = encoders.Samples((SIZE, SIZE), use="perceptron")
-    encoding = Simple(encoders.resolve(NETWORKS[kind]["encoder"]).for_data(samples), 2)
+    encoding = Simple(encoders.for_data(encoders.resolve(NETWORKS[kind]["encoder"]), samples), 2)
     network = Bare(activation, encoding.num_features)
     trained = list(encoding.parameters())
     features = None if trained else encoding(coords)

@@ -131,7 +131,7 @@ def _features(name: str, folder: Path) -> list[str]:
 
     cls = encoders.registry.get(name)
     report = analyze(name, NUM_POSITIONS)
-    shown = encoders.create(name).for_data(encoders.Samples((FIGURE_SAMPLES,)))
+    shown = encoders.for_data(encoders.create(name), encoders.Samples((FIGURE_SAMPLES,)))
     save_figure(folder / f"{name}.png", _draw(analyze(shown, NUM_POSITIONS)), dpi=80)
     rank = report["stable_rank"]
     theory = "no closed form" if rank["theory"] is None else f"{rank['theory']:.4g} in theory"
@@ -140,7 +140,7 @@ def _features(name: str, folder: Path) -> list[str]:
     shape = sections(cls).get("Shape") or sections(Encoder)["Shape"]
     size = f"{report['num_features']} features for {NUM_POSITIONS} trained samples on an axis"
     if cls.joint:
-        two = encoder.copy(num_axes=2).for_data(encoders.Samples((NUM_POSITIONS, NUM_POSITIONS), use="perceptron"))
+        two = encoders.for_data(encoder.copy(num_axes=2), encoders.Samples((NUM_POSITIONS, NUM_POSITIONS), use="perceptron"))
         size += f", {two.num_features} for two axes at once"
     return [
         "## Features",

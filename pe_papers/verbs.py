@@ -56,7 +56,7 @@ def analyze(
     check_results(out, "analyze", ["analysis.json", "analysis.png"])
     if signal and ckpt_path is None:
         raise InputError("--signal is for --ckpt_path")
-    from pe_lightning.encoders import Samples
+    from pe_lightning.encoders import Samples, for_data
     from pe_papers.analysis import measures
     from pe_papers.analysis.figures import figure, similarity_figure, weight_figure
 
@@ -65,7 +65,7 @@ def analyze(
     ranks: dict[str, float] = {}
     encoders = read_encoders(options, against or [])
     for made in encoders:
-        sized = made.for_data(Samples((float(samples),) * made.num_axes))
+        sized = for_data(made, Samples((float(samples),) * made.num_axes))
         reports.append(measures.analyze(sized, samples, measures.label_of(made)))
         maps |= _maps(reports[-1]["label"], sized, [samples] * made.num_axes)
     if ckpt_path is not None:

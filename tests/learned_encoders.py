@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders import Encoder, Gaussian, RandomFourier
+from pe_lightning.encoders import Encoder, Gaussian, RandomFourier, registry
 
 
 class LearnedGaussian(Gaussian):
@@ -89,6 +89,11 @@ REGISTERED: dict[str, dict[str, Any]] = {
     },
 }
 """Every registered encoder that has parameters, by a short name of the case."""
+
+
+def takes(name: str, key: str) -> bool:
+    """Whether a registered encoder has the argument."""
+    return key in registry.parameters(registry.get(name))
 
 
 def train(encoder: Encoder, seed: int = 0) -> Encoder:

@@ -18,20 +18,27 @@ The last three have parameters, which are trained with the network. Of the other
 
 from fnmatch import fnmatchcase
 
-from pe_lightning.encoders.base import Encoder, EncoderLike, Samples, Width, registry
+from pe_lightning.encoders.arguments import Samples, Width
+from pe_lightning.encoders.base import Encoder, EncoderLike, registry
+from pe_lightning.encoders.cells import CellMeans, cell_means
+from pe_lightning.encoders.configured import ConfiguredEncoders, per_axis
 from pe_lightning.encoders.control import Identity, Noise, Sine, Square
 from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
 from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
 from pe_lightning.encoders.low_rank import Lines, Planes
+from pe_lightning.encoders.resolution import for_data, sample_value, samples_per_unit, sized
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
 from pe_lightning.encoders.tables import Embedding, Grids, HashGrid
+from pe_lightning.encoders.widths import automatic, automatic_width, set_width, widened
 
 __all__ = [
     "AxisSines",
     "BSpline",
     "Basic",
+    "CellMeans",
+    "ConfiguredEncoders",
     "Directional",
     "Embedding",
     "Encoder",
@@ -59,17 +66,27 @@ __all__ = [
     "Square",
     "Triangle",
     "Width",
+    "automatic",
+    "automatic_width",
     "bandwidth",
+    "cell_means",
     "create",
     "create_encoder",
+    "for_data",
     "interpolates",
     "is_local",
     "list_encoders",
     "local_features",
     "names",
+    "per_axis",
     "register",
     "registry",
     "resolve",
+    "sample_value",
+    "samples_per_unit",
+    "set_width",
+    "sized",
+    "widened",
 ]
 
 register = registry.register

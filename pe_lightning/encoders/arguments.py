@@ -1,17 +1,24 @@
-"""Types of the arguments of encoders, which are checked and recorded when an encoder is constructed."""
+"""Types of the arguments of encoders, checked and recorded at construction, and the rules of values that follow the data."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import math
 from abc import ABCMeta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from torch import Tensor
 
+from pe_lightning.errors import InputError
+from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
+
+T = TypeVar("T")
 
 PositiveInt: TypeAlias = Annotated[int, 1]
 """An integer of at least 1: the annotation is the least one."""
@@ -20,12 +27,84 @@ PositiveFloat: TypeAlias = Annotated[float, "[1e-12, 1e+12]"]
 """A number in the interval of the annotation."""
 NonNegativeFloat: TypeAlias = Annotated[float, "[0, 1e+12]"]
 
+DEFAULT_NUM_FEATURES = 256
+"""Number of features per axis for ``num_features: auto`` where no samples are known: as in the papers."""
 CountLike: TypeAlias = PositiveInt | Literal["auto"]
 """A number of features or positions, or ``"auto"``: as many as trained samples along the axis once they are known
-(:meth:`Encoder.for_data`), :data:`DEFAULT_NUM_FEATURES` until then."""
+(:func:`~pe_lightning.encoders.resolution.for_data`), :data:`DEFAULT_NUM_FEATURES` until then."""
 WidthLike: TypeAlias = PositiveFloat | Literal["auto"] | None
 """A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
 best, chosen when a solver sees the data."""
+
+
+Use: TypeAlias = Literal["linear", "perceptron", "tokens"]
+"""The model that features are for: a linear layer, a perceptron, or positions of tokens."""
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The trained samples that the arguments of an encoder are resolved for.
+
+    Args:
+        per_unit: Trained samples per unit length of each axis; for scattered samples, those of a grid of the same density.
+            One number for an encoder that is used for one axis or direction at a time.
+        spacing: Distance of neighbouring features of a linear layer, in units of the [0, 1] domain: the distance of the
+            trained samples, or of the grid where they are scattered. ``None``: the distance that follows from ``per_unit``.
+        use: The model that the features are for.
+    """
+
+    per_unit: tuple[float, ...]
+    spacing: float | None = None
+    use: Use = "linear"
+
+    @property
+    def mean(self) -> float:
+        """Geometric mean over the axes."""
+        return math.prod(self.per_unit) ** (1 / len(self.per_unit))
+
+
+@dataclass(frozen=True)
+class Width:
+    """The argument of an encoder that sets the width of its features.
+
+    Args:
+        argument: Name of the constructor argument.
+        kind: Its quantity: ``length``, in units of the [0, 1] domain; ``frequency``, in periods per unit length;
+            ``octaves``, the exponent of a highest frequency ``2**sigma``.
+        rule: The default value for a number of features per unit length, or of samples where they are fewer.
+        text: The rule in words, such as ``"0.64/K"``.
+        below_mlp: The default value below a perceptron and for tokens, for a number of trained samples per unit length;
+            ``None``: the rule.
+    """
+
+    argument: str
+    kind: Literal["length", "frequency", "octaves"]
+    rule: Callable[[float], float]
+    text: str
+    below_mlp: Callable[[float], float] | None = None
+
+    def scaled(self, value: float, factor: float) -> float:
+        """The value for features ``factor`` times as wide as with ``value``."""
+        if self.kind == "length":
+            return value * factor
+        if self.kind == "frequency":
+            return value / factor
+        return max(value - math.log2(factor), 0.1)  # an exponent is positive
+
+
+class EncoderRegistry(Registry[T]):
+    """The registry of encoders, in which ``width`` names the argument that an encoder declares as its width."""
+
+    def arguments(self, cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of the constructor, as in the base class; ``width: auto`` is ignored by encoders without a width."""
+        arguments = dict(given)
+        if "width" in arguments and "width" not in self.parameters(cls):
+            value = arguments.pop("width")
+            if cls.width is not None:
+                arguments.setdefault(cls.width.argument, value)
+            elif value != "auto":
+                raise InputError(f"encoder {self.name_of(cls)!r} has no width, got width={value!r}; leave it out")
+        return super().arguments(cls, arguments)
 
 
 class RecordedArguments(ABCMeta):
@@ -35,22 +114,30 @@ class RecordedArguments(ABCMeta):
     """
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs)  # type: ignore[misc]
+        signature, hints = _signature(cls)
+        bound = signature.bind(None, *args, **kwargs)
         bound.apply_defaults()
-        hints, given = _hints(cls), bound.arguments
+        given = bound.arguments
         for name in list(given)[1:]:  # plain, since checkpoints hold no NumPy numbers
             given[name] = checked(f"{cls.__name__}: {name}", plain(given[name]), hints.get(name))
         encoder = super().__call__(*bound.args[1:], **bound.kwargs)
-        object.__setattr__(encoder, "arguments", dict(list(given.items())[1:]))
+        vars(encoder)["arguments"] = dict(list(given.items())[1:])
         return encoder
 
 
 @functools.cache
-def _hints(cls: type) -> dict[str, Any]:
+def _signature(cls: type) -> tuple[inspect.Signature, dict[str, Any]]:
+    """Signature and types of the arguments of the constructor."""
     try:
-        return get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
+        hints = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
     except NameError:  # imported for type checkers only: the class checks its arguments itself
-        return {}
+        hints = {}
+    return inspect.signature(cls.__init__), hints  # type: ignore[misc]
+
+
+def count_value(owner: str, value: Any) -> int:
+    """The number of features; for ``"auto"`` the number until samples are known."""
+    return DEFAULT_NUM_FEATURES if value == "auto" else validation.integer(f"{owner}: num_features", value, 1)
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pe_lightning.encoders.base import Encoder, exact_dtype, registry
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS
 from pe_lightning.encoders.shifted import PaddingLike, Shifted, Spacing, cell
 
@@ -69,9 +70,8 @@ class Noise(Encoder):
         self, num_features: CountLike = "auto", seed: NonNegativeInt = 0, num_positions: PositiveInt = 4096
     ) -> None:
         super().__init__(num_features)
-        self.seed = seed
         self.num_positions = num_positions
-        generator = torch.Generator("cpu").manual_seed(self.seed)
+        generator = torch.Generator("cpu").manual_seed(seed)
         table = torch.randn(self.num_positions, self.num_features, generator=generator, dtype=torch.float32, device="cpu")
         self.register_buffer("table", table)
 

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.arguments import CountLike, PositiveInt, WidthLike
-from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES, Encoder, Width, boxes, points, projected_cell, registry
+from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES, CountLike, PositiveInt, Width, WidthLike
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.cells import projected_cell
+from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.errors import InputError
 from pe_lightning.signals import validation
@@ -134,10 +136,8 @@ class Directional(Encoder):
             similarities = first * second
         return similarities.sum(-1)
 
-    def widened(self, samples: float, factor: float) -> Directional:
-        """As in the base class, by the rule of the base."""
-        base = self.encoder.widened(samples, factor)
-        return self if base.width is None else self.copy(base_width=getattr(base, base.width.argument))
+    def default_width(self, per_unit: float) -> float:
+        return self.encoder.default_width(per_unit)
 
     def _projected(self, coords: Tensor, offset: bool) -> Tensor:
         """The coordinates of each direction: ``(*batch, num_axes)`` -> ``(*batch, n)``."""

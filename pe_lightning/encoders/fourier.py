@@ -9,8 +9,10 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, WidthLike
-from pe_lightning.encoders.base import Encoder, PositiveParameter, Width, boxes, points, registry
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Width, WidthLike
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import boxes, points
+from pe_lightning.encoders.widths import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 
@@ -21,9 +23,6 @@ class Fourier(Encoder):
 
     Args:
         num_features: Number of features ``K``, even; ``K/2`` frequencies. ``auto``: as many as trained samples.
-
-    Shape:
-        ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
     """
 
     multiple = 2
@@ -73,7 +72,7 @@ class _Octaves(Fourier):
         self, num_features: CountLike = "auto", sigma: Octaves = None, trainable: bool = False, per_feature: bool = False
     ) -> None:
         super().__init__(num_features)
-        self.set_width(sigma, self.num_features, trainable, per_feature)
+        set_width(self, sigma, self.num_features, trainable, per_feature)
         if per_feature:
             self.log_factors = nn.Parameter(torch.zeros(self.num_features // 2, dtype=torch.float32, device="cpu"))
 
@@ -200,9 +199,9 @@ class RandomFourier(Fourier):
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, num_axes)
-        self.set_width(sigma, self.num_features, trainable, per_feature)
-        self.seed = seed
-        generator = torch.Generator("cpu").manual_seed(self.seed)
+        set_width(self, sigma, self.num_features, trainable, per_feature)
+        self.trainable = trainable
+        generator = torch.Generator("cpu").manual_seed(seed)
         # float32 whatever the default dtype, so that every draw is the same
         normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")
         if per_feature:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import contextlib
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
-from pe_lightning.encoders.base import Encoder, boxes, mean, points, registry
+from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Samples
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.fourier import waves
+from pe_lightning.encoders.resolution import sample_value
 from pe_lightning.errors import InputError
 
 DropoutShare: TypeAlias = Annotated[float, "[0, 0.99]"]
@@ -84,9 +85,6 @@ class Grouped(Encoder):
         layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
         dropout: Share of the hidden units that are left out in training.
         seed: Seed of all initial weights.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``.
     """
 
     joint = True
@@ -106,9 +104,8 @@ class Grouped(Encoder):
 
     def add_modulator(self, hidden: int, layer_norm: bool, dropout: float, generator: torch.Generator) -> None:
         """Creates the MLP if ``mlp`` is set."""
-        outputs = self.num_features // self.groups
-        made = Modulator(self.num_inputs, hidden, outputs, layer_norm, dropout, generator) if self.mlp else None
-        self.modulator = made
+        sizes = self.num_inputs, hidden, self.num_features // self.groups
+        self.modulator = Modulator(*sizes, layer_norm, dropout, generator) if self.mlp else None
 
     def check_waves(self, least: int = 1) -> int:
         """Half of :attr:`num_inputs`: the number of frequencies, with a cosine and a sine each."""
@@ -182,8 +179,7 @@ class LearnableFourier(_GroupedWaves):
     """
 
     formula = "|F|^(-1/2) cos, sin(w·x), w trained; with or without an MLP"
-    from_samples: ClassVar = {"gamma": lambda samples: 3 / mean(samples)}
-    from_positions: ClassVar = {"gamma": lambda samples: 1 / mean(samples)}
+    from_samples: ClassVar = {"gamma": lambda samples: (1 if samples.use == "tokens" else 3) / samples.mean}
 
     def __init__(
         self,
@@ -201,7 +197,7 @@ class LearnableFourier(_GroupedWaves):
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.gamma: float = self.sample_value("gamma", gamma)
+        self.gamma: float = sample_value(self, "gamma", gamma)
         self.kl = kl
         generator = torch.Generator("cpu").manual_seed(seed)
         self.divisor = math.sqrt(self.num_inputs)
@@ -236,9 +232,9 @@ class LearnableFourier(_GroupedWaves):
         return self.forward(delta)[..., : self.num_inputs // 2].sum(-1) / math.sqrt(self.num_inputs)
 
 
-def round_mean(samples: Sequence[float]) -> int:
-    """The number of positions of an axis for so many samples per unit length of each axis."""
-    return max(2, round(mean(samples)))
+def positions_for(samples: Samples) -> int:
+    """The number of positions of an axis."""
+    return max(2, round(samples.mean))
 
 
 class _Sines(_GroupedWaves):
@@ -250,7 +246,7 @@ class _Sines(_GroupedWaves):
     """
 
     axiswise = False
-    from_samples: ClassVar = {"num_positions": round_mean}
+    from_samples: ClassVar = {"num_positions": positions_for}
 
     def __init__(
         self,
@@ -266,7 +262,7 @@ class _Sines(_GroupedWaves):
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions: int = self.sample_value("num_positions", num_positions)
+        self.num_positions: int = sample_value(self, "num_positions", num_positions)
         generator = torch.Generator("cpu").manual_seed(seed)
         self.check_waves()
         self.add_modulator(hidden, layer_norm, dropout, generator)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encoders.arguments import NonNegativeInt, PositiveInt
-from pe_lightning.encoders.base import Encoder, points, registry
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import points
 from pe_lightning.encoders.tables import Cells, axes_of, cells_of, interpolate, share_of_samples, strides
 
 
@@ -25,9 +26,6 @@ class _LowRank(Encoder):
         cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples. More are not
             trained.
         seed: Seed of the initial values, from 0.1 to 0.5.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, rank)``.
     """
 
     joint = True
@@ -36,17 +34,13 @@ class _LowRank(Encoder):
     cells: list[int]
     plane_cells: list[int]
 
-    def __init__(self, rank: int, num_axes: int) -> None:
-        super().__init__(rank, num_axes)
-        self.rank = self.num_features
-
     def draw(self, seed: int, pairs: Iterable[tuple[int, int]]) -> None:
         """Draws all tables uniformly from 0.1 to 0.5, so that their products do not vanish."""
         self.pairs = list(pairs)
         nodes = [[n + 1] for n in self.cells] + [[self.plane_cells[a] + 1 for a in pair] for pair in self.pairs]
         self.sizes = [math.prod(sizes) for sizes in nodes]
         generator = torch.Generator("cpu").manual_seed(seed)
-        start = torch.empty(sum(self.sizes), self.rank, dtype=torch.float32, device="cpu")
+        start = torch.empty(sum(self.sizes), self.num_features, dtype=torch.float32, device="cpu")
         self.table = nn.Parameter(start.uniform_(0.1, 0.5, generator=generator))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,9 +10,11 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, WidthLike, plain
-from pe_lightning.encoders.base import Encoder, PositiveParameter, Width, exact_dtype, registry
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, Width, WidthLike, count_value, plain
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS, Kernel
+from pe_lightning.encoders.widths import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 PaddingLike: TypeAlias = NonNegativeInt | Literal["edge", "wrap", "auto"]
@@ -47,7 +49,7 @@ class Shifted(Encoder):
     kernel: ClassVar[Kernel]
 
     def __init__(self, num_features: CountLike = "auto", padding: PaddingLike = "auto", spacing: Spacing = None) -> None:
-        self.num_shifts = self.count_value(num_features)  # without the padding
+        self.num_shifts = count_value(type(self).__name__, num_features)  # without the padding
         self.outside = 0 if isinstance(padding, str) else padding
         self.padding: PaddingLike = 0 if padding == "auto" else padding
         super().__init__(self.num_shifts + 2 * self.outside)
@@ -74,15 +76,10 @@ class Shifted(Encoder):
         """Indices ``i`` of the shifts, from ``-padding`` to ``K - 1 + padding``, as floats ``(num_features,)``."""
         return torch.arange(-self.outside, self.num_shifts + self.outside, dtype=x.dtype, device=x.device)
 
-    @property
-    def last(self) -> float:
-        """The last shift within the domain."""
-        return (self.num_shifts - 1) / self.resolution
-
     def placed(self, x: Tensor) -> Tensor:
         """Coordinates after the treatment of the edges, in the dtype of the computation."""
         x = x.to(exact_dtype(x))
-        return x.clamp(0, self.last) if self.padding == "edge" else x
+        return x.clamp(0, (self.num_shifts - 1) / self.resolution) if self.padding == "edge" else x
 
     def offsets(self, x: Tensor) -> Tensor:
         """The offsets ``x - t_i``, a new tensor ``(*batch, num_features)``."""
@@ -133,8 +130,7 @@ class Shifted(Encoder):
         if self.kernel.reach is None or self.padding == "wrap":
             return None
         width = torch.as_tensor(self.unit, dtype=torch.float64).max().item()
-        assert isinstance(self.cell_size, float)
-        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0) + self.cell_size / 2
+        return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0)
 
     def resolved(self) -> dict[str, Any]:
         """As in the base class; ``num_features`` is without the padding, of widths per feature it is the geometric mean."""
@@ -195,7 +191,7 @@ class Gaussian(Shifted):
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        self.set_width(sigma, self.resolution, trainable, per_feature)
+        set_width(self, sigma, self.resolution, trainable, per_feature)
 
 
 @registry.register("tri")
@@ -232,7 +228,7 @@ class Triangle(Shifted):
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        self.set_width(half_width, self.resolution, trainable, per_feature)
+        set_width(self, half_width, self.resolution, trainable, per_feature)
 
 
 @registry.register("laplace")
@@ -268,7 +264,7 @@ class Laplace(Shifted):
         per_feature: bool = False,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        self.set_width(scale, self.resolution, trainable, per_feature)
+        set_width(self, scale, self.resolution, trainable, per_feature)
 
     def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
         """As in the base class, in few passes where no gradient is needed: ``Adaptive`` evaluates little else."""
@@ -310,7 +306,7 @@ class Rectangle(Shifted):
         spacing: Spacing = None,
     ) -> None:
         super().__init__(num_features, padding, spacing)
-        self.set_width(sigma, self.resolution)
+        set_width(self, sigma, self.resolution)
 
     def forward(self, x: Tensor) -> Tensor:
         """One where the coordinate is inside the box; its borders, where samples often are, to rounding."""

@@ -12,9 +12,11 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, plain
-from pe_lightning.encoders.base import Encoder, points, registry
-from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, round_mean
+from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Samples, plain
+from pe_lightning.encoders.base import Encoder, registry
+from pe_lightning.encoders.coordinates import points
+from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, positions_for
+from pe_lightning.encoders.resolution import sample_value
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
@@ -63,7 +65,7 @@ def strides(nodes: Sequence[int]) -> list[int]:
 
 def cells_of(encoder: Encoder, name: str, value: Cells) -> list[int]:
     """The number of cells on each axis, checked."""
-    given = encoder.sample_value(name, value)
+    given = sample_value(encoder, name, value)
     cells = [plain(n) for n in given] if isinstance(given, (list, tuple)) else [plain(given)] * encoder.num_axes
     if len(cells) != encoder.num_axes or not all(type(n) is int and n >= 1 for n in cells):
         raise InputError(
@@ -79,9 +81,9 @@ def axes_of(num_axes: int, *cells: Cells) -> int:
     return lists[0] if lists and num_axes == 1 else num_axes
 
 
-def share_of_samples(divisor: float) -> Callable[[Sequence[float]], list[int]]:
+def share_of_samples(divisor: float) -> Callable[[Samples], list[int]]:
     """Returns a rule: one cell on each axis per ``divisor`` trained samples."""
-    return lambda samples: [max(1, round(n / divisor)) for n in samples]
+    return lambda samples: [max(1, round(n / divisor)) for n in samples.per_unit]
 
 
 class _Levels(Encoder):
@@ -94,9 +96,6 @@ class _Levels(Encoder):
             samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
         span: How many times finer the last level is than the first, ``N_L / N_1``.
         seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
-
-    Shape:
-        ``(*batch,)``, or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_levels * level_features)``.
     """
 
     joint = True
@@ -223,7 +222,7 @@ class Embedding(Grouped):
 
     formula = "row x P of a trained table, or between two"
     cell_nodes = 4
-    from_samples: ClassVar = {"num_positions": round_mean}
+    from_samples: ClassVar = {"num_positions": positions_for}
     normalizable = False
 
     def __init__(
@@ -242,7 +241,7 @@ class Embedding(Grouped):
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
-        self.num_positions: int = self.sample_value("num_positions", num_positions)
+        self.num_positions: int = sample_value(self, "num_positions", num_positions)
         self.flat = flat
         self.interpolation = interpolation
         axes_per_group = self.num_axes // self.groups

@@ -2,7 +2,7 @@
 
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.encodings.base import EncoderList, Encoding
-from pe_lightning.encodings.complex import Complex, per_axis, samples_per_unit, sized
+from pe_lightning.encodings.complex import Complex
 from pe_lightning.encodings.ranks import encoder_rank, evaluating, feature_rank, stable_rank
 from pe_lightning.encodings.simple import Simple
 
@@ -15,8 +15,5 @@ __all__ = [
     "encoder_rank",
     "evaluating",
     "feature_rank",
-    "per_axis",
-    "samples_per_unit",
-    "sized",
     "stable_rank",
 ]

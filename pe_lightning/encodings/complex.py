@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import math
-import warnings
-from collections.abc import Callable, Sequence
-from fractions import Fraction
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, Samples, is_local, local_features, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, cell_means, is_local, local_features, per_axis
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
-
-MAX_WEIGHTS = 1 << 26
-"""Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
-MAX_DENSE_FEATURES = 4096
-"""Most features per axis with ``num_features: auto`` without compact support, which are factorised as a dense matrix."""
 
 
 class Complex(Encoding):
@@ -59,7 +51,7 @@ class Complex(Encoding):
     @property
     def axis_encoders(self) -> list[Encoder]:
         """One encoder per axis, of the features of :attr:`cells` if there are any."""
-        return averaged(list(self.encoders), self.cells)
+        return cell_means(list(self.encoders), self.cells)
 
     @torch.no_grad()
     def calibrate(self, axes: Sequence[Tensor]) -> None:
@@ -139,77 +131,3 @@ class Complex(Encoding):
         for features in rest:
             product = (product[..., :, None] * features[..., None, :]).flatten(-2)
         return product
-
-
-def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> list[Encoder]:
-    """One encoder per axis; a single one is shared by all axes, with its random and learned parameters."""
-    if isinstance(encoder, Sequence) and not isinstance(encoder, str):
-        if len(encoder) != num_axes:
-            raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
-        return [resolve(entry) for entry in encoder]
-    return [resolve(encoder)] * num_axes
-
-
-def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:
-    """``change(encoder, *arguments)`` per axis; axes with one encoder and equal arguments share the result."""
-    new: dict[tuple[object, ...], Encoder] = {}
-    keys = [(id(encoder), *values) for encoder, *values in zip(encoders, *arguments, strict=True)]
-    for encoder, key in zip(encoders, keys, strict=True):
-        if key not in new:
-            new[key] = change(encoder, *key[1:])
-    return [new[key] for key in keys]
-
-
-def averaged(encoders: Sequence[Encoder], cells: Sequence[float]) -> list[Encoder]:
-    """The encoders of the axes for cells of these lengths (:meth:`Encoder.averaged`); unchanged if there are none."""
-    return changed(encoders, lambda encoder, size: encoder.averaged(size), cells) if cells else list(encoders)
-
-
-def samples_per_unit(x: Tensor) -> float:
-    """Number of evenly spaced coordinates ``(N,)`` per unit length; 512/3 for 171 coordinates of stride 3, for example."""
-    if len(x) < 2:
-        return 1.0
-    count = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
-    exact = float(Fraction(count).limit_denominator(64))  # removes the rounding of the coordinates
-    return exact if abs(exact - count) < 1e-5 * count else count
-
-
-def sized(
-    encoders: Sequence[Encoder],
-    spacing: Sequence[float],
-    samples: Sequence[float],
-    channels: int = 1,
-    max_weights: int = MAX_WEIGHTS,
-) -> list[Encoder]:
-    """The encoders of the axes resolved for samples (:meth:`Encoder.for_data`), with as many features as memory allows.
-
-    Args:
-        encoders: One per axis.
-        spacing: Distance of neighbouring features per axis, in units of the [0, 1] domain, if memory allows it.
-        samples: Trained samples per unit length of each axis, or as many as a grid of their density has.
-        channels: Number of channels, each with weights of its own.
-        max_weights: Most weights of a signal.
-
-    Warns:
-        UserWarning: If memory limits the features to fewer than the samples.
-    """
-    wanted = [1 / h for h in spacing]
-    counts = [
-        # most entries of such a matrix
-        min(n, MAX_DENSE_FEATURES, max(2.0, (1 << 28) / m)) if encoder.support is None else n
-        for encoder, n, m in zip(encoders, wanted, samples, strict=True)
-    ]
-    share = (max_weights / (channels * math.prod(counts))) ** (1 / len(counts))
-    counts = [n * min(share, 1.0) for n in counts]
-    if any(encoder.is_open and n < whole for encoder, n, whole in zip(encoders, counts, wanted, strict=True)):
-        shown, asked = ("x".join(f"{math.ceil(n - 1e-6)}" for n in numbers) for numbers in (counts, wanted))
-        warnings.warn(
-            f"num_features: auto uses {shown} features for {asked} samples, to limit memory and time; set num_features for "
-            "more",
-            stacklevel=2,
-        )
-
-    def resolved(encoder: Encoder, distance: float, density: float) -> Encoder:
-        return encoder.for_data(Samples((density,), distance))
-
-    return changed(encoders, resolved, [1 / n for n in counts], samples)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
-from pe_lightning.encoders.base import DEFAULT_NUM_FEATURES, projected_cell
+from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES
+from pe_lightning.encoders.cells import projected_cell
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError, check_known
 
@@ -82,10 +83,9 @@ class Simple(Encoding):
 
     def _raw(self, coords: Tensor) -> Tensor:
         if self.layout == "joint":
-            whole = self.encoders[0]
-            sizes = coords.new_tensor(self.cells) if self.cells else None
-            coords, sizes = (coords, sizes) if self.num_axes > 1 else (coords[..., 0], None if sizes is None else sizes[0])
-            return whole(coords) if sizes is None else whole.cell(coords, sizes)
+            whole, several = self.encoders[0], self.num_axes > 1
+            x = coords if several else coords[..., 0]
+            return whole.cell(x, x.new_tensor(self.cells if several else self.cells[0])) if self.cells else whole(x)
         # a matrix product may have reduced precision on GPUs
         projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
         if self.cells:

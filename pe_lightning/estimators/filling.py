@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from pe_lightning.encoders import automatic_width
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
 from pe_lightning.estimators.enlarging import (
@@ -36,7 +37,6 @@ from pe_lightning.estimators.enlarging import (
 )
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, predicted_at, score_folds
 from pe_lightning.estimators.gap_scores import interpolated_gaps
-from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_lightning.estimators.sparse import SparseOptions, SparseRidge
 from pe_lightning.linalg.threads import one_blas_thread

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, resolve
-from pe_lightning.encodings import samples_per_unit, sized
-from pe_lightning.encodings.complex import MAX_WEIGHTS, averaged, changed, per_axis
+from pe_lightning.encoders import Encoder, EncoderLike, automatic, cell_means, per_axis, samples_per_unit, sized
+from pe_lightning.encoders.configured import changed
+from pe_lightning.encoders.resolution import MAX_WEIGHTS
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
@@ -68,7 +68,7 @@ class LinearField(FittedField):
     def of_cells(self, sizes: Sequence[float]) -> LinearField:
         """The means of this field over cells of these lengths per axis, around the coordinates; of length 0: its values."""
         field = copy.copy(self)
-        field.solutions = [replace(one, encoders=tuple(averaged(one.encoders, sizes))) for one in self.solutions]
+        field.solutions = [replace(one, encoders=tuple(cell_means(one.encoders, sizes))) for one in self.solutions]
         return field
 
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
@@ -124,7 +124,7 @@ class LinearRidge(Estimator):
 
         Also returns the choice of the widths and the ridge, if there was one.
         """
-        wanted = [encoder.automatic() is not None for encoder in encoders]
+        wanted = [automatic(encoder) is not None for encoder in encoders]
         if any(wanted) and not all(wanted):
             raise InputError("width: auto is chosen for all axes together; give it to every axis's encoder, or to none")
         if any(axis.periodic for axis in train.info.axes):
@@ -147,7 +147,7 @@ class LinearRidge(Estimator):
         self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
     ) -> Choice:
         """Chooses width and ridge, or the ridge alone, by the prediction of held-out training samples."""
-        encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
+        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         if _is_grid(dataset):
             batch, sizes = _grid(dataset, device)
             return choose_grid(batch.values, batch.axes, encoders, self.ridge, width, sizes)
@@ -176,7 +176,7 @@ class LinearRidge(Estimator):
         parts = [dataset] if len(encoders) == 1 else [dataset.of(slice(s, s + 1)) for s in range(len(encoders))]
         solutions, every = [], []
         for part, own in zip(parts, encoders, strict=True):
-            own = averaged([encoder.to(device) for encoder in own], part.cells)
+            own = cell_means([encoder.to(device) for encoder in own], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
             if _is_grid(part):
                 batch, sizes = _grid(part, device)
@@ -210,12 +210,12 @@ class LinearRidge(Estimator):
             chosen_by: The signals by which width and ridge are chosen; by default those of ``dataset``.
             dtype: Precision of the solver.
         """
-        wanted = any(encoder.automatic() for encoder in encoders)
+        wanted = any(automatic(encoder) for encoder in encoders)
         if choice is None and (wanted or self.ridge == "auto"):
             choice = self._choose_bandwidth(chosen_by or dataset, encoders, device, "auto" if wanted else "given")
         encoders, ridge = (encoders, self.ridge) if choice is None else (choice.encoders, choice.ridge)
         assert ridge != "auto"
-        encoders = averaged([encoder.to(device) for encoder in encoders], dataset.cells)
+        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         options: dict[str, Any] = {"ridge": ridge, "center": self.center}
         if not _is_grid(dataset):
             batch = _points(dataset, device)
@@ -245,18 +245,6 @@ def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callabl
     the samples are too few.
     """
     return next((point.load() for point in entry_points(group=SPREADS, name="linear")), None)
-
-
-def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
-    """The encoder, or one per axis, with the width ``auto`` where all of them have a width and none is given."""
-    many = isinstance(encoder, Sequence) and not isinstance(encoder, str)
-    entries = [resolve(entry) for entry in (encoder if many else [encoder])]  # type: ignore[arg-type, union-attr]
-    widths = [entry.width.argument for entry in entries if entry.width is not None]
-    if len(widths) == len(entries) and all(
-        entry.arguments[width] is None for entry, width in zip(entries, widths, strict=True)
-    ):
-        entries = [entry.copy(**{width: "auto"}) for entry, width in zip(entries, widths, strict=True)]
-    return entries if many else entries[0]
 
 
 def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: ChoiceReport | None) -> FitReport:

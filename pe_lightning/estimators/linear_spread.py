@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
+from pe_lightning.encoders.cells import resized
+from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk_arguments
 from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.solvers import Solution, solve_grid, solve_points
 from pe_lightning.solvers.adaptive_points import MIN_SAMPLES, RIDGE, AdaptivePoints
-from pe_lightning.solvers.held_out import keeps_its_arguments, shrunk_arguments
 from pe_lightning.solvers.uncertainty import uncertainty_of_grid
 
 
@@ -82,7 +83,7 @@ def _refit_grid(
     fixed = [keeps_its_arguments(encoder) for encoder in encoders]
     axes = [x / s if stays else x for x, s, stays in zip(batch.axes, step, fixed, strict=True)]
     coarse = [
-        encoder.resized(1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
+        resized(encoder, 1 / s) if stays else encoder.copy(**shrunk_arguments(encoder, s))
         for encoder, s, stays in zip(encoders, step, fixed, strict=True)
     ]
     every = [slice(None, None, s) for s in step]

@@ -13,11 +13,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import EncoderLike
+from pe_lightning.encoders import EncoderLike, automatic_width
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import AdaptiveFit, Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
-from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.results.maps import PointMap
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import SignalInfo

@@ -11,8 +11,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.encodings.complex import per_axis
+from pe_lightning.encoders import Encoder, EncoderLike, per_axis
+from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import default_device
 from pe_lightning.estimators.linear import LinearField, LinearRidge
@@ -29,7 +29,6 @@ from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
 from pe_lightning.solvers import Choice, Solution, solve_grid
 from pe_lightning.solvers.denoise import denoise
-from pe_lightning.solvers.held_out import shrunk
 from pe_lightning.solvers.solution import encode
 
 KeepLike = int | float | Literal["auto"] | dict[str, float]

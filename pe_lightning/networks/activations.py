@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.base import exact_dtype
+from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import exponential
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry

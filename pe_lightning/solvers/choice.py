@@ -18,8 +18,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.encodings.complex import changed, per_axis, samples_per_unit, sized
+from pe_lightning.encoders import Encoder, EncoderLike, per_axis, samples_per_unit, sized, widened
+from pe_lightning.encoders.cells import resized
+from pe_lightning.encoders.configured import changed
+from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products, ridge_response
@@ -32,10 +34,8 @@ from pe_lightning.solvers.held_out import (
     MIN_HELD_OUT_POINTS,
     draw_fractions,
     grid_windows,
-    keeps_its_arguments,
     point_density,
     point_windows,
-    shrunk,
     subsampling_masks,
 )
 from pe_lightning.solvers.line import LineProblem, point_problem
@@ -203,7 +203,7 @@ class _Search:
         """The encoders with ``factor`` times the default width."""
         if not self.widths:
             return self.encoders
-        return tuple(changed(self.encoders, lambda encoder, n: encoder.widened(n, factor), self.samples))
+        return tuple(changed(self.encoders, lambda encoder, n: widened(encoder, n, factor), self.samples))
 
     def _score(self, factor: float, ridges: Sequence[float], refine: bool = False) -> float:
         """The best score of a width at some ridges."""
@@ -328,7 +328,7 @@ def _grid_scorer(
     for x, encoder, size, stride in zip(coords, encoders, sizes, strides, strict=True):
         enlarged = size / len(x)  # the window as a small grid over the whole domain
         spread = (x - x[0]) * enlarged + x[0]
-        features.append(shrunk(encoder.resized(enlarged), stride * enlarged)(spread.to(device)))
+        features.append(shrunk(resized(encoder, enlarged), stride * enlarged)(spread.to(device)))
     factors = factor_axes([f[::stride] for f, stride in zip(features, strides, strict=True)])
     bases = [(f @ factor.right).to(dtype) for f, factor in zip(features, factors, strict=True)]
     weight = subsampling_masks([len(x) for x in coords], thinned, device)[0].to(dtype)
@@ -390,7 +390,7 @@ def choose_points(
 
     def build(candidate: tuple[Encoder, ...]) -> PointProblem | LineProblem:
         each = zip(candidate, ratios, strict=True)
-        small = [encoder if ratio == 1 else shrunk(encoder.resized(ratio), ratio) for encoder, ratio in each]
+        small = [encoder if ratio == 1 else shrunk(resized(encoder, ratio), ratio) for encoder, ratio in each]
         return point_problem(values, small, center=center, distributed=distributed, **location)  # type: ignore[arg-type]
 
     with full_precision(values.device):
@@ -439,7 +439,7 @@ def axis_encoders(
 ) -> list[Encoder]:
     """One encoder of one axis per axis on a device, from the argument of a solver; the caller's own are not moved.
 
-    The arguments are those of :func:`~pe_lightning.encodings.complex.sized`.
+    The arguments are those of :func:`~pe_lightning.encoders.sized`.
     """
     encoders = per_axis(encoder, len(spacing))
     for axis, entry in enumerate(encoders):

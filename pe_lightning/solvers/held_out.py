@@ -1,22 +1,21 @@
 """Training samples that are held out to compare widths, ridges and encoders: which ones, and the features for the rest.
 
-On a grid every second sample of each axis is held out, and the features are made for the coarser grid (:func:`shrunk`), so
-that the held-out samples lie half a spacing from the others, as the samples that are predicted later. Of scattered points a
+On a grid every second sample of each axis is held out, and the features are made for the coarser grid, so that the held-out
+samples lie half a spacing from the others, as the samples that are predicted later. Of scattered points a
 tenth is held out. Of large grids only windows are used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder
-from pe_lightning.encodings.complex import samples_per_unit
+from pe_lightning.encoders import samples_per_unit
 
 MIN_AXIS_SAMPLES = 8
 """Axes with fewer samples are not subsampled."""
@@ -147,47 +146,3 @@ def draw_fractions(coords: Sequence[Tensor]) -> Tensor:
         state = state * -4658895280553007687
         state = state ^ (state >> 29)
     return (state & 0xFFFFFFFF).double() / 2**32
-
-
-# -- features of a coarser grid -----------------------------------------------------------------------------------------
-
-
-def keeps_its_arguments(encoder: Encoder) -> bool:
-    """Whether the features of a coarser grid are those of closer coordinates, and not of other arguments.
-
-    True of encoders that declare neither width nor support, and of encoders with parameters.
-    """
-    return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())
-
-
-def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
-    """The features for an axis with ``1 / ratio`` of the samples.
-
-    Features per sample, and widths in units of the sample spacing, are unchanged. For encoders of
-    :func:`keeps_its_arguments` the coordinates are divided by ``ratio`` instead, which changes the features per sample.
-    """
-    if keeps_its_arguments(encoder):
-        near = squeezed(encoder.resized(1 / ratio), ratio)
-        return lambda x: near(x / ratio)
-    return encoder.copy(**shrunk_arguments(encoder, ratio))
-
-
-def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
-    """The arguments of :func:`shrunk` that change, for encoders that do not keep theirs."""
-    width = encoder.width
-    arguments, changes = encoder.resolved(), dict[str, Any]()
-    if width is not None:
-        changes[width.argument] = width.scaled(arguments[width.argument], ratio)
-    if "num_features" in arguments:
-        changes["num_features"] = encoder.multiple * math.ceil(arguments["num_features"] / (encoder.multiple * ratio) - 1e-6)
-    if "spacing" in arguments:
-        changes["spacing"] = min(arguments["spacing"] * ratio, 1.0)
-    return changes
-
-
-def squeezed(encoder: Encoder, ratio: float) -> Encoder:
-    """The encoder for coordinates up to ``1 / ratio``: of shifted features of one width only the first ones."""
-    if encoder.resolution is None or encoder.per_feature or ratio == 1:
-        return encoder
-    shifts = int(encoder.resolved().get("num_features", encoder.num_features))
-    return encoder.leading(math.ceil(shifts / ratio - 1e-6) + encoder.num_features - shifts)

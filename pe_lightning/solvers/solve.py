@@ -11,8 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, interpolates
-from pe_lightning.encodings import samples_per_unit
+from pe_lightning.encoders import Encoder, EncoderLike, interpolates, samples_per_unit
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.linalg.threads import sized_threads, solve_operations, threads_for_values

@@ -32,9 +32,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pe_lightning.encoders import Encoder, EncoderLike
-from pe_lightning.encodings import samples_per_unit
-from pe_lightning.encodings.complex import changed
+from pe_lightning.encoders import Encoder, EncoderLike, samples_per_unit
+from pe_lightning.encoders.configured import changed
+from pe_lightning.encoders.resolution import squeezed
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
@@ -281,7 +281,7 @@ def _thinned(
     ratios = [stride * size / n for stride, size, n in zip(strides, sizes, lengths, strict=True)]
     near = [((x - x[0]) * (size / n) + x[0]) / r for x, size, n, r in zip(coords, sizes, lengths, ratios, strict=True)]
     weight, known = held_out.subsampling_masks(lengths, thinned, values.device)
-    samples = MaskedGrid(changed(encoders, held_out.squeezed, ratios), [x.to(values.device) for x in near])
+    samples = MaskedGrid(changed(encoders, squeezed, ratios), [x.to(values.device) for x in near])
     flat = windows.flatten(0, 1).flatten(2).double()
     return ValidationProblem(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
 
@@ -299,7 +299,7 @@ def _scattered(
     if windows is not None:
         values, where, ratios = windows
         near = [x / ratio for x, ratio in zip(where["axes"], ratios, strict=True)]
-        small = changed(encoders, held_out.squeezed, ratios)
+        small = changed(encoders, squeezed, ratios)
         samples, points, _ = point_samples(values, small, **{**where, "axes": near}, distributed=False)
     held = (held_out.draw_fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
     trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)

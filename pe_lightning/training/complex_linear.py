@@ -11,9 +11,10 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from pe_lightning.encoders import EncoderLike
+from pe_lightning.encoders import ConfiguredEncoders, EncoderLike, automatic, automatic_width, per_axis
+from pe_lightning.encoders.cells import at_points
+from pe_lightning.encoders.configured import changed
 from pe_lightning.encodings import Complex
-from pe_lightning.encodings.complex import changed, per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import LinearRidge, learned_report
 from pe_lightning.estimators.report import ChoiceReport, FitReport
@@ -25,7 +26,7 @@ from pe_lightning.signals.process import Process
 from pe_lightning.solvers import Choice, Solution
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.training.base import models, signals_of
-from pe_lightning.training.coordinate import ConfiguredEncoders, CoordinateModule, EncoderChoice
+from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
 
@@ -89,9 +90,8 @@ class ComplexLinear(CoordinateModule):
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
     ) -> None:
-        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
-        if choose_bandwidth:
-            self.configured = self.configured.with_automatic_widths()
+        given = automatic_width(encoder) if choose_bandwidth else encoder
+        super().__init__(given, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
         validation.integer("ComplexLinear: depth", depth)
         validation.integer("ComplexLinear: hidden_size", hidden_size, 1)
         validation.choice("ComplexLinear: solver", solver, ("exact", None))
@@ -177,16 +177,16 @@ class ComplexLinear(CoordinateModule):
         """As in the base class; widths given as ``auto`` are chosen by the prediction of held-out training samples."""
         encoders = per_axis(self.encoder, data.info.num_axes)
         if self.info is not None:
-            if any(encoder.automatic() is not None for encoder in encoders):
+            if any(automatic(encoder) is not None for encoder in encoders):
                 raise InputError("this model was built before its width was chosen; leave build() to the Trainer")
             return
         began = time.perf_counter()
         encoders, self._choice = self.estimator.choose(data.signals, encoders, device)
         if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
-            encoders = changed(encoders, lambda encoder: encoder.averaged(0.0).cpu())
+            encoders = changed(encoders, lambda encoder: at_points(encoder).cpu())
             self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
-        self.configured = ConfiguredEncoders.per_axis(encoders)
+        self.configured = ConfiguredEncoders.of_axes(encoders)
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:

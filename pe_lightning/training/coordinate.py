@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -17,11 +16,10 @@ from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pe_lightning.encoders import Encoder, EncoderLike, resolve
+from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
 from pe_lightning.encodings.base import check_points
 from pe_lightning.errors import InputError, show_metric
 from pe_lightning.estimators.base import POINTS_AT_ONCE
-from pe_lightning.estimators.linear import automatic_width
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import psnr
@@ -52,52 +50,6 @@ ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 FOLDS_KEY = "pe_lightning/folds"
 SOLUTION_KEY = "pe_lightning/solution"
-
-
-class ConfiguredEncoders:
-    """One encoder for all axes, or one per axis or direction; networks are made from copies of them.
-
-    Args:
-        encoder: An encoder, its name or its description; or a sequence of them.
-
-    Attributes:
-        entries: The encoders.
-        one_for_all: Whether the single entry is for all axes.
-    """
-
-    def __init__(self, encoder: EncoderLike | Sequence[EncoderLike]) -> None:
-        self.one_for_all = isinstance(encoder, (str, Mapping, Encoder))
-        given: Sequence[EncoderLike] = [encoder] if self.one_for_all else encoder  # type: ignore[assignment, list-item]
-        self.entries: list[Encoder] = [resolve(entry) for entry in given]
-
-    @classmethod
-    def per_axis(cls, encoders: Sequence[Encoder]) -> ConfiguredEncoders:
-        """From one encoder per axis; axes that all have the same object have one for all."""
-        same = all(encoder is encoders[0] for encoder in encoders)
-        return cls(encoders[0] if same else list(encoders))
-
-    @classmethod
-    def from_checkpoint(cls, specs: Sequence[Mapping[str, Any]], first_axes: Sequence[int] | None) -> ConfiguredEncoders:
-        """From :meth:`specs` and :attr:`first_axes`; ``None``: no axes share an encoder, as in older checkpoints."""
-        made = [resolve(spec) for spec in specs]
-        if len(made) == 1:
-            return cls(made[0])
-        return cls([made[axis] for axis in first_axes] if first_axes is not None else made)
-
-    def with_automatic_widths(self) -> ConfiguredEncoders:
-        """The encoders with the width ``auto`` where all of those that have a width are given none."""
-        return ConfiguredEncoders(automatic_width(self.entries[0] if self.one_for_all else self.entries))
-
-    def copy(self) -> Encoder | list[Encoder]:
-        return copy.deepcopy(self.entries[0] if self.one_for_all else self.entries)
-
-    def specs(self) -> list[dict[str, Any]]:
-        return [encoder.spec() for encoder in self.entries]
-
-    @property
-    def first_axes(self) -> list[int]:
-        """First axis that uses each encoder: axes of equal sizes share theirs."""
-        return [self.entries.index(encoder) for encoder in self.entries]
 
 
 @dataclass(frozen=True)
@@ -527,7 +479,7 @@ class CoordinateModule(FunctionModule):
             checkpoint[FIRST_AXES_KEY] = self.configured.first_axes
 
     def build_from_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
-        found = ConfiguredEncoders.from_checkpoint(checkpoint[ENCODERS_KEY], checkpoint.get(FIRST_AXES_KEY))
+        found = ConfiguredEncoders.from_checkpoint(checkpoint[ENCODERS_KEY], checkpoint[FIRST_AXES_KEY])
         mine = self.configured
         if (found.specs(), found.first_axes) != (mine.specs(), mine.first_axes):  # the fit chose sizes and widths
             self.configured = found

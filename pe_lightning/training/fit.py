@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.encoders import EncoderLike
+from pe_lightning.encoders import EncoderLike, automatic_width
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, estimators
 from pe_lightning.estimators.fitted import Fitted
 from pe_lightning.estimators.folds import score_folds
-from pe_lightning.estimators.linear import LinearRidge, automatic_width
+from pe_lightning.estimators.linear import LinearRidge
 from pe_lightning.signals.sources.paths import Paths
 from pe_lightning.signals.split_signals import Signals, read_signals
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -11,8 +12,7 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
 
-from pe_lightning.encoders import Samples
-from pe_lightning.encoders.base import mean
+from pe_lightning.encoders import Samples, automatic, for_data
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import samples_of
@@ -111,7 +111,7 @@ class SimpleMLP(CoordinateModule):
             normalize=normalize,
             points_per_chunk=points_per_chunk,
         )
-        if any(encoder.automatic() is not None for encoder in self.configured.entries):
+        if any(automatic(encoder) is not None for encoder in self.configured.entries):
             raise InputError(
                 "SimpleMLP takes the width of an encoder as a number, or that of its rule if none is given, not 'auto'"
             )
@@ -137,8 +137,9 @@ class SimpleMLP(CoordinateModule):
         _, samples = samples_of(data.dataset)
         entries = self.configured.entries
         joint = len(entries) == 1 and entries[0].joint and self.layout in ("auto", "joint")
-        per_axis = Samples(tuple(samples) if joint else (mean(samples),), use="perceptron")
-        self.configured.entries = [encoder.for_data(per_axis) for encoder in entries]
+        known = Samples(tuple(samples), use="perceptron")
+        known = known if joint else replace(known, per_unit=(known.mean,))
+        self.configured.entries = [for_data(encoder, known) for encoder in entries]
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         coords = _coordinates(batch)

@@ -17,7 +17,7 @@ import torch
 from scipy.linalg import svd
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, resolve
+from pe_lightning.encoders import Encoder, EncoderLike, LearnableFourier, Samples, automatic, for_data, resolve
 from pe_lightning.encodings import encoder_rank, evaluating
 from pe_lightning.errors import InputError
 
@@ -217,12 +217,12 @@ def analyze(encoder: EncoderLike, samples: int = 512, label: str | None = None) 
         raise InputError(f"analyze: samples must be from 4 to {MAX_SAMPLES} (encoder_rank takes more); got {samples}")
     sized = resolve(encoder)
     name = label or label_of(sized)
-    if sized.automatic():
+    if automatic(sized):
         raise InputError(
-            f"{sized.name!r}: {sized.automatic()} 'auto' is chosen by a solver, on data; give a number, or leave it"
+            f"{sized.name!r}: {automatic(sized)} 'auto' is chosen by a solver, on data; give a number, or leave it"
         )
     if not isinstance(encoder, Encoder):
-        sized = sized.for_data(Samples((float(samples),) * sized.num_axes))
+        sized = for_data(sized, Samples((float(samples),) * sized.num_axes))
     if sized.num_features > MAX_SAMPLES:
         raise InputError(f"{sized.name!r}: analyze takes at most {MAX_SAMPLES} features, got {sized.num_features}")
     x, size = positions(samples), max(samples, sized.num_features)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders import Encoder, Samples
+from pe_lightning.encoders import Encoder, Samples, automatic, for_data
 from pe_lightning.encodings import EncoderList, Simple
 from pe_lightning.errors import InputError, check_known
 from pe_lightning.registry import Described
@@ -32,15 +31,16 @@ def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simpl
         samples: Positions per unit length of each axis.
         width: Number of features for ``auto``.
     """
-    if argument := encoder.automatic():
+    if argument := automatic(encoder):
         raise InputError(
             f"{encoder.name}: {argument}: auto is chosen by exact fits of signals; leave it out, or give a number"
         )
     sized = encoder.copy(num_features=width) if encoder.is_open else encoder
+    known = Samples(tuple(samples), use="tokens")
     if encoder.joint:
-        return Simple(sized.for_data(Samples(tuple(samples), use="tokens")), len(samples))
-    encoding, per_axis = Simple(sized, len(samples)), Samples((math.prod(samples) ** (1 / len(samples)),), use="tokens")
-    encoding.encoders = EncoderList([each.for_data(per_axis) for each in encoding.encoders])
+        return Simple(for_data(sized, known), len(samples))
+    encoding, per_axis = Simple(sized, len(samples)), Samples((known.mean,), use="tokens")
+    encoding.encoders = EncoderList([for_data(each, per_axis) for each in encoding.encoders])
     return encoding
 
 

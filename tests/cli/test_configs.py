@@ -9,7 +9,7 @@ import yaml
 from pe_lightning import ComplexLinear
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
-from pe_lightning.encoders import registry
+from pe_lightning.encoders import automatic, registry
 
 ROOT = Path(__file__).parents[2]
 SWEEPS = sorted((ROOT / "configs/sweeps").glob("*.yaml"))
@@ -59,7 +59,7 @@ def test_another_encoder_starts_from_its_own_defaults(capsys, tmp_path):
     assert config["data"]["init_args"]["sampling"] == {"stride": 4}, "of the default sampling"
     chosen = printed(capsys, "--config", "image/closed_form", "--model.encoder", "tri")["model"]["init_args"]
     (encoder,) = ComplexLinear(chosen["encoder"], choose_bandwidth=chosen["choose_bandwidth"]).configured.entries
-    assert (encoder.name, encoder.automatic()) == ("tri", "half_width")
+    assert (encoder.name, automatic(encoder)) == ("tri", "half_width")
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.name)

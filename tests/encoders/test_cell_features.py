@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from learned_encoders import REGISTERED, train
+from learned_encoders import REGISTERED, takes, train
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, create, names, registry, resolve
+from pe_lightning.encoders import CellMeans, Encoder, cell_means, create, is_local, local_features, names, resolve
+from pe_lightning.encoders.cells import resized
 
 POINTS = {1: 4000, 2: 400}
 """Points of a cell per axis, by number of axes."""
@@ -18,10 +19,6 @@ JUMPS = {"rect", "impulse", "square", "noise"}
 """Encoders whose means of points are known to one point."""
 QUADRATURE = {"hash": 0.03, "grid": 0.03, "lines": 0.03, "planes": 0.03, "embed": 0.03}
 """Encoders with kinks that the quadrature does not resolve, and their error relative to the features."""
-
-
-def takes(name: str, key: str) -> bool:
-    return key in registry.parameters(registry.get(name))
 
 
 def cases() -> list[dict[str, Any]]:
@@ -72,8 +69,8 @@ def test_cells_are_means_of_points(description: dict[str, Any]) -> None:
     torch.testing.assert_close(single.double(), encoder.double().cell(x, 0.125), rtol=1e-3, atol=1e-4)
     assert single.dtype == torch.float32
     sizes = 0.125 if encoder.num_axes == 1 else (0.125, 0.125)
-    assert torch.equal(encoder.averaged(sizes)(x), encoder.cell(x, 0.125))
-    assert torch.equal(encoder.averaged(sizes).copy()(x), encoder.cell(x, 0.125))
+    assert torch.equal(CellMeans(encoder, sizes)(x), encoder.cell(x, 0.125))
+    assert torch.equal(CellMeans(encoder, sizes).copy()(x), encoder.cell(x, 0.125))
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name not in QUADRATURE])
@@ -83,3 +80,16 @@ def test_cells_are_differentiable(name: str) -> None:
     x = torch.tensor([0.11, 0.4621, 0.7301 if name in JUMPS else 0.73], dtype=torch.float64, requires_grad=True)
     size = torch.tensor([0.09, 0.17, 0.21], dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(encoder.cell, (x, size))
+
+
+def test_means_have_the_support_the_bands_and_the_description_of_their_cells() -> None:
+    encoder = create("tri", num_features=1200)
+    means, x = CellMeans(encoder, 0.01), torch.rand(50, dtype=torch.float64)
+    assert (means.support, means.resolved()) == (1 / 1200 + 0.005, encoder.resolved())
+    assert is_local(means)
+    torch.testing.assert_close(local_features(means, x).dense(), encoder.cell(x, 0.01), rtol=0, atol=1e-12)
+    torch.testing.assert_close(resized(means, 3.0)(x), encoder.cell(x, 0.03))
+    first, second = cell_means([means, means], [0.02, 0.02])
+    assert first is second
+    assert torch.equal(first(x), encoder.cell(x, 0.02)), "not means of means"
+    assert cell_means([means], [0.0])[0] is encoder

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Directional, create
+from pe_lightning.encoders import Directional, Samples, create, for_data
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 
@@ -38,6 +38,9 @@ def test_four_directions_are_the_papers(base: str, width: str | None) -> None:
     assert default.num_features == 512
     rule = create(base, num_features=128).resolved().get(width or "")
     assert default.resolved()["base_width"] == rule
+    if width is not None:  # and of fewer samples than features
+        few = for_data(create("directional", num_features=48, base=base), Samples((12.0,)))
+        assert few.resolved()["base_width"] == create(base, num_features=12).resolved()[width]
 
 
 @pytest.mark.parametrize("product", [False, True])

@@ -13,18 +13,15 @@ import numpy as np
 import pytest
 import torch
 from docstring_parser.google import parse
+from learned_encoders import takes
 
-from pe_lightning.encoders import Encoder, Width, create, names, registry, resolve
+from pe_lightning.encoders import CellMeans, Encoder, Width, automatic, create, names, registry, resolve
 from pe_lightning.errors import InputError
 
 K = 8
 PIECEWISE_CONSTANT = {"rect", "impulse", "square", "noise"}
 SMOOTH = {"linf", "logf", "rff", "basic", "identity", "gau", "sine", "bspline", "directional"}
 SMOOTH |= {"lff", "pos_mlp", "sine1d", "sine_nd", "md_sine", "hash", "grid", "embed", "lines", "planes"}
-
-
-def takes(name: str, key: str) -> bool:
-    return key in registry.parameters(registry.get(name))
 
 
 def small(name: str, **arguments: Any) -> Encoder:
@@ -65,7 +62,7 @@ def test_features_of_coordinates_that_are_not_finite_are_nan(name: str, bad: flo
         encoder = small(name, **({"num_axes": 2} if num_axes == 2 else {}))
         x = torch.rand(4, num_axes, generator=torch.Generator().manual_seed(0))
         x[2, -1] = bad
-        for same in (encoder, encoder.averaged(0.1)):
+        for same in (encoder, CellMeans(encoder, 0.1 if num_axes == 1 else (0.1, 0.1))):
             features = same(x if num_axes == 2 else x[:, 0])
             assert features[[0, 1, 3]].isfinite().all()
             assert features[2].sum().isnan()  # which a layer of them adds
@@ -151,7 +148,7 @@ def test_a_description_rebuilds_the_encoder(name: str) -> None:
         assert torch.equal(twin(x), encoder(x))
     assert resolve(encoder) is encoder
     numbers = create(name, **{key: np.int64(6) for key in ("num_features", "padding", "seed", "finest") if takes(name, key)})
-    given = [*numbers.spec()["init_args"].values(), *numbers.resolved().values()]
+    given = [*numbers.spec().values(), *numbers.resolved().values()]
     values = [v for value in given if value is not None for v in np.atleast_1d(value).tolist()]
     assert all(type(v) in (int, float, str, bool) for v in values)
 
@@ -280,9 +277,9 @@ def test_the_default_width_follows_num_features_and_a_given_one_stays(name: str)
     assert given.changed_arguments() == {"num_features": K, width.argument: 1.25}
     assert given.copy(num_features=64).resolved()[width.argument] == 1.25
     assert given.copy(**{width.argument: None}).resolved() == small(name).resolved()
-    automatic = small(name, **{width.argument: "auto"})
-    assert automatic.automatic() == width.argument
-    assert automatic.resolved() == small(name).resolved()
+    unset = small(name, **{width.argument: "auto"})
+    assert automatic(unset) == width.argument
+    assert unset.resolved() == small(name).resolved()
     if width.kind == "octaves":
         with pytest.raises(InputError, match="from 1e-12 to 64, or auto; got 2000"):
             small(name, **{width.argument: 2000})

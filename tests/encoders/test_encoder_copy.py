@@ -12,17 +12,6 @@ from torch.func import functional_call, stack_module_state, vmap
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.errors import InputError
 
-X = torch.linspace(0, 0.99, 30, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("cls", LEARNED)
-def test_a_copy_has_the_learned_state_and_is_independent(cls: type[Encoder]) -> None:
-    encoder = train(cls()).double().eval()
-    twin = encoder.copy()
-    assert torch.equal(twin(X), encoder(X))
-    train(encoder, seed=1)
-    assert not torch.equal(twin(X), encoder(X))
-
 
 class Undeclared(Encoder):
     """What a user may write first: a parameter from the global generator."""

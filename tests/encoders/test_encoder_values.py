@@ -13,16 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.encoders import Noise, RandomFourier, Samples, create
+from pe_lightning.encoders import Noise, RandomFourier, Samples, create, for_data
 from pe_lightning.encoders.fourier import Fourier
 from pe_lightning.errors import InputError
 
 Array = NDArray[np.float64]
-
-
-def differences(x: Array, num_shifts: int, padding: int = 0) -> Array:
-    """x - t_i for t_i = i/K."""
-    return x[:, None] - np.arange(-padding, num_shifts + padding) / num_shifts
 
 
 def waves(x: Array, frequencies: Array) -> Array:
@@ -41,20 +36,18 @@ def spline_kernel(s: Array) -> Array:
     return sum(c * np.maximum(2 - j - s, 0) ** 3 for j, c in enumerate([1, -4, 6, -4])) / 6  # type: ignore[return-value]
 
 
-def bumps(heights: Array) -> Array:
-    return np.maximum(heights, 0)
-
-
-def boxes(d: Array, width: float) -> Array:
-    return ((-width / 2 <= d) & (d < width / 2)).astype(float)
-
-
-def one_hot(x: Array, num_shifts: int, padding: int) -> Array:
-    nearest = np.abs(differences(x, num_shifts, padding)).argmin(1)
-    return np.eye(num_shifts + 2 * padding)[nearest]
-
-
-# name -> (arguments, formula); a case with every default, and one with every argument
+SHIFTED: dict[str, tuple[dict[str, Any], Callable[[Array], Array]]] = {
+    "gau": ({"sigma": 0.1}, lambda d: np.exp(-(d**2) / 0.02)),
+    "tri": ({"half_width": 0.3}, lambda d: np.maximum(1 - np.abs(d) / 0.3, 0)),
+    "laplace": ({"scale": 0.2}, lambda d: np.exp(-np.abs(d) / 0.2)),
+    "rect": ({"sigma": 0.23}, lambda d: ((d >= -0.115) & (d < 0.115)).astype(float)),
+    "impulse": ({}, lambda d: (np.abs(d) == np.abs(d).min(1, keepdims=True)).astype(float)),
+    "keys": ({}, lambda d: keys_kernel(12 * np.abs(d))),
+    "bspline": ({}, lambda d: spline_kernel(12 * np.abs(d))),
+    "sine": ({"frequency": 2.3, "offset": 0.7}, lambda d: np.sin(-4.6 * np.pi * d) + 0.7),
+    "square": ({"frequency": 2.3}, lambda d: np.sign(np.sin(-4.6 * np.pi * d))),
+}
+"""Arguments, and the feature of 12 shifts by its offset from the shift."""
 CASES: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
     ("linf", {}, lambda x: waves(x, np.linspace(1, 2**6, 128))),
     ("linf", {"num_features": 10, "sigma": 3.5}, lambda x: waves(x, np.linspace(1, 2**3.5, 5))),
@@ -63,33 +56,14 @@ CASES: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
     ("logf", {"num_features": 10, "sigma": 4.0}, lambda x: waves(x, np.array([1.0, 2.0, 4.0, 8.0, 16.0]))),
     ("basic", {}, lambda x: waves(x, np.array([1.0]))),
     ("identity", {}, lambda x: 2 * x[:, None] - 1),
-    ("gau", {}, lambda x: np.exp(-(differences(x, 256) ** 2) / (2 * 0.0025**2))),
-    ("gau", {"num_features": 12, "sigma": 0.1, "padding": 2}, lambda x: np.exp(-(differences(x, 12, 2) ** 2) / 0.02)),
-    ("tri", {}, lambda x: bumps(1 - np.abs(differences(x, 256)) * 256)),
-    ("tri", {"num_features": 9, "half_width": 0.3, "padding": 1}, lambda x: bumps(1 - np.abs(differences(x, 9, 1)) / 0.3)),
-    ("laplace", {}, lambda x: np.exp(-np.abs(differences(x, 256)) * 256 / 1.5)),
-    ("laplace", {"num_features": 12, "scale": 0.2, "padding": 3}, lambda x: np.exp(-np.abs(differences(x, 12, 3)) / 0.2)),
-    ("rect", {}, lambda x: boxes(differences(x, 256), 1 / 256)),
-    ("rect", {"num_features": 12, "sigma": 0.23, "padding": 2}, lambda x: boxes(differences(x, 12, 2), 0.23)),
-    ("impulse", {}, lambda x: one_hot(x, 256, 0)),
-    ("impulse", {"num_features": 12, "padding": 1}, lambda x: one_hot(x, 12, 1)),
-    ("sine", {}, lambda x: np.sin(-2 * np.pi * differences(x, 256))),
-    ("sine", {"num_features": 9, "frequency": 2.3, "padding": 1}, lambda x: np.sin(-4.6 * np.pi * differences(x, 9, 1))),
-    ("sine", {"num_features": 9, "offset": 0.7}, lambda x: np.sin(-2 * np.pi * differences(x, 9)) + 0.7),
-    ("square", {}, lambda x: np.sign(np.sin(-2 * np.pi * differences(x, 256)))),
-    ("square", {"frequency": 2.3}, lambda x: np.sign(np.sin(-4.6 * np.pi * differences(x, 256)))),
-    ("keys", {}, lambda x: keys_kernel(np.abs(differences(x, 256)) * 256)),
-    ("keys", {"num_features": 7, "padding": 2}, lambda x: keys_kernel(np.abs(differences(x, 7, 2)) * 7)),
-    ("bspline", {}, lambda x: spline_kernel(np.abs(differences(x, 256)) * 256)),
-    ("bspline", {"num_features": 7, "padding": 2}, lambda x: spline_kernel(np.abs(differences(x, 7, 2)) * 7)),
+    ("gau", {}, lambda x: np.exp(-((x[:, None] - np.arange(256) / 256) ** 2) / (2 * 0.0025**2))),
 ]
+for name, (arguments, kernel) in SHIFTED.items():
+    given = {"num_features": 12, "padding": 2, **arguments}
+    CASES.append((name, given, lambda x, kernel=kernel: kernel(x[:, None] - np.arange(-2, 14) / 12)))  # type: ignore[misc]
 
 
-def identifier(case: Any) -> str:
-    return case if isinstance(case, str) else ",".join(f"{k}={v}" for k, v in case.items()) if case else "defaults"
-
-
-@pytest.mark.parametrize(("name", "arguments", "formula"), CASES, ids=lambda c: "" if callable(c) else identifier(c))
+@pytest.mark.parametrize(("name", "arguments", "formula"), CASES, ids=lambda c: "" if callable(c) else str(c))
 def test_values_are_those_of_the_formula(name: str, arguments: dict[str, Any], formula: Callable[[Array], Array]) -> None:
     x = np.concatenate([np.random.default_rng(0).uniform(0, 1, 400), [0.3, 0.999, -0.07, 1.06]])
     encoder = create(name, **arguments)
@@ -98,6 +72,20 @@ def test_values_are_those_of_the_formula(name: str, arguments: dict[str, Any], f
     jumps = (single - torch.from_numpy(formula(x))).abs().amax(1) > 0.5  # a coordinate rounded across a jump
     np.testing.assert_allclose(single[~jumps], formula(x)[~jumps.numpy()], rtol=1e-4, atol=2e-4)
     assert jumps.float().mean() < 0.01
+
+
+@pytest.mark.parametrize("name", [name for name in SHIFTED if name not in ("sine", "square")])
+def test_features_of_circular_shifts_continue_at_the_other_end(name: str) -> None:
+    """The features at x are those at x + 1, and the offset to a shift is the shortest one around the circle."""
+    arguments, kernel = SHIFTED[name]
+    x = torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.999
+    encoder = create(name, num_features=12, padding="wrap", **arguments)
+    offsets = x.numpy()[:, None] - np.arange(12) / 12
+    np.testing.assert_allclose(encoder(x), kernel(offsets - np.round(offsets)), atol=1e-12)
+    np.testing.assert_allclose(encoder(x + 1), encoder(x), atol=1e-9)
+    assert for_data(encoder, Samples((7.0,))).support is None
+    with pytest.raises(InputError, match="needs a spacing of 1/12"):
+        create(name, num_features=12, padding="wrap", spacing=0.05, **arguments)
 
 
 # -- random encoders --------------------------------------------------------------------------------------------------
@@ -254,27 +242,3 @@ def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str)
     assert encoder.stable_rank(10**6) <= 50
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)
-
-
-WRAPPED: list[tuple[str, dict[str, Any], Callable[[Array], Array]]] = [
-    ("gau", {"sigma": 0.1}, lambda d: np.exp(-(d**2) / 0.02)),
-    ("tri", {"half_width": 0.3}, lambda d: np.maximum(1 - np.abs(d) / 0.3, 0)),
-    ("laplace", {"scale": 0.2}, lambda d: np.exp(-np.abs(d) / 0.2)),
-    ("rect", {"sigma": 0.23}, lambda d: ((d >= -0.115) & (d < 0.115)).astype(float)),
-    ("impulse", {}, lambda d: (np.abs(d) == np.abs(d).min(1, keepdims=True)).astype(float)),
-    ("keys", {}, lambda d: keys_kernel(12 * np.abs(d))),
-    ("bspline", {}, lambda d: spline_kernel(12 * np.abs(d))),
-]
-
-
-@pytest.mark.parametrize(("name", "arguments", "expected"), WRAPPED, ids=[name for name, *_ in WRAPPED])
-def test_features_of_circular_shifts_continue_at_the_other_end(name, arguments, expected) -> None:
-    """The features at x are those at x + 1, and the offset to a shift is the shortest one around the circle."""
-    x = torch.rand(50, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 0.999
-    encoder = create(name, num_features=12, padding="wrap", **arguments)
-    offsets = x.numpy()[:, None] - np.arange(12) / 12
-    np.testing.assert_allclose(encoder(x), expected(offsets - np.round(offsets)), atol=1e-12)
-    np.testing.assert_allclose(encoder(x + 1), encoder(x), atol=1e-9)
-    assert encoder.for_data(Samples((7.0,))).support is None
-    with pytest.raises(InputError, match="needs a spacing of 1/12"):
-        create(name, num_features=12, padding="wrap", spacing=0.05, **arguments)

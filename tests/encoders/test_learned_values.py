@@ -14,7 +14,7 @@ from learned_encoders import train
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, Samples, create, resolve
+from pe_lightning.encoders import Encoder, Samples, create, for_data, resolve
 from pe_lightning.errors import InputError
 
 Array = NDArray[np.float64]
@@ -200,7 +200,7 @@ def test_a_list_of_one_number_per_axis_says_how_many_axes_there_are(arguments: d
     """``--model.encoder.finest "[64, 64, 16]"`` alone is enough."""
     encoder = resolve(arguments)
     assert encoder(torch.rand(5, 2)).shape == (5, encoder.num_features)
-    assert encoder.copy().num_axes == encoder.for_data(Samples((32, 32))).num_axes == 2
+    assert encoder.copy().num_axes == for_data(encoder, Samples((32, 32))).num_axes == 2
     with pytest.raises(InputError, match="a list of 3, one per axis"):
         resolve({**arguments, "num_axes": 3})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -45,22 +44,19 @@ def test_four_directions_of_shifted_encoders() -> None:
         ({"name": "gau", "num_features": 12, "sigma": 0.05}, 3, "auto", Gaussian(4, sigma=0.05)),
         ({"name": "rff", "num_features": 12, "sigma": 2.0}, 3, "axes", RandomFourier(4, sigma=2.0)),
         ("identity", 3, "auto", encoders.create("identity")),
+        *[
+            ({"name": "rff", "num_features": 10, "sigma": 2.0}, d, "auto", RandomFourier(10, 2.0, num_axes=d))
+            for d in (1, 2, 3)
+        ],
     ],
 )
-def test_the_axes(encoder: Any, num_axes: int, layout: Any, one: Encoder) -> None:
+def test_the_axes_side_by_side_or_together(encoder: Any, num_axes: int, layout: Any, one: Encoder) -> None:
     encoding, coords = Simple(encoder, num_axes, layout).double(), points(num_axes)
-    assert (encoding.layout, encoding.num_features) == ("axes", one.num_features * num_axes)
-    torch.testing.assert_close(encoding(coords), side_by_side(one, *coords.unbind(-1)), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("num_axes", [1, 2, 3])
-def test_rff_has_joint_frequencies(num_axes: int) -> None:
-    encoding = Simple({"name": "rff", "num_features": 10, "sigma": 2.0, "seed": 4}, num_axes).double()
-    coords = points(num_axes)
-    assert (encoding.layout, encoding.num_features, len(encoding.encoders)) == ("joint", 10, 1)
-    frequencies = RandomFourier(10, sigma=2.0, seed=4, num_axes=num_axes).frequencies.double()
-    angle = 2 * math.pi * coords @ frequencies.T
-    torch.testing.assert_close(encoding(coords), torch.cat([angle.cos(), angle.sin()], -1), rtol=1e-9, atol=1e-9)
+    joint = one.joint and layout == "auto"
+    directions = [coords if num_axes > 1 else coords[:, 0]] if joint else coords.unbind(-1)
+    assert encoding.layout == ("joint" if joint else "axes")
+    assert encoding.num_features == one.num_features * len(directions)
+    torch.testing.assert_close(encoding(coords), side_by_side(one.double(), *directions), rtol=1e-9, atol=1e-9)
 
 
 def test_one_encoder_per_direction() -> None:

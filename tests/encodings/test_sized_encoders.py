@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.encodings import complex as complex_encoding
-from pe_lightning.encodings import per_axis, samples_per_unit, sized
+from pe_lightning.encoders import per_axis, resolution, samples_per_unit, sized
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.batches import GridBatch
@@ -61,7 +60,7 @@ def test_features_are_bounded_by_memory_with_a_sentence(monkeypatch):
     with pytest.warns(UserWarning, match="uses 10x10 features for 20x20 samples.*set num_features for more"):
         made = sized(per_axis("gau", 2), [1 / 20] * 2, [20.0] * 2, channels=3, max_weights=300)
     assert made[0].num_features == 10
-    monkeypatch.setattr(complex_encoding, "MAX_DENSE_FEATURES", 8)
+    monkeypatch.setattr(resolution, "MAX_DENSE_FEATURES", 8)
     with pytest.warns(UserWarning, match="uses 8 features for 20 samples"):
         assert sized(per_axis("rff", 1), [1 / 20], [20.0])[0].num_features == 8
     assert sized(per_axis("tri", 1), [1 / 20], [20.0])[0].num_features == 20, "features of small support are not dense"
@@ -81,8 +80,8 @@ def test_scattered_samples_get_the_features_of_their_grid():
 
 def test_width_is_a_name_for_every_width():
     assert encoders.create("tri", width=0.25).half_width == 0.25
-    assert encoders.resolve({"name": "laplace", "width": "auto"}).automatic() == "scale"
-    assert encoders.create("keys", width="auto").automatic() is None
+    assert encoders.automatic(encoders.resolve({"name": "laplace", "width": "auto"})) == "scale"
+    assert encoders.automatic(encoders.create("keys", width="auto")) is None
     assert encoders.create("gau").copy(width=0.5).sigma == 0.5
     with pytest.raises(InputError, match="encoder 'keys' has no width, got width"):
         encoders.create("keys", width=0.1)

@@ -8,11 +8,11 @@ import skimage.data
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.encoders import Encoder
+from pe_lightning.encoders import Encoder, widened
+from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
 from pe_lightning.solvers.choice import WIDTH_FACTORS, tied, tunable
-from pe_lightning.solvers.held_out import shrunk
 
 
 def coordinates(n):
@@ -148,7 +148,7 @@ def test_encoders_that_declare_nothing_or_are_learned_see_their_coordinates_clos
     encoder = Chirp()
     torch.testing.assert_close(shrunk(encoder, 4.0)(coordinates(12)), encoder(coordinates(12) / 4))
     assert tunable(encoder) is None
-    assert encoder.widened(10, 2.0) is encoder
+    assert widened(encoder, 10, 2.0) is encoder
     learned = encoders.create("rff", num_features=16)
     frequencies = 1.5 * learned.frequencies
     del learned.frequencies
@@ -158,10 +158,10 @@ def test_encoders_that_declare_nothing_or_are_learned_see_their_coordinates_clos
 
 def test_widths_follow_the_coarser_of_samples_and_shifts():
     encoder = encoders.create("gau", num_features=64, sigma=0.5)
-    assert encoder.widened(64, 1.0).sigma == pytest.approx(0.64 / 64)
-    assert encoder.widened(32, 1.0).sigma == pytest.approx(0.64 / 32)
-    assert encoder.widened(256, 2.0).sigma == pytest.approx(1.28 / 64)
-    assert encoders.create("rff", num_features=64).widened(32, 1.0).sigma == pytest.approx(32 / 6)
+    assert widened(encoder, 64, 1.0).sigma == pytest.approx(0.64 / 64)
+    assert widened(encoder, 32, 1.0).sigma == pytest.approx(0.64 / 32)
+    assert widened(encoder, 256, 2.0).sigma == pytest.approx(1.28 / 64)
+    assert widened(encoders.create("rff", num_features=64), 32, 1.0).sigma == pytest.approx(32 / 6)
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from learned_encoders import REGISTERED, LearnedGaussian
 from lightning.pytorch import seed_everything
 from torch import Tensor
 
-from pe_lightning.encoders import create, names, registry
-from pe_lightning.encoders.base import Width
+from pe_lightning.encoders import Width, create, names, registry
 from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.encodings import Complex, feature_rank, per_axis
+from pe_lightning.encoders import per_axis
+from pe_lightning.encodings import Complex, feature_rank
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.estimators.base import Estimator, Variant, estimators, suggested_estimators
 from pe_lightning.estimators.linear import LinearRidge, size_encoders

@@ -14,8 +14,7 @@ from rich.table import Table
 from torch import Tensor
 
 from pe_lightning import encoders as known
-from pe_lightning.encoders import Encoder
-from pe_lightning.encodings import samples_per_unit, sized
+from pe_lightning.encoders import Encoder, samples_per_unit, sized
 from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg.lifting import LiftingName
