@@ -6,7 +6,7 @@ RECIPES = "pe_lightning.configs"
 
 setup(
     packages=[
-        *find_namespace_packages(include=["pe_lightning*", "pe_papers*"]),
+        *find_namespace_packages(include=["pe_lightning*", "pe_fill*", "pe_papers*"]),
         *(f"{RECIPES}.{kind}" for kind in find_namespace_packages("configs")),
     ],
     package_dir={RECIPES: "configs"},

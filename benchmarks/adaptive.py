@@ -25,12 +25,13 @@ from harness import load, load_all, make_parser, print_row, print_titles, psnr, 
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.encodings.bank import AnisotropicKernels
+from pe_fill.networks.bank import AnisotropicKernels
+from pe_fill.solvers import adaptive
+from pe_fill.solvers.adaptive import AdaptiveGrid
+from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import GridBatch, PointBatch, RandomSampling, grid_axes, point_coordinates
-from pe_lightning.solvers import adaptive, solve_points
-from pe_lightning.solvers.adaptive import AdaptiveGrid
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers import solve_points
 
 Method = Callable[[Tensor, tuple[int, ...]], Tensor]
 """Trained samples ``(n_1, ..., n_D, C)`` and the shape of the whole ``(N_1, ..., N_D)`` -> ``(N_1, ..., N_D, C)``."""

@@ -99,15 +99,13 @@ from faults_reuse import reuse
 from harness import ROOT, make_parser, print_titles
 from PIL import Image
 
-import pe_lightning
-import pe_lightning.cli.cli  # these three before the forks
-import pe_lightning.studies.compare.command
-import pe_lightning.studies.sweep.command
+import pe_fill
+from pe_fill import LabelledDataModule
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_grid, solve_points
 from pe_lightning.solvers.points import ScatteredPoints
-from pe_lightning.training import ImageDataModule, LabelledDataModule, RowDataModule, VideoDataModule
+from pe_lightning.training import ImageDataModule, RowDataModule, VideoDataModule
 
 PLAIN = ["--model", "exact", "--folds", "none", "--no_std"]
 COMPARE = ["compare", "s", "--out", "report"]
@@ -315,7 +313,7 @@ def kept_values(number: int, rng: random.Random) -> list[Row]:
     smooth = np.sin(y / 3) + np.cos(x / 4)
 
     def finite(array: np.ndarray) -> int:
-        found = pe_lightning.fill(array, members=["fourier"], std=True, folds="none")
+        found = pe_fill.fill(array, members=["fourier"], std=True, folds="none")
         finite = np.isfinite(found.values).all() and np.isfinite(found.std).all()
         return HELD if finite and (found.std[found.missing] > 0).all() else BROKEN
 

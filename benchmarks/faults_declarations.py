@@ -21,13 +21,13 @@ import xarray
 from attempts import Row, folder
 from numpy.typing import NDArray
 
+from pe_fill.estimators.filling import read_file
+from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.labelled import LabelledSource, edit_labelled
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.filling import read_file
 from pe_lightning.signals.distributed import NOTICES
-from pe_lightning.signals.editing.editable import EditableFile
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.kinds import source_of
-from pe_lightning.signals.sources.labelled import LabelledSource, edit_labelled
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import declared_by_tiff
 

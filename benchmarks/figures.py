@@ -27,9 +27,10 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 import pe_lightning
+from pe_fill import Adaptive
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals import grid_axes
-from pe_lightning.training import Adaptive, make_datamodule
+from pe_lightning.training import make_datamodule
 
 RESULTS = results.read()
 TABLES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())

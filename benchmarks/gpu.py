@@ -26,8 +26,9 @@ import torch
 from harness import load, machine, make_parser, make_trainer, print_row, print_titles
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
 
+from pe_fill import Adaptive
 from pe_lightning.signals import RandomSampling
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from scipy.interpolate import CubicSpline, RBFInterpolator
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 
-import pe_lightning
+import pe_fill
 
 Array = np.ndarray[Any, np.dtype[Any]]
 LEVELS = (0.5, 0.9, 0.95)
@@ -160,7 +160,7 @@ def normal(values: Array, std: Array) -> Prediction:
 
 def ours(known: Points, places: Array) -> Prediction:
     """``fit_points``."""
-    fit = pe_lightning.fit_points(known.coords, known.values)
+    fit = pe_fill.fit_points(known.coords, known.values)
     bounds = [np.subtract(*fit.interval(places, level)[::-1]) / 2 for level in LEVELS]
     return Prediction(fit.predict(places), fit.std(places), np.stack(bounds))
 
@@ -262,7 +262,7 @@ METHODS: dict[str, Callable[[Points, Array], Prediction]] = {
 def ours_with_dates(series: Series, missing: Array, periodic: str = "auto") -> Prediction:
     """``fit_points``."""
     times = np.arange(len(series.values)).astype(f"datetime64[{series.step}]").astype("datetime64[s]")
-    fit = pe_lightning.fit_points({"time": times[~missing]}, series.values[~missing], periodic=periodic)
+    fit = pe_fill.fit_points({"time": times[~missing]}, series.values[~missing], periodic=periodic)
     asked = {"time": times[missing]}
     bounds = [np.subtract(*fit.interval(asked, level)[::-1]) / 2 for level in LEVELS]
     return Prediction(fit.predict(asked), None, np.stack(bounds))

@@ -8,7 +8,7 @@
 
 - ``pictures``, ``others``, ``clip``: every second sample of each axis is known; PSNR in dB of the others, not clamped.
 - ``enlarging``: pictures are reduced to means over cells, or by Pillow's BICUBIC, in 8 bits, and enlarged by
-  ``pe_lightning.fill`` and by Pillow. PSNR of all pixels but four at each border, since methods differ in what they take a
+  ``pe_fill.fill`` and by Pillow. PSNR of all pixels but four at each border, since methods differ in what they take a
   picture to be beyond it.
 
 No picture of the tables was trained on.
@@ -35,12 +35,13 @@ from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 import pe_lightning
-from pe_lightning.estimators.filling import fill
-from pe_lightning.estimators.priors import PRIOR_KEY, card, shipped_file
+from pe_fill import Adaptive, Local
+from pe_fill.estimators.filling import fill
+from pe_fill.estimators.priors import PRIOR_KEY, card, shipped_file
+from pe_fill.networks.drawing import HELD_OUT_FONTS, draw_words
+from pe_fill.networks.patches import PHOTOGRAPHS
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
-from pe_lightning.training import Adaptive, Local, VideoDataModule
-from pe_papers.tasks.drawing import HELD_OUT_FONTS, draw_words
-from pe_papers.tasks.patches import PHOTOGRAPHS
+from pe_lightning.training import VideoDataModule
 
 Pictures = dict[str, list[Tensor]]
 Bytes = NDArray[np.uint8]
@@ -53,7 +54,7 @@ ENLARGED: dict[str, dict[str, Any]] = {
     "Adaptive": {"pretrained": "none"},
     "fill *": {},
 }
-"""Arguments of :func:`pe_lightning.fill`, by name; * has seen other pictures."""
+"""Arguments of :func:`pe_fill.fill`, by name; * has seen other pictures."""
 
 
 # -- between known samples ----------------------------------------------------------------------------------------------

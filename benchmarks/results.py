@@ -32,8 +32,10 @@ from harness import PHOTOGRAPHS, ROOT, bicubic_psnr, load, machine, make_parser,
 from PIL import Image
 from torch import Tensor
 
+import pe_fill
 import pe_lightning
-from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, Local, VideoDataModule
+from pe_fill import Adaptive, Local
+from pe_lightning.training import ComplexLinear, ImageDataModule, VideoDataModule
 
 FILE = ROOT / "docs/results.yaml"
 HEADER = "# Written by benchmarks/results.py, which reads it into README and the pages of docs/.\n"
@@ -241,7 +243,7 @@ def denoise() -> Values:
     import skimage.data
 
     methods: dict[str, Callable[[Any, float], Any]] = {
-        "fill_smooth": lambda noisy, deviation: pe_lightning.fill(noisy, smooth=True, folds="none").values,
+        "fill_smooth": lambda noisy, deviation: pe_fill.fill(noisy, smooth=True, folds="none").values,
         "bm3d": bm3d.bm3d_rgb,
     }
     values: Values = {name: {} for name in methods}
@@ -261,7 +263,7 @@ def denoise() -> Values:
 
 def demo() -> Values:
     """The scores that pe-lightning demo prints, its core seconds (imports included); its pictures go to docs/gallery."""
-    from pe_lightning.studies.demo.tasks import write_demo
+    from pe_fill.verbs.demo.tasks import write_demo
 
     with tempfile.TemporaryDirectory() as temporary:
         seconds = run("demo", "timed", folder=Path(temporary))[2]

@@ -47,16 +47,16 @@ from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from pe_fill.estimators.filling import ModelName, fill
+from pe_fill.estimators.linear_spread import linear_uncertainty
+from pe_fill.networks.bank import AnisotropicKernels
+from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.encoders import per_axis
-from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.filling import ModelName, fill
-from pe_lightning.estimators.linear_spread import linear_uncertainty
 from pe_lightning.evaluation import baselines
 from pe_lightning.signals import PointBatch, SignalInfo, grid_axes
 from pe_lightning.signals.splits import PointSplit
 from pe_lightning.solvers import solve_points
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.training import ImageDataModule, VideoDataModule
 
 ANATOMY = Path(nibabel.__file__).parent / "tests/data/anatomical.nii"

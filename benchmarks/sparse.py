@@ -41,11 +41,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.linalg.lifting import LIFTINGS
-from pe_lightning.networks.sparse import Coefficients
+from pe_fill import SparseLinear
+from pe_fill.sparse.lifting import LIFTINGS
+from pe_fill.sparse.network import Coefficients
 from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.signals.sources.paths import video_samples
-from pe_lightning.training import SparseLinear, TensorDataModule, VideoDataModule
+from pe_lightning.training import TensorDataModule, VideoDataModule
 
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)

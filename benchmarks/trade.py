@@ -31,8 +31,9 @@ from lightning.pytorch import Callback, seed_everything
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from matplotlib.figure import Figure
 
+from pe_fill import Adaptive
 from pe_lightning.evaluation.metrics import create
-from pe_lightning.training import Adaptive, ComplexLinear, ImageDataModule, SimpleMLP
+from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP
 
 PARAMS, SIZES = 100_000, (30_000, 100_000, 300_000)
 """Numbers of the networks of ``held-out``, and of those of ``all``."""

@@ -1,4 +1,4 @@
-"""Learns the patches that ``fill`` continues pictures with: ``pe_lightning/estimators/weights/patches.pt`` and its card.
+"""Learns the patches that ``fill`` continues pictures with: ``pe_fill/estimators/weights/patches.pt`` and its card.
 
     python datasets/make_patches.py                        # half a minute of one core
     python datasets/make_patches.py --paths FOLDER --out my_patches.pt
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import pe_lightning
-from pe_lightning.solvers.patch_mixture import SIDE, PatchMixture, closest, orientations, oriented
-from pe_papers.tasks.patches import PHOTOGRAPHS, PatchDataModule
+from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
+from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, orientations, oriented
 
 WEIGHTS = Path(pe_lightning.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01

@@ -9,7 +9,7 @@ axes, and a *module* maps the features to values.
 Importing this package imports neither torch nor Lightning; the names below are imported when they are used.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
@@ -17,19 +17,12 @@ __version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder, create_encoder, list_encoders
-    from pe_lightning.estimators.filling import fill
-    from pe_lightning.estimators.point_fit import fit_points
     from pe_lightning.training import (
-        Adaptive,
         ComplexLinear,
         EstimatorModule,
         ImageDataModule,
-        LabelledDataModule,
-        Local,
-        PointsDataModule,
         RowDataModule,
         SimpleMLP,
-        SparseLinear,
         TensorDataModule,
         VideoDataModule,
     )
@@ -38,47 +31,35 @@ if TYPE_CHECKING:
     from pe_lightning.training.fit import fit
 
 __all__ = [
-    "Adaptive",
     "ComplexLinear",
     "Encoder",
     "EstimatorModule",
     "ImageDataModule",
-    "LabelledDataModule",
-    "Local",
-    "PointsDataModule",
     "RowDataModule",
     "RunRecorder",
     "SimpleMLP",
-    "SparseLinear",
     "TensorDataModule",
     "VideoDataModule",
     "__version__",
     "create_encoder",
-    "fill",
     "fit",
-    "fit_points",
     "list_encoders",
     "load",
 ]
 
-__getattr__, __dir__, _ = lazy_loader.attach(
+MOVED = {"Adaptive", "LabelledDataModule", "Local", "PointsDataModule", "fill", "fit_points", "xarray"}
+"""Names of version 0.2 that are in another package of this distribution."""
+
+_attribute, __dir__, _ = lazy_loader.attach(
     __name__,
-    {"xarray"},
-    {
+    submod_attrs={
         "encoders": ["Encoder", "create_encoder", "list_encoders"],
-        "estimators.filling": ["fill"],
-        "estimators.point_fit": ["fit_points"],
         "training": [
-            "Adaptive",
             "ComplexLinear",
             "EstimatorModule",
             "ImageDataModule",
-            "LabelledDataModule",
-            "Local",
-            "PointsDataModule",
             "RowDataModule",
             "SimpleMLP",
-            "SparseLinear",
             "TensorDataModule",
             "VideoDataModule",
         ],
@@ -87,3 +68,9 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "training.fit": ["fit"],
     },
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name in MOVED:
+        raise ImportError(f"{name} is in the package pe_fill: from pe_fill import {name}")
+    return _attribute(name)

@@ -1,4 +1,4 @@
-"""The papers on positional encodings: their tables and figures, measures of encoders, attention tasks, training of networks.
+"""The papers on positional encodings: their tables and figures, measures of encoders, attention tasks.
 
 This package uses the public interface of :mod:`pe_lightning` alone, and joins its command by entry points, as any other
 package can: verbs ``reproduce``, ``analyze`` and ``pages``, models and DataModules by name, and recipes.
@@ -7,4 +7,4 @@ package can: verbs ``reproduce``, ``analyze`` and ``pages``, models and DataModu
 from pathlib import Path
 
 RECIPES = Path(__file__).parent / "configs"
-"""Folder of the recipes of attention tasks, of the papers' settings and of the training of networks for pictures."""
+"""Folder of the recipes of attention tasks and of the papers' settings."""

@@ -11,19 +11,12 @@ from fits import GAU, MODULES, SAMPLINGS, signals
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
+from pe_fill import Adaptive, Local, SparseLinear
 from pe_lightning.encoders.base import registry as encoders
 from pe_lightning.networks.activations import activations
 from pe_lightning.signals import Batching
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.training import (
-    Adaptive,
-    ComplexLinear,
-    FunctionModule,
-    Local,
-    SimpleMLP,
-    SparseLinear,
-    TensorDataModule,
-)
+from pe_lightning.training import ComplexLinear, FunctionModule, SimpleMLP, TensorDataModule
 from pe_papers.analysis import StableRank
 
 

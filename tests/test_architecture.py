@@ -1,4 +1,4 @@
-"""The promise of docs/architecture.md: a part imports from its own row of the table and from rows below it only."""
+"""The promises of docs/architecture.md: three packages, and parts that import from their row of the table and below."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import importlib
 import re
 from graphlib import TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pe_lightning"
@@ -50,7 +52,7 @@ def test_parts_import_from_their_row_and_from_rows_below() -> None:
 
 def test_no_imports_go_in_a_circle() -> None:
     """At any place in a file, also for type checkers; an ``__init__`` may name for type checkers what it imports lazily."""
-    files = [file for package in ("pe_lightning", "pe_papers") for file in (ROOT / package).rglob("*.py")]
+    files = [file for package in ("pe_lightning", "pe_fill", "pe_papers") for file in (ROOT / package).rglob("*.py")]
     modules = {".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
     graph: dict[str, set[str]] = {}
     for module, file in modules.items():
@@ -67,9 +69,13 @@ def test_no_imports_go_in_a_circle() -> None:
     TopologicalSorter(graph).prepare()  # its error names the circle
 
 
-def test_the_package_does_not_know_the_papers() -> None:
-    """Neither an import nor a name."""
+def test_the_framework_knows_no_other_package() -> None:
+    """Neither an import nor a name, but in the messages about what has moved or is to be installed."""
     assert [str(file) for file in PACKAGE.rglob("*.py") if "pe_papers" in file.read_text()] == []
+    naming = {str(file.relative_to(PACKAGE)) for file in PACKAGE.rglob("*.py") if "pe_fill" in file.read_text()}
+    assert naming == {"__init__.py", "estimators/linear.py"}
+    assert [str(file) for file in (ROOT / "pe_papers").rglob("*.py") if "pe_fill" in file.read_text()] == []
+    assert [str(file) for file in (ROOT / "pe_fill").rglob("*.py") if "pe_papers" in file.read_text()] == []
 
 
 def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
@@ -83,17 +89,18 @@ def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
     assert importing == set()
 
 
-def test_the_papers_use_documented_names_alone() -> None:
+@pytest.mark.parametrize("package", ["pe_fill", "pe_papers"])
+def test_the_packages_on_the_framework_use_documented_names_alone(package: str) -> None:
     """What a stranger's plug-in can use: names of the modules in the reference, of their ``__all__`` if there is one."""
     pages = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     documented = {*re.findall(r"^::: (pe_lightning[.\w]*)$", pages, re.MULTILINE), "pe_lightning"}
     wrong = []
-    for file in sorted((ROOT / "pe_papers").rglob("*.py")):
+    for file in sorted((ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             named = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
             module = (node.module or "") if isinstance(node, ast.ImportFrom) else ""
             if module.partition(".")[0] != "pe_lightning":
-                wrong += [f"{file.name}: import {name}" for name in named if not module and name.startswith("pe_lightning")]
+                wrong += [f"{file.name}: import {name}" for name in named if not module and name.startswith("pe_lightning.")]
                 continue
             public: list[str] = []
             if module in documented:

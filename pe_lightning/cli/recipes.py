@@ -58,6 +58,8 @@ def find(config: str) -> str:
     if config.startswith("{"):
         return config
     name = config.removeprefix("configs/").removesuffix(".yaml")
+    if (own := FOLDER / f"{name}.yaml").is_file() and not name.startswith("sweeps/"):
+        return str(own)  # without asking other packages, which are imported for it
     if name not in _paths():
         near = did_you_mean(name, names()) or "."
         raise InputError(f"--config {config!r} is neither a file nor a recipe{near} Recipes: {', '.join(names())}")

@@ -15,37 +15,27 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from pe_lightning.estimators.adaptive import AdaptiveFit
     from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField, Spread, Variant, estimators
     from pe_lightning.estimators.linear import LinearRidge
-    from pe_lightning.estimators.local import PretrainedInterpolator
-    from pe_lightning.estimators.priors import PRIOR_KEY, prior_from
     from pe_lightning.estimators.report import FitReport
 
 __all__ = [
-    "PRIOR_KEY",
-    "AdaptiveFit",
     "Estimator",
     "Field",
     "FitReport",
     "Fits",
     "FittedField",
     "LinearRidge",
-    "PretrainedInterpolator",
     "Spread",
     "Variant",
     "estimators",
-    "prior_from",
 ]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "adaptive": ["AdaptiveFit"],
         "base": ["Estimator", "Field", "Fits", "FittedField", "Spread", "Variant", "estimators"],
         "linear": ["LinearRidge"],
-        "local": ["PretrainedInterpolator"],
-        "priors": ["PRIOR_KEY", "prior_from"],
         "report": ["FitReport"],
     },
 )

@@ -71,7 +71,7 @@ class Spread(Protocol):
 
 
 class Fits(Protocol):
-    """What :func:`~pe_lightning.fill` and the scores of folds fit: an :class:`Estimator`, or a model that is solved for."""
+    """What the scores of folds fit: an :class:`Estimator`, or a model that is solved for."""
 
     def fit(self, signals: Signals) -> Field:
         """Fits signals."""

@@ -6,30 +6,19 @@ A network has a :class:`~torch.nn.Module` signature that a reader of any SIREN f
 
 from pe_lightning.networks.activations import Activation, activations, find_activation
 from pe_lightning.networks.base import Network
-from pe_lightning.networks.cells import CELL_INNER, CELL_PATCH, CellPrior, cell_contrast
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.complex_ensemble import ComplexEnsemble
 from pe_lightning.networks.ensemble import VmapEnsemble
-from pe_lightning.networks.local import INNER, PATCH, LocalPrior, blend_weight, contrast
 from pe_lightning.networks.mlp import MLP, SimpleNetwork
 
 __all__ = [
-    "CELL_INNER",
-    "CELL_PATCH",
-    "INNER",
     "MLP",
-    "PATCH",
     "Activation",
-    "CellPrior",
     "ComplexEnsemble",
     "ComplexNetwork",
-    "LocalPrior",
     "Network",
     "SimpleNetwork",
     "VmapEnsemble",
     "activations",
-    "blend_weight",
-    "cell_contrast",
-    "contrast",
     "find_activation",
 ]

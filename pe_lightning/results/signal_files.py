@@ -125,7 +125,7 @@ class Medium:
         return None
 
 
-media: Registry[Medium] = Registry("medium", Medium, "pe_lightning.media", modules=["pe_lightning.results.point_medium"])
+media: Registry[Medium] = Registry("medium", Medium, "pe_lightning.media")
 """Media by the name that :attr:`SignalInfo.media` has."""
 media.register("array")(Medium)
 

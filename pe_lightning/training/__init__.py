@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from pe_lightning.training.adaptive import Adaptive, Local
-    from pe_lightning.training.base import TrainedModule, datamodule_of, trainer_of
+    from pe_lightning.training.base import TaskScores, TrainedModule, datamodule_of, trainer_of
     from pe_lightning.training.complex_linear import ComplexLinear
     from pe_lightning.training.coordinate import CoordinateModule, FunctionModule
     from pe_lightning.training.datamodule import SignalDataModule
@@ -21,37 +20,32 @@ if TYPE_CHECKING:
         make_datamodule,
     )
     from pe_lightning.training.estimator import EstimatorModule
+    from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
-    from pe_lightning.training.sparse_linear import SparseLinear
-    from pe_lightning.training.tool_datamodules import LabelledDataModule, PointsDataModule
 
 __all__ = [
-    "Adaptive",
     "ComplexLinear",
     "CoordinateModule",
     "EstimatorModule",
     "FunctionModule",
     "ImageDataModule",
-    "LabelledDataModule",
-    "Local",
-    "PointsDataModule",
     "RowDataModule",
     "SignalDataModule",
     "SimpleMLP",
-    "SparseLinear",
+    "TaskScores",
     "TensorDataModule",
     "TrainedModule",
     "VideoDataModule",
     "datamodule_of",
     "make_datamodule",
     "trainer_of",
+    "warm_up_and_cosine",
 ]
 
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "adaptive": ["Adaptive", "Local"],
-        "base": ["TrainedModule", "datamodule_of", "trainer_of"],
+        "base": ["TaskScores", "TrainedModule", "datamodule_of", "trainer_of"],
         "complex_linear": ["ComplexLinear"],
         "coordinate": ["CoordinateModule", "FunctionModule"],
         "datamodule": ["SignalDataModule"],
@@ -63,8 +57,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "make_datamodule",
         ],
         "estimator": ["EstimatorModule"],
+        "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
-        "tool_datamodules": ["LabelledDataModule", "PointsDataModule"],
-        "sparse_linear": ["SparseLinear"],
     },
 )

@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning import __version__
@@ -48,6 +48,33 @@ class Scorer(Protocol):
 
     def test(self) -> dict[str, Tensor]:
         """The scores of each signal or test set ``(S,)``, by names such as ``test/psnr``. Starts new scores."""
+
+
+class TaskScores(nn.Module):
+    """The metric of validation examples, and of each test set.
+
+    Args:
+        metric: Name of the registered metric.
+        num_sets: Number of test sets.
+    """
+
+    def __init__(self, metric: str, num_sets: int) -> None:
+        super().__init__()
+        self.metric = metric
+        self.held_out = metrics.create(metric, 1)
+        self.tested = metrics.create(metric, num_sets)
+
+    def validation(self) -> Tensor:
+        """The score of the validation examples, ``()``. Starts a new score."""
+        score = self.held_out.per_signal()[0]
+        self.held_out.reset()
+        return score
+
+    def test(self) -> dict[str, Tensor]:
+        """The score of each test set, ``(S,)``. Starts a new score."""
+        scores = {f"test/{self.metric}": self.tested.per_signal().cpu()}
+        self.tested.reset()
+        return scores
 
 
 class TrainedModule(LightningModule, ABC):

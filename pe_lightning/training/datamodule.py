@@ -43,7 +43,7 @@ datamodules: Registry[LightningDataModule] = Registry(
     "DataModule",
     LightningDataModule,
     "pe_lightning.datamodules",
-    modules=["pe_lightning.training.datamodules", "pe_lightning.training.tool_datamodules"],
+    modules=["pe_lightning.training.datamodules"],
 )
 """The names that ``--data`` and ``data:`` accept."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -112,3 +113,19 @@ def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Call
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     squared = get_total_norm([p.grad for p in parameters]).square()
     clip_grads_with_norm_(parameters, max_norm, sum_over_processes(squared).sqrt())
+
+
+def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:
+    """A schedule of a linear warm-up and a half cosine to zero.
+
+    Args:
+        optimizer: The optimiser.
+        warm_up: Steps of the warm-up.
+        total: Steps of the fit; without an end (infinite) the rate stays constant after the warm-up.
+    """
+
+    def factor(step: int) -> float:
+        risen = min(1.0, (step + 1) / warm_up)
+        return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / max(total, 1)))) / 2
+
+    return LambdaLR(optimizer, factor)

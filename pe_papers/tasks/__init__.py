@@ -3,25 +3,19 @@
 - :mod:`~pe_papers.tasks.layout`: relations of boxes, 4-D positions, unseen positions;
 - :mod:`~pe_papers.tasks.pictures`: classification and autoregressive generation of digits and textures;
 - :mod:`~pe_papers.tasks.detection`: boxes of rendered shapes, matched to queries.
-
-:mod:`~pe_papers.tasks.patches` is no attention task: it trains the prior of ``Local`` and ``Adaptive`` on pictures.
 """
 
 from pe_papers.tasks.base import AttentionTask
 from pe_papers.tasks.data import TaskDataModule
 from pe_papers.tasks.detection import Detection, ShapesDataModule
 from pe_papers.tasks.layout import LayoutDataModule, LayoutRelations
-from pe_papers.tasks.patches import CellRegression, PatchDataModule, PatchRegression
 from pe_papers.tasks.pictures import PixelClassification, PixelDataModule, PixelGeneration
 
 __all__ = [
     "AttentionTask",
-    "CellRegression",
     "Detection",
     "LayoutDataModule",
     "LayoutRelations",
-    "PatchDataModule",
-    "PatchRegression",
     "PixelClassification",
     "PixelDataModule",
     "PixelGeneration",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -10,65 +9,21 @@ from typing import Any, ClassVar
 import torch
 from jsonargparse.typing import NonNegativeFloat, PositiveFloat, PositiveInt
 from lightning.pytorch.trainer.states import TrainerFn
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from pe_lightning.encoders import Encoder, resolve
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import metrics
-from pe_lightning.training import TrainedModule, trainer_of
+from pe_lightning.training import TaskScores, TrainedModule, trainer_of, warm_up_and_cosine
 from pe_papers.tasks.data import TaskDataModule, task_data_of
 from pe_papers.tasks.positions import WITHOUT_FEATURES, Combine, PositionChoice, Positions
 
 INFO_KEY = "pe_lightning/task"
 LR_WARM_UP_STEPS = 100
 """Steps in which the learning rate rises linearly."""
-
-
-def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:
-    """A schedule of a linear warm-up and a half cosine to zero.
-
-    Args:
-        optimizer: The optimiser.
-        warm_up: Steps of the warm-up.
-        total: Steps of the fit; without an end (infinite) the rate stays constant after the warm-up.
-    """
-
-    def factor(step: int) -> float:
-        risen = min(1.0, (step + 1) / warm_up)
-        return risen if math.isinf(total) else risen * (1 + math.cos(math.pi * min(1.0, step / max(total, 1)))) / 2
-
-    return LambdaLR(optimizer, factor)
-
-
-class TaskScores(nn.Module):
-    """The metric of validation examples, and of each test set.
-
-    Args:
-        metric: Name of the registered metric.
-        num_sets: Number of test sets.
-    """
-
-    def __init__(self, metric: str, num_sets: int) -> None:
-        super().__init__()
-        self.metric = metric
-        self.held_out = metrics.create(metric, 1)
-        self.tested = metrics.create(metric, num_sets)
-
-    def validation(self) -> Tensor:
-        """The score of the validation examples, ``()``. Starts a new score."""
-        score = self.held_out.per_signal()[0]
-        self.held_out.reset()
-        return score
-
-    def test(self) -> dict[str, Tensor]:
-        """The score of each test set, ``(S,)``. Starts a new score."""
-        scores = {f"test/{self.metric}": self.tested.per_signal().cpu()}
-        self.tested.reset()
-        return scores
 
 
 class AttentionTask(TrainedModule):

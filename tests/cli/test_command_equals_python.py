@@ -18,13 +18,15 @@ from lightning.pytorch import Trainer, seed_everything
 from PIL import Image
 from torch import Tensor
 
+import pe_fill
 import pe_lightning
+from pe_fill import SparseLinear
+from pe_fill.sparse.module import SPARSE_KEY
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
 from pe_lightning.signals.sources.paths import sample_path
-from pe_lightning.training import ComplexLinear, SparseLinear
-from pe_lightning.training.sparse_linear import SPARSE_KEY
+from pe_lightning.training import ComplexLinear
 
 ROOT = Path(__file__).parents[2]
 FITTED = ("image/varpro", "image/warm_head", "points/adaptive", "labelled/closed_form", "row/depth", "video/random_points")
@@ -190,10 +192,7 @@ def test_a_file_has_one_default_model_however_it_is_given(tmp_path: Path, monkey
         _, config = fitted_by_command(arguments, tmp_path / name)
         (found,) = (tmp_path / name).rglob("metrics.json")
         scores.append(json.loads(found.read_text())["test/psnr"])
-        assert (
-            config["model"]["init_args"]["pretrained"]
-            == inspect.signature(pe_lightning.fill).parameters["pretrained"].default
-        )
+        assert config["model"]["init_args"]["pretrained"] == inspect.signature(pe_fill.fill).parameters["pretrained"].default
     array = np.asarray(Image.open("a.jpg"), dtype=np.float32) / 255
     scores += [pe_lightning.fit(given).psnr for given in ("a.jpg", array)]
     assert scores == pytest.approx([scores[0]] * 4, abs=1e-3)

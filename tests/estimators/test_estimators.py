@@ -13,21 +13,16 @@ import torch
 from fits import fit, signals
 
 import pe_lightning
+from pe_fill import Adaptive, Local, SparseLinear
+from pe_fill.estimators.adaptive import AdaptiveFit
+from pe_fill.estimators.local import PretrainedInterpolator
+from pe_fill.sparse.estimator import SparseOptions, SparseRidge
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import AdaptiveFit, LinearRidge, PretrainedInterpolator
+from pe_lightning.estimators import LinearRidge
 from pe_lightning.estimators.base import Estimator
-from pe_lightning.estimators.sparse import SparseOptions, SparseRidge
 from pe_lightning.registry import Registry
 from pe_lightning.signals import GridSampling, RandomSampling
-from pe_lightning.training import (
-    Adaptive,
-    ComplexLinear,
-    EstimatorModule,
-    FunctionModule,
-    Local,
-    SparseLinear,
-    TensorDataModule,
-)
+from pe_lightning.training import ComplexLinear, EstimatorModule, FunctionModule, TensorDataModule
 
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
@@ -115,9 +110,9 @@ def test_fits_do_not_import_lightning(tmp_path: Path) -> None:
         "picture = np.sin(4 * x * y)\n"
         "picture[5:7] = np.nan\n"
         "for options in ({}, {'smooth': True}):\n"
-        "    assert np.isfinite(pe_lightning.fill(picture, folds='none', **options).values).all()\n"
+        "    assert np.isfinite(pe_fill.fill(picture, folds='none', **options).values).all()\n"
         "pe_lightning.fit(np.nan_to_num(picture)[None, ..., None] ** 2, 'gau')\n"
-        "fit = pe_lightning.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0))\n"
+        "fit = pe_fill.fit_points(np.random.default_rng(0).random((60, 2)), np.arange(60.0))\n"
         "assert fit.std([[0.5, 0.5]]) > 0\n"
         "import pe_lightning.__main__ as command\n"
         "from pe_lightning.evaluation.totals import totals\n"

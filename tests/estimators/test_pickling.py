@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import pe_fill
 import pe_lightning
 from pe_lightning.encoders import names
 
@@ -55,17 +56,17 @@ def test_fits(name: str | None) -> None:
 @pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
 @pytest.mark.parametrize("options", [{}, {"model": "exact"}, {"periodic": "y=1"}])
 def test_points(options: dict[str, Any]) -> None:
-    check(pe_lightning.fit_points(PLACES, np.sin(5 * PLACES[:, 0]), **options), of_points)
+    check(pe_fill.fit_points(PLACES, np.sin(5 * PLACES[:, 0]), **options), of_points)
 
 
 @pytest.mark.parametrize(
     "options", [{"std": True}, {"model": "adaptive"}, {"model": "exact"}, {"smooth": True}, {"upscale": 2}]
 )
 def test_filled_arrays(options: dict[str, Any]) -> None:
-    check(pe_lightning.fill(PICTURE, **options), lambda result: [result.values, result.missing])
+    check(pe_fill.fill(PICTURE, **options), lambda result: [result.values, result.missing])
 
 
-@pytest.mark.parametrize("model", [pe_lightning.Adaptive(), pe_lightning.Local(), pe_lightning.SimpleMLP("hash")])
+@pytest.mark.parametrize("model", [pe_fill.Adaptive(), pe_fill.Local(), pe_lightning.SimpleMLP("hash")])
 def test_modules(model: Any) -> None:
     fitted = pe_lightning.fit(GRID[..., :1], model=model, max_steps=0 if model.solves else 1)
     check(fitted, lambda result: [result(QUESTIONS).detach(), result.psnr])

@@ -18,12 +18,13 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from PIL import Image
 
-from pe_lightning import Adaptive, ComplexLinear, Local, SimpleMLP, SparseLinear
+from pe_fill import Adaptive, Local, PointsDataModule, SparseLinear
+from pe_fill.estimators.priors import PRIOR_KEY
+from pe_fill.networks.local import LocalPrior
+from pe_lightning import ComplexLinear, SimpleMLP
 from pe_lightning.__main__ import main
-from pe_lightning.estimators.priors import PRIOR_KEY
-from pe_lightning.networks.local import LocalPrior
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
-from pe_lightning.training import PointsDataModule, TensorDataModule
+from pe_lightning.training import TensorDataModule
 from pe_papers.tasks import LayoutDataModule, LayoutRelations
 
 FOLDER = Path(__file__).parent

@@ -11,12 +11,13 @@ import torch
 from threadpoolctl import threadpool_info
 from torch import Tensor
 
+from pe_fill.networks.bank import AnisotropicKernels
+from pe_fill.solvers import point_level
+from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.encoders.shifted import Gaussian
-from pe_lightning.encodings.bank import AnisotropicKernels
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
-from pe_lightning.solvers import point_level, solve_blocks, solve_grid, solve_points
-from pe_lightning.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 
 CPU = torch.device("cpu")
 

@@ -8,11 +8,12 @@ import torch
 from lightning.pytorch import Trainer
 
 import pe_lightning
+from pe_fill import Adaptive
 from pe_lightning import encoders
 from pe_lightning.__main__ import main
 from pe_lightning.encodings import Complex, Simple
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.training import Adaptive, SimpleMLP, TensorDataModule
+from pe_lightning.training import SimpleMLP, TensorDataModule
 from pe_papers import analysis
 
 AXES = [torch.arange(n, dtype=torch.float64) / n for n in (9, 7)]

@@ -16,9 +16,9 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from source_checks import noise, refused, stored, unit, write_png16
 
+from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.original import read_original
 from pe_lightning.errors import InputError
-from pe_lightning.signals.editing.editable import EditableFile
-from pe_lightning.signals.editing.original import read_original
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.sources import VideoSource
 from pe_lightning.signals.sources.kinds import source_of

@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from pe_fill.estimators.filling import read_file
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.filling import read_file
 from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
 from pe_lightning.signals.blocks import load
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource

@@ -13,15 +13,9 @@ import tifffile
 import torch
 from fits import fit
 
+from pe_fill import PointsDataModule
 from pe_lightning.errors import InputError
-from pe_lightning.training import (
-    ComplexLinear,
-    ImageDataModule,
-    PointsDataModule,
-    RowDataModule,
-    SignalDataModule,
-    VideoDataModule,
-)
+from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, SignalDataModule, VideoDataModule
 
 VALUES = (40 + 25 * np.random.default_rng(0).random((12, 16, 18))).astype(np.float32)
 

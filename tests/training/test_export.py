@@ -13,8 +13,9 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 
 import pe_lightning
+from pe_fill import Adaptive, SparseLinear
 from pe_lightning.__main__ import main
-from pe_lightning.training import Adaptive, ComplexLinear, CoordinateModule, SimpleMLP, SparseLinear, TensorDataModule
+from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 
 pytest.importorskip("safetensors")
 

@@ -12,8 +12,9 @@ from lightning.pytorch import seed_everything
 from lightning.pytorch.plugins.precision import DoublePrecision
 from torch import Tensor
 
+from pe_fill import Adaptive
 from pe_lightning.errors import InputError
-from pe_lightning.training import Adaptive, ComplexLinear, FunctionModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, FunctionModule, SimpleMLP, TensorDataModule
 
 SMALL: dict[str, Any] = {"encoder": "identity", "depth": 2, "hidden_size": 12}
 RATES = {"relu": 5e-3, "sine": 5e-4, "gabor": 5e-3, "finer": 5e-4, "gauss": 3e-3, "staf": 5e-4}

@@ -110,7 +110,7 @@ sources: Registry[Source] = Registry(
     "source",
     Source,  # type: ignore[type-abstract]
     "pe_lightning.sources",
-    modules=[f"pe_lightning.signals.sources.{name}" for name in ("images", "labelled", "points", "rows", "tensor", "video")],
+    modules=[f"pe_lightning.signals.sources.{name}" for name in ("images", "rows", "tensor", "video")],
 )
 """All sources by name; other packages add theirs in the entry-point group ``pe_lightning.sources``."""
 

@@ -14,12 +14,12 @@ import pytest
 import tifffile
 from source_checks import stored
 
+from pe_fill.estimators.filling import fill, read_file
+from pe_fill.formats.labelled import LabelledSource, edit_labelled
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.filling import fill, read_file
 from pe_lightning.signals.sources import ImageSource, VideoSource
 from pe_lightning.signals.sources.declared import Declared
 from pe_lightning.signals.sources.kinds import source_of
-from pe_lightning.signals.sources.labelled import LabelledSource, edit_labelled
 
 HOLES = (slice(3, 6), slice(4, 8))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from source_checks import refused, stored, unit
 
-from pe_lightning.estimators.filling import fill
-from pe_lightning.signals.editing.original import read_original
+from pe_fill.estimators.filling import fill
+from pe_fill.formats.original import read_original
 from pe_lightning.signals.sources import RowSource
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile

@@ -10,10 +10,10 @@ import yaml
 from PIL import Image
 from scipy.io import wavfile
 
+from pe_fill.networks.drawing import draw_words
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
 from pe_lightning.studies.suggest import command, search
-from pe_papers.tasks.drawing import draw_words
 
 FEW = ["--encoders", "gau,bspline,rff"]
 
@@ -66,7 +66,7 @@ def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys)
         shown = capsys.readouterr().out
         assert "Adaptive, prior *" in shown
         assert "other pictures" in shown
-        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "pe_lightning.Adaptive"
+        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "pe_fill.Adaptive"
         found = fitted(f"{name}.yaml", f"{name}-*")
         assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
         return found, shown

@@ -18,13 +18,14 @@ from rich.console import Console
 from torch import nn
 from torch.utils.data import DataLoader
 
+from pe_fill import Adaptive
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.training import Adaptive, ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
+from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
 from pe_lightning.training.callbacks.scores import score_baselines
 

@@ -1,0 +1,708 @@
+"""Missing samples filled: a fit of all known samples predicts the others.
+
+:func:`fill` is the verb ``pe-lightning fill`` and ``pe_fill.fill``. Each signal is fitted by itself. Only missing
+samples are predicted; known ones are copied.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from pe_fill.checks import check_fill_options, check_fit_memory
+from pe_fill.estimators.adaptive import AdaptiveFit
+from pe_fill.estimators.enlarging import (
+    MIN_REDUCED_SAMPLES,
+    Enlargement,
+    Enlarger,
+    by_fit,
+    by_network,
+    by_pillow,
+    check_enlarging_memory,
+    enlarge_cells,
+    resized_by_pillow,
+    too_small,
+)
+from pe_fill.estimators.gap_scores import interpolated_gaps
+from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.layouts import array_as_signals
+from pe_fill.formats.original import grown_mask, read_original
+from pe_fill.solvers.adaptive_points import NUM_NEIGHBOURS
+from pe_fill.solvers.gap_members import MEMBERS, default_members
+from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
+from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.sparse.estimator import SparseOptions, SparseRidge
+from pe_lightning.encoders import automatic_width
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import Field, Fits, LinearRidge
+from pe_lightning.estimators.folds import FoldScore, interpolated_folds, predicted_at, score_folds
+from pe_lightning.linalg.threads import one_blas_thread
+from pe_lightning.signals import (
+    Axis,
+    FoldSampling,
+    GridBatch,
+    GridSampling,
+    Signals,
+    Storage,
+    ValueRange,
+    grid_axes,
+    point_coordinates,
+    validation,
+)
+from pe_lightning.signals.axes import SampleKind, channels_first
+from pe_lightning.signals.distributed import rank_zero_info, without_notices
+from pe_lightning.signals.files import check_readable, replacing, user_path
+from pe_lightning.signals.raw import AnyArray, is_one_of
+from pe_lightning.signals.repeated import note_repeated
+from pe_lightning.signals.sources import TensorSource
+from pe_lightning.signals.sources.masks import missing_masks
+from pe_lightning.signals.sources.missing import Missing, MissingLike
+from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
+from pe_lightning.signals.split_signals import Splitting
+
+FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
+ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]
+Mask = NDArray[np.bool_]
+
+MAX_FOLD_SAMPLES = 1 << 16
+"""Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
+POINTS_AT_ONCE = 1 << 16
+"""Samples whose standard deviations are computed at a time."""
+DENOISING_ENCODER, MIN_DENOISED = "keys", 256
+"""Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
+LANCZOS_MARGIN = 2
+"""Samples at the edges that the score of an enlargement of points leaves out."""
+PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
+"""Filters that enlargements are compared with."""
+TOO_SMALL = "an enlargement is scored from {} samples per axis on"
+
+
+@dataclass
+class FilledSignal:
+    """One signal with its missing samples predicted.
+
+    Args:
+        name: Its name.
+        num_missing: Missing samples.
+        num_samples: All samples.
+        model: The fitted model, or the mixture with the weights of its members.
+        protocol: How the held-out known samples are chosen, or why there is no score.
+        score: Their score; ``None`` without.
+        baselines: Scores of interpolation of the same samples.
+        left_out: Why other baselines have none.
+        unit: What an error of 1 in [0, 1] is in the units of the source.
+    """
+
+    name: str
+    num_missing: int
+    num_samples: int
+    model: Field | GapMixture | Enlargement
+    unit: float
+    protocol: str = "no folds"
+    score: FoldScore | None = None
+    baselines: dict[str, FoldScore] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(repr=False)
+class Filled:
+    """Filled signals.
+
+    Args:
+        values: In the shape and dtype of what was given.
+        missing: Where a value was missing, of the same shape.
+        signals: Each signal: its model and its scores.
+        original: The file or array that they come from.
+    """
+
+    values: AnyArray
+    missing: Mask
+    signals: list[FilledSignal]
+    original: EditableFile
+    stack: AnyArray = field(default_factory=lambda: np.zeros(0))
+    """The values as ``(S, N_1, ..., N_D, C)``."""
+    std: AnyArray | None = None
+    """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
+    known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it. ``None``
+    without ``std``."""
+    points: bool = False
+    """Whether the samples of an enlargement are values at points."""
+
+    def __repr__(self) -> str:
+        score = "no score" if math.isnan(self.score) else f"{self.score:.2f} dB"
+        lost = sum(signal.num_missing for signal in self.signals)
+        return f"Filled({' x '.join(map(str, self.values.shape))} {self.values.dtype}, {lost} samples were missing, {score})"
+
+    @property
+    def score(self) -> float:
+        """PSNR in dB of held-out known samples, mean over signals; NaN without folds."""
+        found = [float(signal.score.values) for signal in self.signals if signal.score is not None]
+        return float(np.mean(found)) if found else math.nan
+
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a copy of the file with the filled values, in its format and with its metadata; not over the file."""
+        if not self.original.suffixes:
+            raise InputError("these values come from an array: save them with numpy.save(path, filled.values)")
+        check_suffix(Path(path), self.original)
+        source = self.original.path
+        if source is not None and os.path.exists(path) and os.path.samefile(path, source):
+            raise InputError(f"{os.fspath(path)!r} is the file that was filled, and is not replaced: choose another path")
+        with replacing(Path(path)) as temporary:
+            self.write_to(temporary)
+        return Path(path)
+
+    def write_to(self, path: Path) -> None:
+        """Writes a new file without checks; with standard deviations where the format holds them."""
+        if self.original.holds_std and self.std is not None:
+            self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
+        elif self.original.located:
+            self.original.write(path, self.stack, points=self.points)
+        else:
+            self.original.write(path, self.stack)
+
+
+@one_blas_thread
+def fill(
+    values: str | os.PathLike[str] | AnyArray | Tensor | EditableFile,
+    missing: MissingLike | Mask | Image.Image = "nan",
+    *,
+    model: ModelName | Callable[[], Fits] = "auto",
+    encoder: str | None = None,
+    smooth: bool = False,
+    upscale: int | Sequence[int] = 1,
+    samples: SampleKind | Literal["auto"] = "auto",
+    pretrained: str = SHIPPED[0],
+    folds: FoldsLike = "auto",
+    block: int | None = None,
+    axes: int | None = None,
+    seed: int = 0,
+    std: bool = False,
+    grow: int | None = None,
+    members: Sequence[str] | None = None,
+    key: str | None = None,
+) -> Filled:
+    """Fills the missing samples of a file or an array.
+
+    Several methods predict the missing samples from the known ones and are mixed; known samples are unchanged to the bit.
+    Known samples under moved copies of the gaps are hidden and predicted too: these errors give the weights, the standard
+    deviations and the score.
+
+    Args:
+        values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
+            ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``, or with its channels first as
+            in torch. Where a NumPy masked array is masked, samples are missing.
+        missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
+            ``frames:10-14,30``, or a mask file that is not zero there
+            (:class:`~pe_lightning.signals.sources.missing.Missing`); of an array also an
+            array of booleans, or of numbers that are not 0 at missing samples, or a picture of Pillow.
+        model: ``adaptive``: :class:`~pe_fill.Adaptive`. ``exact``: the exact fit of a linear layer, with width
+            and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
+            smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
+            solved for. Models other than the mixture are scored by fits of four fifths of the known samples.
+        encoder: Encoder of the exact fit.
+        smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
+        upscale: Samples per axis of the result relative to the source: 1, 2, 3, 4, 6 or 8; of clips in a file, per axis of
+            their frames. Or one number for each axis, such as ``(1, 2, 2)`` for the frames of an array.
+        samples: With ``upscale``: ``cells`` if the samples are means, as the pixels of a camera. The result then has means
+            over smaller cells, whose means are the known samples, and centres coincide. ``points`` are values at points:
+            they are unchanged, and the result has predictions between them. ``auto``: points on one axis and in rasters
+            that declare them, else cells.
+        pretrained: With ``upscale``, a network that was trained on other pictures: ``pictures``, the one of the package;
+            ``none``; or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
+        folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
+            mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
+        block: Samples per axis of a block.
+        axes: Number of axes of a signal, where the shape of an array leaves it open.
+        seed: Seed of folds and models.
+        std: Whether to compute standard deviations of missing samples too, which takes further fits.
+        grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
+            the file is a JPEG, which spreads damage around it, else 0.
+        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
+            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
+            ``thin_plate``. By default those that suit the axes and numbers of samples.
+        key: Name of the array of an HDF5 file that has several.
+
+    Returns:
+        The filled values and their scores.
+
+    Example:
+        >>> import numpy as np
+        >>> y, x = np.mgrid[:24, :24] / 24
+        >>> picture = np.sin(4 * x * y)
+        >>> picture[5:8, 5:20] = np.nan
+        >>> bool(np.isfinite(fill(picture).values).all())
+        True
+    """
+    enlarges = upscale != 1
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
+    if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
+        raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
+    for name in members or ():
+        validation.choice("members", name, tuple(MEMBERS))
+    if members is not None and (model != "auto" or encoder is not None or smooth or enlarges or not members):
+        raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
+    if isinstance(values, (str, os.PathLike, EditableFile)):
+        if not isinstance(missing, (str, int, float, list)):
+            raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
+        original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow, key)
+        shape = original.values.shape[1:] if len(original.values) == 1 else original.values.shape
+        moved = False
+    else:
+        shape = np.shape(values)
+        moved = axes is None and channels_first(shape)
+        original = _of_array(values, missing, axes, grow)
+    stack, marked = original.values, original.missing
+    factors = _factors(upscale, original) if enlarges else ()
+    if not marked.any() and not smooth and not enlarges:
+        raise InputError(
+            "no sample is missing, so there is nothing to fill: mark missing samples (missing: mask.png, white where "
+            "they are, alpha, '#ff00ff', -9999, or frames:10-14 of a clip), enlarge (upscale: 2), or denoise (smooth)"
+        )
+    if samples == "auto":
+        samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
+    torch.manual_seed(seed)
+    how = (model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members)
+    options = _Options(*how, original.axes)
+    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
+    for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
+        if not where.any() and not smooth and not enlarges:
+            changed.append(signal)
+            continue
+        result, about, deviations = _Signal(name, signal, where, options).fill()
+        changed.append(result)
+        if deviations is not None:
+            spread[place] = deviations
+        signals.append(about)
+    whole = np.stack(changed)
+    if enlarges:
+        shape = _upscaled_shape(shape, stack.shape, whole.shape)
+        marked = np.zeros(whole.shape, bool)
+    results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
+    if moved:
+        results = [np.moveaxis(each, -1, -3) for each in results]
+    values, marked, *spreads = (each.reshape(shape) for each in results)
+    points = enlarges and samples == "points"
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
+
+
+def _factors(upscale: int | Sequence[int], original: EditableFile) -> tuple[int, ...]:
+    """Samples of the result per axis, relative to those of the source."""
+    num_axes = original.values.ndim - 2
+    if not original.resizes:
+        raise InputError(
+            f"{original.names[0]!r} is in a format that keeps its number of samples: pictures, TIFF, .npy, videos and "
+            "folders of frames are enlarged; save the samples as .npy"
+        )
+    if isinstance(upscale, int):
+        return tuple(1 if original.media == "video" and axis == 0 else upscale for axis in range(num_axes))
+    if len(upscale) != num_axes or max(upscale) == 1:
+        raise InputError(f"upscale is one number, or one for each of {num_axes} axes, not all 1; got {list(upscale)}")
+    return tuple(upscale)
+
+
+def _of_array(
+    values: AnyArray | Tensor, missing: MissingLike | Mask | Image.Image, axes: int | None, grow: int | None
+) -> EditableFile:
+    """An array as the signals of a file that is not written."""
+    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.ma.getdata(values)
+    if array.dtype.kind not in "iuf":
+        raise InputError(f"fill takes integers and floating point; got an array of {array.dtype}")
+    hidden = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(array.shape, bool)
+    if isinstance(missing, Image.Image):
+        missing = np.asarray(missing)
+    if isinstance(missing, (np.ndarray, Tensor)):
+        hidden = hidden | _full_mask(np.asarray(missing), array.shape)
+    if axes is None and channels_first(array.shape):
+        rank_zero_info(f"values of shape {array.shape} are read with their channels first")
+        array, hidden, axes = np.moveaxis(array, -3, -1), np.moveaxis(hidden, -3, -1), 2
+    stack = array_as_signals(array, "values", axes)
+    marked = hidden.reshape(stack.shape)
+    if stack.dtype.kind == "f":
+        marked = marked | ~np.isfinite(stack)
+    if not isinstance(missing, (np.ndarray, Tensor)):
+        rule = Missing(missing)
+        rule.check("arrays")
+        if rule.kind == "mask":
+            raise InputError("the mask of an array is an array of booleans")
+        marked |= is_one_of(stack, rule.values)
+        if rule.kind == "frames":
+            marked |= missing_masks(rule, stack.shape[1:-1], len(stack))[0][..., None]
+    note_repeated("values", [stack[~marked]], "give it as missing={0}")
+    if grow:
+        if stack.ndim < 4:
+            raise InputError("grow is for missing samples of pictures and frames")
+        marked = grown_mask(marked, grow)
+    names = tuple(f"signal{number}" for number in range(len(stack)))
+    return EditableFile(names, stack, marked, (), _no_file, resizes=True)
+
+
+def _no_file(path: Path, values: AnyArray) -> None:
+    """An array has no file to write; :meth:`Filled.write` says what to type."""
+
+
+def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
+    """A mask of booleans or numbers for an array, from one of its shape, of its leading axes, or with an axis of 1 last."""
+    if mask.ndim > 1 and mask.shape[-1] == 1 and shape[mask.ndim - 1 :] != (1,):
+        mask = mask[..., 0]
+    plane = channels_first(shape) and mask.shape == shape[-2:]
+    numbers = mask.dtype.kind in "biuf" and not np.isnan(mask).any()
+    if not numbers or not (plane or mask.shape in (shape, shape[: mask.ndim])):
+        raise InputError(
+            f"a mask is booleans, or numbers that are not 0 at missing samples, of the shape of the values, {shape}; got "
+            f"{mask.dtype} {mask.shape}{'' if numbers else ' with NaN' if mask.dtype.kind == 'f' else ''}"
+        )
+    if plane:
+        return np.broadcast_to(mask != 0, shape)
+    return np.broadcast_to((mask != 0).reshape(*mask.shape, *[1] * (len(shape) - mask.ndim)), shape)
+
+
+def read_file(
+    path: str | os.PathLike[str],
+    missing: MissingLike = "nan",
+    axes: int | None = None,
+    grow: int | None = None,
+    key: str | None = None,
+) -> EditableFile:
+    """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
+    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow, key)
+
+
+def _file(given: str) -> SourceFile:
+    if given.startswith(SCHEME):
+        kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
+        return SourceFile(sample_path(given, kind), given)
+    check_readable(given, image_samples())
+    return SourceFile(user_path(given), given)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The arguments of :func:`fill` that hold for every signal."""
+
+    model: ModelName | Callable[[], Fits]
+    encoder: str | None
+    smooth: bool
+    factors: tuple[int, ...]
+    samples: SampleKind
+    pretrained: str
+    folds: FoldsLike
+    block: int | None
+    seed: int
+    std: bool
+    members: Sequence[str] | None
+    axes: tuple[Axis, ...]
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the method is left to :func:`fill`."""
+        return self.model == "auto" and self.encoder is None
+
+    def make_model(self, grid: Sequence[int], known: int, pretrained: str) -> Callable[[], Fits]:
+        """A function that makes the model for a signal with so many known samples."""
+        if callable(self.model):
+            return self.model
+        adapts = _adapts(grid, known)
+        if self.model == "adaptive" and not adapts:
+            raise InputError(f"the adaptive fit needs more samples than {known}, of 1 to 3 axes: set model exact")
+        if self.encoder is None and adapts and self.model != "exact":
+            if known < math.prod(grid):
+                check_fit_memory(known)
+            return lambda: AdaptiveFit(noise="auto" if self.smooth else "none", pretrained=pretrained)
+        return lambda: LinearRidge(automatic_width(self.encoder or "laplace"))
+
+
+class _Signal:
+    """One signal whose missing values are predicted.
+
+    Args:
+        name: Its name.
+        values: ``(N_1, ..., N_D, C)``.
+        missing: Where values are missing, of the same shape.
+        options: How it is filled.
+    """
+
+    def __init__(self, name: str, values: AnyArray, missing: Mask, options: _Options) -> None:
+        self.name, self.values, self.missing, self.options = name, values, missing, options
+        self.unknown: Mask = np.asarray(missing.any(-1))
+        """Samples of which a channel is missing."""
+        self.grid, self.num_known = self.unknown.shape, int((~self.unknown).sum())
+        if not self.num_known and missing.all():
+            raise InputError(
+                f"all {self.unknown.size} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known "
+                "samples"
+            )
+        if not self.num_known:
+            whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
+            which = f"channel {', '.join(whole)} is" if whole else "one channel or another of every sample is"
+            raise InputError(
+                f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of "
+                "its channels is: leave the channel out, or fill each channel as a signal"
+            )
+        self.scaling = _scaling(values, missing)
+        unit = self.scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
+        unit[self.unknown] = np.nan
+        self.unit = torch.from_numpy(unit)
+        """The values in [0, 1], NaN at unknown samples."""
+
+    def about(self, model: Field | GapMixture | Enlargement, **scores: Any) -> FilledSignal:
+        unit = self.scaling.high[0] - self.scaling.low[0]
+        return FilledSignal(self.name, int(self.unknown.sum()), self.unknown.size, model, unit, **scores)
+
+    def fill(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """The values, how they were predicted, and standard deviations if they are asked for."""
+        options = self.options
+        if options.factors and options.samples == "cells":
+            return (*self.divide_cells(), None)
+        even = all(axis.samples is None for axis in options.axes) and options.is_automatic
+        if even and not options.smooth and not options.factors and _adapts(self.grid, self.num_known):
+            check_fit_memory(self.num_known)
+            return self.by_members()
+        return self.by_fit(even and options.smooth and self.unknown.size >= MIN_DENOISED)
+
+    def by_members(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """By a mixture of members, weighted and scored by imitated gaps."""
+        options, known = self.options, torch.from_numpy(~self.unknown)
+        periodic = [axis.periodic for axis in options.axes]
+        imitates = options.folds in ("auto", "none") and options.block is None
+        hidden = imitated_gaps(known, options.seed, periodic) if imitates else []
+        protocol = f"{len(hidden)} moved copies of the gaps"
+        if not hidden:
+            sampling, count, protocol = self.make_folds()
+            folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
+            hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
+        names = list(options.members or default_members(known))
+        found = fill_gaps(self.unit, known, names, hidden, periodic)
+        about = self.about(found)
+        if options.folds != "none":
+            about.protocol = protocol
+            about.score, about.baselines, about.left_out = interpolated_gaps(self.unit, names, found.held_out, options.seed)
+        result = np.where(self.missing, self.scaling.restore(found.values.numpy(), 0), self.values)
+        return result, about, np.where(self.missing, found.std.double().numpy() * about.unit, 0) if options.std else None
+
+    def by_fit(self, denoises: bool) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+        """By one fit, scored by folds."""
+        options, scaling, missing = self.options, self.scaling, self.missing
+        data = _read_quietly(TensorSource(self.unit[None], [_plain(self.name)], options.axes))
+        make = options.make_model(self.grid, self.num_known, options.pretrained)
+
+        def fitted(part: Signals) -> Field:
+            return _denoised(part) if denoises else make().fit(part)
+
+        held_out: dict[str, Any] = {}
+        if options.folds != "none" and options.factors:
+            held_out = _upscale_scores(data, fitted, options.factors)
+        elif options.folds != "none":
+            sampling, count, held_out["protocol"] = self.make_folds()
+            with torch.random.fork_rng():
+                held_out["score"] = score_folds(data, fitted, sampling, count)
+            held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
+        model = fitted(data)
+        about = self.about(model, **held_out)
+        if options.factors:
+            axes = grid_axes([f * n for f, n in zip(options.factors, self.grid, strict=True)])
+            with torch.no_grad():
+                result = scaling.restore(model.grid(axes)[0].cpu().numpy(), 0)
+            at_known = tuple(slice(None, None, factor) for factor in options.factors)
+            result[at_known] = np.where(missing, result[at_known], self.values)
+            return result, about, None
+        index = torch.from_numpy(np.flatnonzero(np.ones_like(self.unknown) if options.smooth else self.unknown))
+        predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
+        result, channels = self.values.copy(), self.values.shape[-1]
+        flat, where = result.reshape(-1, channels), missing.reshape(-1, channels)[index]
+        flat[index] = predicted if options.smooth else np.where(where, predicted, flat[index])
+        if not options.std:
+            return result, about, None
+        deviations = np.zeros(result.shape)
+        found = _deviations(model, data, index).double().numpy() * about.unit
+        deviations.reshape(-1, channels)[index] = np.where(where, found, 0)
+        return result, about, deviations
+
+    def make_folds(self) -> tuple[FoldSampling, int, str]:
+        """Folds with held-out samples as far from known ones as missing samples; how many are scored; both in words."""
+        folds, block, seed = self.options.folds, self.options.block, self.options.seed
+        distance = mean_distance(self.unknown)
+        if folds not in ("random", "blocks"):
+            wide = block is not None or has_wide_gaps(distance, float(self.unknown.mean()), self.grid, seed)
+            folds = "blocks" if wide else "random"
+        if folds == "random" and block is not None:
+            raise InputError("block is the size of blocks: set folds blocks, or leave it out")
+        side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
+        sizes = [min(side, max(1, n // 5)) if block is None else side for n in self.grid]
+        sampling = FoldSampling("random", seed=seed) if folds == "random" else FoldSampling("blocks", size=sizes, seed=seed)
+        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // self.num_known))
+        return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+
+    def divide_cells(self) -> tuple[AnyArray, FilledSignal]:
+        """Means over the parts of the samples, which are means over cells; missing cells are filled first."""
+        options, factors = self.options, self.options.factors
+        check_enlarging_memory(self.name, self.values.shape, factors)
+        unit = self.unit
+        if self.missing.any():
+            points = replace(options, factors=(), smooth=False, folds="none", std=False, samples="points")
+            whole, _, _ = _Signal(self.name, self.values, self.missing, points).fill()
+            unit = torch.from_numpy(self.scaling.to_unit(whole, 0)).clamp(0, 1)
+        scored = options.folds != "none" and len([factor for factor in factors if factor > 1]) > 1
+        alternatives = {key: by_pillow(method, factors) for key, method in PILLOW.items()} if scored else {}
+        found = enlarge_cells(unit, factors, self.members_of_cells(), alternatives, self.values.dtype.kind in "iu")
+        about = self.about(found)
+        if found.truth is None:
+            about.protocol = TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))
+        elif options.folds != "none":
+            by = "x".join(map(str, factors)) if len(set(factors)) > 1 else str(factors[0])
+            about.protocol = f"the signal reduced to means over cells, 1/{by}, and enlarged again"
+            scores = {key: _score(prediction, found.truth) for key, prediction in found.held_out.items()}
+            about.score, about.baselines = scores.pop(""), {key: scores[key] for key in alternatives}
+        return self.scaling.restore(found.values.numpy(), 0), about
+
+    def members_of_cells(self) -> dict[str, Enlarger]:
+        """Methods that divide cells, by name."""
+        options, factors, automatic = self.options, self.options.factors, self.options.is_automatic
+        found: dict[str, Enlarger] = {}
+        if automatic and options.pretrained != NO_PRIOR:
+            prior = read_prior(options.pretrained, "cells")
+            if all(factor == 1 or prior.steps(factor) for factor in factors):
+                found[f"the network {options.pretrained!r} trained on other pictures"] = by_network(prior, factors)
+        size = math.prod(self.grid)
+        make = replace(options, smooth=False).make_model(self.grid, size, NO_PRIOR if automatic else options.pretrained)
+
+        def fit(part: Tensor) -> Field:
+            return make().fit(_read_quietly(TensorSource(part[None]), "cells"))
+
+        return {**found, "Adaptive" if automatic else "the fit": by_fit(fit, factors)}
+
+
+def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signals:
+    """Values in memory, of which every known sample is trained on."""
+    with without_notices():
+        return Signals.read(source, Splitting(GridSampling(1), "none", None, Storage(in_memory=True), samples=samples))
+
+
+def _smallest_float(std: AnyArray) -> AnyArray:
+    """Standard deviations as float32, or as float64 where float32 has no numbers of their size."""
+    known, limits = std[std > 0], np.finfo(np.float32)
+    fits = not known.size or (known.min() >= limits.tiny and known.max() <= limits.max)
+    return std.astype(np.float32) if fits else std
+
+
+def _adapts(grid: Sequence[int], known: int) -> bool:
+    """Whether local fits have enough samples."""
+    return len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
+
+
+def _denoised(data: Signals) -> Field:
+    """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
+    values, trained = data.values.clone(), data.split.train_mask()
+    if not bool(trained.all()):
+        index = (~trained[0]).flatten().nonzero()[:, 0]
+        filled = predicted_at(AdaptiveFit().fit(data), data.evaluation_batch(), index)
+        values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
+    return SparseRidge(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
+
+
+def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
+    """Standard deviations of predictions of one signal at samples of the grid, ``(P, C)``."""
+    batch = data.evaluation_batch()
+    assert isinstance(batch, GridBatch)
+    coords = point_coordinates(batch.axes, index)
+    with torch.no_grad():
+        return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
+
+
+def _plain(name: str) -> str:
+    return "".join("_" if char in "/\\\0" else char for char in name) or "signal"
+
+
+def _scaling(values: AnyArray, missing: Mask) -> ValueRange:
+    """The range that becomes [0, 1]: that of integers of 8 and 16 bits, else minimum and maximum of the known values."""
+    if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
+        return ValueRange.of_integers(values.dtype)
+    known = values[~missing]
+    low, high = float(known.min()), float(known.max())
+    high = high if high > low else low + max(abs(low), 1.0)
+    return ValueRange(values.dtype.name, (low,), (high,))
+
+
+def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
+    """Score of enlarging values at points: the picture is reduced, enlarged again, and compared with itself.
+
+    It is reduced by Pillow's LANCZOS. A sample of the reduced picture is at the centre of those that it is made of: there
+    Pillow puts it, and there the model is fitted. Samples at the edges are left out.
+    """
+    values, info = data.values[0], data.info
+    if info.num_axes != 2 or not bool(values.isfinite().all()) or len(set(factors)) > 1:
+        return {"protocol": "enlargements are scored for pictures without missing samples"}
+    if too_small(values.shape, factors):
+        return {"protocol": TOO_SMALL.format(MIN_REDUCED_SAMPLES * max(factors))}
+    upscale, sizes = factors[0], [n // factors[0] for n in info.grid]
+    target = values[: sizes[0] * upscale, : sizes[1] * upscale]
+    small = resized_by_pillow(target, sizes, Image.Resampling.LANCZOS).clamp(0, 1)
+    inner = slice(LANCZOS_MARGIN * upscale, -LANCZOS_MARGIN * upscale)
+    places = [((torch.arange(n * upscale) - (upscale - 1) / 2) / (n * upscale))[inner] for n in sizes]
+    with torch.no_grad():
+        own = fitted(_read_quietly(TensorSource(small[None]))).grid(places)[0].cpu()
+    truth = target[inner, inner]
+    return {
+        "protocol": f"the picture reduced to 1/{upscale} by LANCZOS and enlarged again",
+        "score": _score(own, truth),
+        "baselines": {
+            name: _score(by_pillow(method, factors)(small)[inner, inner], truth) for name, method in PILLOW.items()
+        },
+    }
+
+
+def _score(values: Tensor, truth: Tensor) -> FoldScore:
+    return FoldScore.of_squared_errors((values.double() - truth).square().mean()[None])
+
+
+def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the result with more samples per axis."""
+    found = list(shape)
+    start = next(place for place in range(len(shape)) if shape[place : place + len(before) - 2] == before[1:-1])
+    found[start : start + len(before) - 2] = after[1:-1]
+    return tuple(found)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def check_suffix(path: Path, original: EditableFile) -> None:
+    """Refuses a path whose suffix is not of the format of the original."""
+    name = path.name.lower()
+    if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
+        listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
+        instead = path.with_suffix(original.suffixes[0])
+        raise InputError(f"cannot write {str(path)!r}: the result is written as {listed}; type --out {instead}")
+
+
+def write_std(path: Path, filled: Filled) -> None:
+    """Writes standard deviations as float32: TIFF, with the coordinates of the file if it has some, or NPY.
+
+    Args:
+        path: The file, ``.tif`` or ``.npy``.
+        filled: Filled signals with standard deviations.
+    """
+    import tifffile
+
+    assert filled.std is not None
+    if path.suffix != ".npy" and filled.original.located:
+        filled.original.write(path, filled.std.reshape(filled.stack.shape), deviations=True)
+        return
+    content = io.BytesIO()  # NumPy does not report a full disk
+    if path.suffix == ".npy":
+        np.save(content, filled.std)
+    else:
+        photometric = "rgb" if filled.std.ndim == 3 and filled.std.shape[-1] == 3 else "minisblack"
+        tifffile.imwrite(content, filled.std, photometric=photometric)
+    path.write_bytes(content.getbuffer())

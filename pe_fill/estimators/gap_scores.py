@@ -1,0 +1,64 @@
+"""Scores of a mixture and of interpolation at known samples that are hidden by copies of the gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy.ndimage import distance_transform_edt
+from torch import Tensor
+
+from pe_fill.solvers.gap_mixture import HeldOut
+from pe_lightning.errors import InputError
+from pe_lightning.estimators.folds import FoldScore
+from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.signals import PointBatch
+
+MAX_PLACES, CLUSTERS = 400, 8
+"""Hidden samples of a copy of the gaps at which interpolation is scored, and the places around which they are chosen."""
+NEAR_SAMPLES = 8.0
+"""Distance from these, in samples, of the known samples that are interpolated."""
+
+
+def interpolated_gaps(
+    values: Tensor, members: Sequence[str], held_out: Sequence[HeldOut], seed: int = 0
+) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
+    """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
+
+    Args:
+        values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
+        members: Names of the members; those of baselines are scored by their predictions.
+        held_out: Hidden samples of each copy and their predictions.
+        seed: Seed of the choice of samples.
+
+    Returns:
+        The score of the mixture, those of interpolation by name, and why others have none.
+    """
+    flat = values.flatten(0, -2)
+    squared: dict[str, list[Tensor]] = {"": []}
+    left_out: dict[str, str] = {}
+    for known, index, mixed, predictions in held_out:
+        at = torch.from_numpy(np.stack(np.unravel_index(index.numpy(), known.shape), 1)).double()
+        centres = at[torch.randperm(len(index), generator=torch.Generator().manual_seed(seed))[:CLUSTERS]]
+        order = torch.cdist(at, centres).amin(1).argsort(stable=True)[:MAX_PLACES]
+        truth, own = flat[index[order]], {"": mixed[order]}
+        given = known.flatten()
+        wanted = torch.zeros_like(given).index_fill(0, index[order], True).reshape(known.shape)
+        near = given & torch.from_numpy(distance_transform_edt(~wanted.numpy()) <= NEAR_SAMPLES).flatten()
+        near = near if bool(near.any()) else given
+        places = near.reshape(known.shape).nonzero().double()
+        batch = PointBatch(places[None], flat[near][None])
+        for name in [name for name in baselines if baselines.get(name).on_points and name not in left_out]:
+            try:
+                if name in members:
+                    own[name] = predictions[list(members).index(name)][order]
+                elif name != "biharmonic" and (known.ndim <= 2 or name not in ("delaunay", "clough_tocher")):
+                    own[name] = interpolate(name, batch, at[order])[0]
+            except InputError as error:
+                left_out[name] = f"left out: {error}"
+        for name, found in own.items():
+            squared.setdefault(name, []).append((found.double() - truth).square().flatten())
+    errors = {name: torch.cat(some).mean()[None] for name, some in squared.items() if name not in left_out}
+    scores = {name: FoldScore.of_squared_errors(error) for name, error in errors.items()}
+    return scores.pop(""), scores, left_out

@@ -1,0 +1,429 @@
+"""Fits to scattered points: :func:`fit_points`, and values anywhere in the user's units."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pe_fill.estimators.adaptive import AdaptiveFit
+from pe_fill.formats.point_axes import seasons_of
+from pe_fill.formats.points import Duplicates, PointArrays, PointSource, names_of
+from pe_fill.results.maps import PointMap
+from pe_fill.solvers.adaptive_points import MIN_SAMPLES
+from pe_fill.solvers.seasons import SeasonalMean, find_periods
+from pe_lightning.encoders import EncoderLike, automatic_width
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import Field, Fits, LinearRidge
+from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
+from pe_lightning.signals import Axis, FoldSampling, GridSampling, SignalInfo, Signals
+from pe_lightning.signals.raw import AnyArray, unmasked
+from pe_lightning.signals.sources import Source
+from pe_lightning.signals.split_signals import Splitting
+from pe_lightning.signals.validation import choice, integer, number
+
+Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+"""Columns of rows: an array ``(P,)`` or ``(P, D)``, or arrays ``(P,)`` by name."""
+PointModel: TypeAlias = Literal["auto", "adaptive", "exact"]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+NUM_FOLDS = 5
+MAX_FOLD_POINTS = 1 << 19
+"""Points over all folds that are fitted for a score; of more points fewer folds are scored."""
+FEW_POINTS_RIDGE = 1e-3
+"""Ridge of the exact fit of fewer points than the adaptive fit takes, too few to choose one by held-out points."""
+MAX_ADAPTIVE_POINTS = 1_000_000
+"""Points up to which ``auto`` takes :class:`~pe_fill.Adaptive`."""
+AXIS_NAMES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
+
+
+class PointFit:
+    """Models of values at scattered points, one per column of values, which answer in the user's units.
+
+    Args:
+        models: The fitted models, functions of coordinates in [0, 1) of one signal each.
+        data: Their points.
+        make: Makes a model that is not fitted, for the score.
+        single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
+        plain: The points as they were given, if the models take phases and leave out a seasonal mean.
+        seasons: Periods along axes of the plain points, by name, in the order of the phases.
+        means: Seasonal mean along each of these axes, by name.
+
+    Attributes:
+        models: The models.
+        seasons: Periods of the values along an axis, by its name; of dates in seconds.
+        info: Names, axes and ranges.
+        axes: The axes in the user's units.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Field],
+        data: Signals,
+        make: Callable[[Signals], Fits],
+        single: bool = False,
+        plain: Signals | None = None,
+        seasons: Mapping[str, Sequence[float]] | None = None,
+        means: Mapping[str, SeasonalMean] | None = None,
+    ) -> None:
+        self.models, self.data, self.single, self._make = list(models), data, single, make
+        self.plain, self.seasons = plain or data, {name: tuple(periods) for name, periods in (seasons or {}).items()}
+        self.means = dict(means or {})
+        self.info: SignalInfo = self.plain.info
+        self.axes: tuple[Axis, ...] = self.info.axes
+
+    def __repr__(self) -> str:
+        names = ", ".join(self.info.names), ", ".join(axis.name for axis in self.axes)
+        kinds = ", ".join(dict.fromkeys(model.label for model in self.models))
+        return f"PointFit({names[0]} at ({names[1]}), {self.info.num_points} points, {kinds})"
+
+    @cached_property
+    def scores(self) -> list[FoldScore]:
+        """Of each column, errors of held-out points in five random folds, each predicted by a fit of the other four.
+
+        Computed once, when read.
+        """
+
+        def fitted(part: Signals) -> Field:
+            return self._make(part).fit(part)
+
+        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns(self.data)]
+
+    @cached_property
+    def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
+        """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
+        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns(self.plain)]
+
+    @property
+    def score(self) -> float | Floats:
+        """Root mean squared error of held-out points in the user's units: a number for one column, else one per column."""
+        errors = np.array([float(score.errors.mean()) for score in self.scores]) * self.extents
+        return float(errors[0]) if self.single else errors
+
+    @property
+    def _folds(self) -> FoldSampling:
+        return FoldSampling("random", max(2, min(NUM_FOLDS, self.info.num_points or 0)))
+
+    @property
+    def _num_folds(self) -> int:
+        return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
+
+    def _columns(self, data: Signals) -> list[Signals]:
+        return [data.one(place) for place in range(len(self.models))]
+
+    def predict(self, coords: Columns) -> Floats:
+        """Values at places.
+
+        Args:
+            coords: ``(P,)`` or ``(P, D)`` in the user's units, numbers or dates; or columns by the names of the axes.
+
+        Returns:
+            ``(P,)`` for one column of values, else ``(P, V)``.
+        """
+        return self._shaped(self._values(self._unit(coords)))
+
+    def std(self, coords: Columns) -> Floats:
+        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`."""
+        return self._shaped(self._deviations(self._unit(coords)))
+
+    def interval(self, coords: Columns, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Lower and upper ends of intervals that hold a share ``level`` of the values at places.
+
+        Held-out points, as far from others as places are, say how wide they are: errors have heavier tails than a normal
+        distribution, so that an interval of 50 % is narrower, and one of 99 % wider, than its quantile times :meth:`std`.
+
+        Args:
+            coords: As for :meth:`predict`.
+            level: Share between 0 and 1.
+        """
+        number("level", level, "(0, 1)", hint=", such as 0.9")
+        unit = self._unit(coords)
+        values, half = self._values(unit), self._deviations(unit, level)
+        return self._shaped(values - half), self._shaped(values + half)
+
+    def grid(self, shape: Sequence[int] | Mapping[str, npt.ArrayLike], std: bool = True) -> PointMap:
+        """Values on a grid.
+
+        Args:
+            shape: Number of samples per axis, in the order of the axes: from the lowest to the highest coordinate of the
+                points, or around a period. Or the coordinates of the samples of each axis, by its name.
+            std: Whether to compute standard deviations too, where the model has them.
+        """
+        names = ", ".join(axis.name for axis in self.axes)
+        if len(shape) != len(self.axes):
+            raise InputError(
+                f"the grid has {len(shape)} sizes, and the points have {len(self.axes)} axes: give one for each of {names}"
+            )
+        if isinstance(shape, Mapping):
+            if unknown := [name for name in shape if name not in names.split(", ")]:
+                raise InputError(f"the points have no axis {', '.join(unknown)}; they have {names}")
+            coordinates = {axis.name: np.asarray(shape[axis.name]) for axis in self.axes}
+            spread = [torch.from_numpy(axis.to_unit(coordinates[axis.name])) for axis in self.axes]
+        else:
+            counts = [integer("each size of a grid", size, 1) for size in shape]
+            spread = [torch.from_numpy(axis.spread(count)) for axis, count in zip(self.axes, counts, strict=True)]
+            coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
+        sizes = [len(x) for x in spread]
+        unit = torch.cartesian_prod(*spread).reshape(-1, len(spread))
+        values = dict(zip(self.info.names, self._values(unit).T.reshape(-1, *sizes), strict=True))
+        deviations: dict[str, Floats] = {}
+        if std and self.has_std:
+            deviations = dict(zip(self.info.names, self._deviations(unit).T.reshape(-1, *sizes), strict=True))
+        return PointMap(coordinates, values, deviations)
+
+    @cached_property
+    def points(self) -> tuple[dict[str, AnyArray], dict[str, Floats]]:
+        """Coordinates ``(P,)`` by axis and values ``(P,)`` by name, in the user's units, as they were fitted."""
+        batch = self.plain.evaluation_batch()
+        unit = batch.coords[0].double().numpy()  # type: ignore[union-attr]
+        values = batch.values[..., 0].double().numpy()
+        return (
+            {axis.name: axis.restore(column) for axis, column in zip(self.axes, unit.T, strict=True)},
+            {name: self.info.scaling.restore(values[place], place) for place, name in enumerate(self.info.names)},
+        )
+
+    def known(self, coords: Mapping[str, AnyArray]) -> npt.NDArray[np.bool_]:
+        """Places without a missing coordinate, ``(P,)``, of columns by name."""
+        unit = np.stack([axis.to_unit(coords[axis.name]) for axis in self.axes])
+        return np.asarray(np.isfinite(unit).all(0))
+
+    def num_outside(self, coords: Columns) -> int:
+        """Number of places outside of the range of the points along an axis."""
+        unit = self._unit(coords).numpy()
+        largest = np.array([1.0 if axis.periodic else (axis.size - 1) / axis.size for axis in self.axes])
+        return int(((unit < -1e-9) | (unit > largest + 1e-9)).any(1).sum())
+
+    def _unit(self, coords: Columns) -> Tensor:
+        """Coordinates in [0, 1), ``(P, D)`` float64."""
+        if isinstance(coords, Mapping):
+            missing = [axis.name for axis in self.axes if axis.name not in coords]
+            if missing:
+                raise InputError(f"coordinates lack {', '.join(missing)}; there are {', '.join(map(str, coords))}")
+            columns = [np.asarray(coords[axis.name]) for axis in self.axes]
+        else:
+            array = np.asarray(coords)
+            array = array[:, None] if array.ndim == 1 and len(self.axes) == 1 else array
+            if array.ndim != 2 or array.shape[1] != len(self.axes):
+                names = ", ".join(axis.name for axis in self.axes)
+                raise InputError(f"coordinates have the shape (P, {len(self.axes)}), for {names}; got {array.shape}")
+            columns = list(array.T)
+        unit = np.stack([axis.to_unit(column) for axis, column in zip(self.axes, columns, strict=True)], 1)
+        if not np.isfinite(unit).all():
+            raise InputError(f"{int((~np.isfinite(unit)).any(1).sum())} of {len(unit)} places have a missing coordinate")
+        return torch.from_numpy(unit)
+
+    def _inputs(self, unit: Tensor) -> Tensor:
+        """Coordinates of the models: with phases, if there are periods."""
+        if self.seasons:
+            columns = _with_phases(self.axes, unit.numpy(), self.seasons).values()
+            axes = self.data.info.axes
+            unit = torch.from_numpy(np.stack([axis.to_unit(x) for axis, x in zip(axes, columns, strict=True)], 1))
+        return unit.to(self._dtype)
+
+    def _values(self, unit: Tensor) -> Floats:
+        """Values ``(P, V)`` in the user's units."""
+        inputs, scaling = self._inputs(unit), self.data.info.scaling
+        with torch.no_grad():
+            found = [model.at(inputs)[0, :, 0].double().cpu().numpy() for model in self.models]
+        values: Floats = np.stack([scaling.restore(column, place) for place, column in enumerate(found)], 1)
+        for axis, along in zip(self.axes, unit.numpy().T, strict=True):
+            if axis.name in self.means:
+                values = values + self.means[axis.name](axis.low + along * axis.length)
+        return values
+
+    def _deviations(self, unit: Tensor, level: float | None = None) -> Floats:
+        """Standard deviations, or half widths of intervals of a level, ``(P, V)`` in the user's units."""
+        unit = self._inputs(unit)
+        found = [model.std(unit, level)[:, 0].double().cpu().numpy() for model in self.models]
+        return np.stack(found, 1) * self.extents * math.prod(mean.inflation for mean in self.means.values())
+
+    @property
+    def has_std(self) -> bool:
+        """Whether the models have standard deviations."""
+        return all(model.has_std for model in self.models)
+
+    @property
+    def extents(self) -> Floats:
+        """What 1 in [0, 1] is in the units of each column, ``(V,)``."""
+        ranges = map(self.info.scaling.of, range(self.info.num_signals))
+        return np.array([high - low for low, high in ranges])
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        return self.data.dataset.axes[0].dtype
+
+    def _shaped(self, columns: Floats) -> Floats:
+        return columns[:, 0] if self.single else columns
+
+
+def fit_points(
+    coords: Columns,
+    values: Columns,
+    *,
+    model: PointModel | Fits = "auto",
+    encoder: EncoderLike | None = None,
+    periodic: str | list[str] | None = None,
+    duplicates: Duplicates = "average",
+    same_unit: bool | None = None,
+    seed: int = 0,
+) -> PointFit:
+    """Fits values at scattered points of one to three axes, in any units and order.
+
+    All rows are trained on. Those with a missing or masked number are left out, with a notice of how many.
+
+    Args:
+        coords: Places: ``(P,)``, ``(P, D)`` or columns by name; numbers, or ``datetime64`` as a column of its own.
+        values: Values there: ``(P,)``, ``(P, V)`` or columns by name.
+        model: ``adaptive``: :class:`~pe_fill.Adaptive`. ``exact``: the exact fit of a linear layer, with width
+            and ridge by held-out points. ``auto``: the first up to a million points, beyond and for very few the second. Or
+            a model that is solved for.
+        encoder: Encoder of the exact fit; ``laplace`` with its width by held-out points by default.
+        periodic: Axes that repeat: ``lon`` (a period of 360) or ``hour=24``. Of dates, periods of the values: ``time=24h``
+            (s, min, h, d, y), or several. ``auto``, the default: up to two periods of a series are proposed by its
+            periodogram, and taken where they make held-out blocks more precise. ``none``: none.
+        duplicates: Points at one place: ``average``, ``keep`` or ``error``.
+        same_unit: Whether the axes have one unit of length; ``None``: where their extents are similar and none is of dates.
+        seed: Seed of the fit.
+
+    Returns:
+        The fit: ``predict(coords)``, ``std(coords)``, ``grid(shape)`` and ``score``.
+
+    Example:
+        >>> import numpy as np
+        >>> places = np.random.default_rng(0).uniform([0, 40], [20, 60], (200, 2))
+        >>> fit = fit_points(places, np.sin(places[:, 0] / 5) + places[:, 1])
+        >>> fit.predict([[10.0, 50.0]]).round(1)
+        array([50.9])
+    """
+    axes = _columns("coords", coords, AXIS_NAMES)
+    columns = _columns("values", values, None)
+    lengths = {len(column) for column in (*axes.values(), *columns.values())}
+    if len(lengths) > 1:
+        raise InputError(f"coords and values have one row per point; got {sorted(lengths)} rows")
+    single = not isinstance(values, Mapping) and np.ndim(values) == 1
+    return fit_source(PointArrays(axes, columns, periodic, duplicates, same_unit), model, encoder, seed, single)
+
+
+def fit_source(
+    source: Source,
+    model: PointModel | Fits = "auto",
+    encoder: EncoderLike | None = None,
+    seed: int = 0,
+    single: bool = False,
+) -> PointFit:
+    """Fits all points of a source; see :func:`fit_points`."""
+    if isinstance(model, str):
+        choice("model", model, PointModel)
+    if encoder is not None and model not in ("auto", "exact"):
+        raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+    torch.manual_seed(seed)
+    source = copy.copy(source)
+    seasons: dict[str, list[float]] | None = {}
+    if isinstance(source, PointArrays | PointSource):
+        source.periodic, seasons = seasons_of(source.periodic)
+    data = plain = Signals.read(source, Splitting(GridSampling(1), "none", None))
+    if seasons is None:
+        seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
+    means: dict[str, SeasonalMean] = {}
+    if seasons:
+        data, means = _seasonal(plain, seasons)
+    make = partial(_make_copy, model=model, encoder=encoder)
+    parts = [data.one(place) for place in range(data.info.num_signals)]
+    return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons, means)
+
+
+def _make_copy(part: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+    """A model for points; of a given one, a copy that is not fitted yet."""
+    return make_model(part, copy.deepcopy(model), encoder)
+
+
+def _find_seasons(data: Signals) -> dict[str, list[float]]:
+    """Periods that are found in a series."""
+    axis, count = data.info.axes[0], data.info.num_points or 0
+    if data.info.num_axes > 1 or axis.periodic or count > MAX_ADAPTIVE_POINTS:
+        return {}
+    batch = data.evaluation_batch()
+    times = axis.low + batch.coords[0, :, 0].double().numpy() * axis.length  # type: ignore[union-attr]
+    found = find_periods(times, batch.values[..., 0].double().numpy().T)
+    return {axis.name: list(found)} if found else {}
+
+
+def _with_phases(axes: Sequence[Axis], unit: Floats, seasons: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
+    """Columns of numbers: the axes, and after them the phase of each period, from coordinates in [0, 1), ``(P, D)``."""
+    columns = {axis.name: axis.low + x * axis.length for axis, x in zip(axes, unit.T, strict=True)}
+    phases = {
+        f"phase {number + 1} of {name}": columns[name] / period % 1.0
+        for name, periods in seasons.items()
+        for number, period in enumerate(periods)
+    }
+    return {**columns, **phases}
+
+
+def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[Signals, dict[str, SeasonalMean]]:
+    """The points with a periodic axis more for each period and without seasonal means; and these, by axis.
+
+    Raises:
+        InputError: If there is no such axis, or there are too many periods.
+    """
+    info = plain.info
+    names, count = [axis.name for axis in info.axes], len(info.axes) + sum(map(len, seasons.values()))
+    if unknown := [name for name in seasons if name not in names]:
+        raise InputError(f"periodic names {unknown[0]!r}, which is not one of the coordinates {', '.join(names)}")
+    if count > len(AXIS_NAMES):
+        raise InputError(f"coordinates and periods are {count} together, and at most {len(AXIS_NAMES)}: give fewer periods")
+    batch = plain.evaluation_batch()
+    columns = _with_phases(info.axes, batch.coords[0].double().numpy(), seasons)  # type: ignore[union-attr]
+    found = batch.values[..., 0].double().numpy()
+    values: Floats = np.stack([info.scaling.restore(found[place], place) for place in range(len(found))], 1)
+    means = {}
+    for name, periods in seasons.items():
+        means[name] = SeasonalMean(columns[name], values, periods)
+        values = values - means[name](columns[name])
+    ranges = [info.scaling.of(place) for place in range(len(found))]
+    repeating = [f"{axis.name}={axis.high - axis.low!r}" for axis in info.axes if axis.periodic]
+    phases = [f"{name}=1" for name in columns if name not in names]
+    rest = dict(zip(info.names, values.T, strict=True))
+    extents = [high - low for low, high in ranges]
+    source = PointArrays(dict(columns), dict(rest), [*repeating, *phases], "keep", False, extents)
+    return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
+
+
+def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+    """A model for points that is not fitted yet."""
+    if not isinstance(model, str):
+        return model
+    count = data.info.num_points or 0
+    if model == "auto":
+        if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:
+            return LinearRidge("laplace", FEW_POINTS_RIDGE)
+        model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
+    if model == "adaptive":
+        return AdaptiveFit()
+    return LinearRidge(automatic_width(encoder or "laplace"))
+
+
+def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:
+    """Columns ``(P,)`` by name."""
+    if isinstance(given, Mapping):
+        found = {str(name): unmasked(column) for name, column in given.items()}
+        names_of(what, list(found), 3 if names is not None else None)
+        wrong = [f"{name} {column.shape}" for name, column in found.items() if column.ndim != 1]
+        if wrong:
+            raise InputError(f"columns of {what} have the shape (P,); got {', '.join(wrong)}")
+        return found
+    array = unmasked(given.detach().cpu() if isinstance(given, Tensor) else given)
+    array = array[:, None] if array.ndim == 1 else array
+    if array.ndim != 2 or array.shape[1] < 1 or (names is not None and array.shape[1] not in names):
+        raise InputError(f"{what} have the shape (P,) or (P, {'1 to 3' if names else 'columns'}); got {np.shape(given)}")
+    if array.dtype.kind == "O":
+        raise InputError(f"{what} hold different kinds of things: give columns by name, {{'time': ..., 'x': ...}}")
+    count = array.shape[1]
+    labels = names[count] if names is not None else [f"value{n}" if count > 1 else "value" for n in range(count)]
+    return dict(zip(labels, array.T, strict=True))

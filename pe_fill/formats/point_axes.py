@@ -1,0 +1,125 @@
+"""Axes of scattered points, and periods of axes and of values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from pe_lightning.errors import InputError
+from pe_lightning.signals import Axis
+from pe_lightning.signals.axes import Floats
+
+Periods = dict[str, float]
+"""Period of each periodic axis, by name."""
+
+DEGREES = 360.0
+"""Period of a periodic axis whose period is not given."""
+MAX_EXTENT_RATIO = 10.0
+"""Ratio of the longest to the shortest axis up to which numeric axes are taken to have the same unit of length."""
+EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
+NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
+"""Usual names of coordinates to the east and to the north, in lower case."""
+
+SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 365.2425 * 86_400}
+"""Units of a period of dates, in seconds."""
+PERIOD_OF_DATES = rf"(.+)=([0-9]*\.?[0-9]+)({'|'.join(SECONDS)})"
+
+
+def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:
+    """The period of each periodic axis from ``NAME`` (a period of 360) or ``NAME=PERIOD``.
+
+    >>> periods_of("lon,hour=24", ["lon", "lat", "hour"])
+    {'lon': 360.0, 'hour': 24.0}
+    """
+    entries = periodic.split(",") if isinstance(periodic, str) else list(periodic or ())
+    found: Periods = {}
+    if entries == ["none"]:
+        return found
+    for entry in entries:
+        name, given, text = str(entry).strip().partition("=")
+        try:
+            period = float(text) if given else DEGREES
+        except ValueError:
+            period = math.nan
+        if entry == "auto" or re.fullmatch(PERIOD_OF_DATES, entry):
+            raise InputError(
+                f"periodic {entry!r} is a season of values, which fit_points and pe-lightning fill --coordinates NAME "
+                "--values NAME take; here a coordinate of numbers repeats: NAME for a period of 360, or NAME=PERIOD"
+            )
+        if name not in names or not 0 < period < math.inf:
+            raise InputError(
+                "periodic is NAME for a period of 360, or NAME=PERIOD with a positive number, of a coordinate, "
+                f"{', '.join(names)}; got {entry!r}"
+            )
+        found[name] = period
+    return found
+
+
+def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[str, list[float]] | None]:
+    """Periodic axes, and periods of the values along axes of dates, ``time=24h`` or ``time=1y,time=7d``, in seconds.
+
+    Dates do not repeat, but values may do so along them.
+
+    Args:
+        periodic: As for :func:`periods_of`, with such entries; or ``auto`` or ``none`` alone.
+
+    Returns:
+        The other entries, and the periods by axis: ``None`` where they are found in the values.
+
+    >>> seasons_of("time=24h,lon")
+    (['lon'], {'time': [86400.0]})
+    """
+    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic or ["auto"])]
+    if entries in (["auto"], ["none"]):
+        return [], None if entries == ["auto"] else {}
+    others: list[str] = []
+    found: dict[str, list[float]] = {}
+    for entry in entries:
+        matched = re.fullmatch(PERIOD_OF_DATES, entry)
+        if matched is None or not 0 < float(matched[2]) < math.inf:
+            others.append(entry)
+        else:
+            found.setdefault(matched[1], []).append(float(matched[2]) * SECONDS[matched[3]])
+    return others, found
+
+
+def period_start(column: Floats, period: float) -> float:
+    """Where a period begins: at zero, or half a period below it if a coordinate is negative, as of longitudes."""
+    return -period / 2 if column.min() < 0 else 0.0
+
+
+def in_period(column: Floats, period: float) -> Floats:
+    """Coordinates modulo a period, from :func:`period_start` on."""
+    start = period_start(column, period)
+    found: Floats = start + (column - start) % period
+    return found
+
+
+def axes_of_points(
+    names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
+) -> tuple[Axis, ...]:
+    """The axes of scattered points, from their coordinates ``(P,)`` per axis.
+
+    Their sizes are those of a grid of the same density over the extent. Its cells are cubes where all axes have the
+    ``same_unit`` of length; else it has equally many samples along each axis. ``None``: the same unit if none is of time,
+    and the longest is at most :data:`MAX_EXTENT_RATIO` times as long as the shortest.
+    """
+    limits = []
+    for name, column in zip(names, columns, strict=True):
+        low, high = float(column.min()), float(column.max())
+        if name in periods:
+            low = period_start(column, periods[name])
+            high = low + periods[name]
+        if low == high or not math.isfinite(high - low):
+            what = f"is {low:g} in every row" if low == high else f"goes from {low:g} to {high:g}, too far for float64"
+            raise InputError(f"coordinate {name!r} {what}: leave it out, or give it in another unit")
+        limits.append((low, high))
+    extents = [high - low for low, high in limits]
+    if same_unit is None:
+        same_unit = not any(time) and max(extents) <= MAX_EXTENT_RATIO * min(extents)
+    shares = [extent / max(extents) if same_unit else 1.0 for extent in extents]
+    unit = (len(columns[0]) / math.prod(shares)) ** (1 / len(shares))
+    sizes = [max(2, math.ceil(share * unit - 1e-9)) for share in shares]  # at least as many cells as points
+    each = zip(names, limits, sizes, time, strict=True)
+    return tuple(Axis(name, low, high, size, dated, name in periods) for name, (low, high), size, dated in each)

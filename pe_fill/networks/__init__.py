@@ -1,0 +1,1 @@
+"""Networks that hold samples or saw other pictures, and their training."""

@@ -1,0 +1,103 @@
+"""A bank of encoders: the similarity of one encoder in rotated and stretched coordinates."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import EncoderLike, resolve
+from pe_lightning.encodings import EncoderList, Encoding
+from pe_lightning.errors import InputError
+
+REFERENCE_FEATURES = 64
+"""Number of features that a default width is computed for; in units of the spacing the width does not depend on it."""
+
+
+class AnisotropicKernels(Encoding):
+    r"""The similarity of one encoder in rotated and stretched coordinates: :math:`k_m(\Delta) = D(|T_m \Delta|) / D(0)`.
+
+    The first member has :math:`T = I`. The others are longer along a direction ``d`` than across it, by an aspect
+    :math:`\rho`, with equal volume: :math:`T = \rho^{1/D} (I + (1/\rho - 1) d d^T)`.
+
+    - 1-D: no directions; lengths :math:`\sqrt\rho` and :math:`1/\sqrt\rho` times that of the encoder.
+    - 2-D: ``angles`` directions, evenly spread over half a turn.
+    - 3-D: the 13 directions to the neighbours of a voxel; for each one member that is long along it, and one that is short
+      along it and long across it, as lines and edges in space and time.
+
+    Args:
+        encoder: An encoder with a closed form of :math:`D`; its ``num_features`` is not used.
+        num_axes: Number of coordinate axes ``D``, 1 to 3.
+        angles: Number of directions in 2-D; with 0 there is only the first member.
+        aspects: Aspects of the other members, each above 1.
+    """
+
+    name: ClassVar[str] = "bank"
+
+    def __init__(self, encoder: EncoderLike, num_axes: int, angles: int, aspects: Sequence[float]) -> None:
+        super().__init__(num_axes)
+        if num_axes > 3:
+            raise InputError(f"a bank of rotated encoders takes 1 to 3 axes, the signals have {num_axes}; use ComplexLinear")
+        self.encoders = EncoderList([resolve(encoder)])
+        try:
+            self.encoders[0].distance(torch.zeros(1))
+        except NotImplementedError as error:
+            raise InputError(f"{error}; a bank needs one: use laplace, gau, bspline or tri") from error
+        eye = torch.eye(num_axes, dtype=torch.float64)
+        stretches, sparse = [eye], [0]
+        for rho in aspects if angles else ():
+            first = len(stretches)
+            if num_axes == 1:
+                stretches += [eye * math.sqrt(rho), eye / math.sqrt(rho)]
+            for d in _directions(num_axes, angles):
+                for aspect in (rho, 1 / rho)[: num_axes - 1]:  # in 2-D, short in d is long across it
+                    stretches.append(aspect ** (1 / num_axes) * (eye + (1 / aspect - 1) * torch.outer(d, d)))
+            sparse += range(first, len(stretches), 2 if num_axes == 2 and rho < max(aspects) else 1)
+        self.forms = torch.stack([t.T @ t for t in stretches]).flatten(1)
+        """Quadratic forms of :math:`|T \\Delta|^2`, ``(M, D * D)``; not a buffer, so that they stay float64."""
+        self.sparse_forms = self.forms[sparse]
+        """In 2-D without every second direction of the aspects that are not the largest."""
+
+    def isotropic(self) -> AnisotropicKernels:
+        """The first member alone."""
+        return AnisotropicKernels(self.encoders[0], self.num_axes, 0, ())
+
+    def similarity(self, delta: Tensor, spacing: float, domain: float) -> Tensor:
+        """Similarities of points from their differences: ``(*batch, D)`` -> ``(*batch, M)``.
+
+        Args:
+            delta: Differences in samples of the signal.
+            spacing: Distance of trained samples, in samples; the ``1/K`` of the encoder's default width.
+            domain: Length of the unit interval in samples, for a width that was given.
+        """
+        products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
+        return self.scaled_profile(spacing, domain)(products @ self.forms.T.to(delta))
+
+    @property
+    def has_given_width(self) -> bool:
+        """Whether the encoder has a width of its own; by default it follows the distance of the trained samples."""
+        encoder = self.encoders[0]
+        given = encoder.width is not None and encoder.arguments[encoder.width.argument]
+        return bool(given) and given != "auto"
+
+    def scaled_profile(self, spacing: float, domain: float) -> Callable[[Tensor], Tensor]:
+        r"""Similarities as a function of squared lengths :math:`|T \Delta|^2` of any shape, in squared samples."""
+        encoder = self.encoders[0]
+        if not self.has_given_width:
+            encoder, domain = encoder.copy(num_features=REFERENCE_FEATURES), REFERENCE_FEATURES * spacing
+        return partial(encoder.correlation, unit=domain)
+
+
+def _directions(num_axes: int, angles: int) -> list[Tensor]:
+    """Unit vectors in distinct directions up to sign."""
+    if num_axes == 2:
+        turns = [math.pi * k / angles for k in range(angles)]
+        return [torch.tensor([math.cos(t), math.sin(t)], dtype=torch.float64) for t in turns]
+    steps = [step for step in itertools.product((-1, 0, 1), repeat=num_axes) if step > (0,) * num_axes]
+    vectors = torch.tensor(steps if num_axes == 3 else [], dtype=torch.float64).reshape(-1, num_axes)
+    return list(vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True))

@@ -1,0 +1,267 @@
+"""Maps: values on a grid with coordinates in the user's units, as NetCDF, GeoTIFF, CSV or NPY."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_fill.formats.labelled import netcdf_bytes
+from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES
+from pe_fill.results.points import write_table
+from pe_lightning.errors import InputError, require
+from pe_lightning.signals.files import save_figure, write_atomically
+from pe_lightning.signals.raw import AnyArray
+
+MAP_SUFFIXES = (".nc", ".tif", ".tiff", ".csv", ".npy")
+"""Suffixes of the files that :meth:`PointMap.write` writes."""
+STD_SUFFIX = "_std"
+"""End of the names of standard deviations."""
+LONGITUDES, LATITUDES = EAST_NAMES[1:4], NORTH_NAMES[1:3]
+
+
+@dataclass
+class PointMap:
+    """Values on a grid.
+
+    Args:
+        axes: Coordinates of the samples per axis in the user's units, ``(N_a,)``, by name.
+        values: Values ``(N_1, ..., N_D)`` by name.
+        std: Their standard deviations, the same shape, by the name of the value; may be empty.
+        attributes: Attributes of the values, which NetCDF files have.
+        crs: Coordinate reference system of the axes as GDAL reads it; longitudes and latitudes without one are in WGS 84.
+    """
+
+    axes: dict[str, AnyArray]
+    values: dict[str, npt.NDArray[np.float64]]
+    std: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    crs: str | None = None
+
+    @property
+    def variables(self) -> dict[str, npt.NDArray[np.float64]]:
+        """Values, each followed by its standard deviation ``<name>_std``."""
+        found: dict[str, npt.NDArray[np.float64]] = {}
+        for name, values in self.values.items():
+            found[name] = values
+            if name in self.std:
+                found[name + STD_SUFFIX] = self.std[name]
+        return found
+
+    def to_xarray(self) -> Any:
+        """The map as an ``xarray.Dataset`` of ``(..., lat, lon)``, with attributes of the CF conventions."""
+        xarray = require("xarray", "a labelled map")
+        names = list(self.axes)
+        dims = [*names[:-2], *reversed(east_and_north(names[-2:]))] if len(names) > 1 else names
+        lower = {name.lower() for name in names}
+        geographic = bool(lower & {*LONGITUDES} and lower & {*LATITUDES})
+        crs = self.crs or ("EPSG:4326" if geographic else None)
+        attributes = {**self.attributes, **({"grid_mapping": "crs"} if crs else {})}
+        made = xarray.Dataset(attrs={"Conventions": "CF-1.11"})
+        for name, column in self.axes.items():
+            made[name] = ((name,), column, _axis_attributes(name, column, self.crs is not None and not geographic))
+        for name, values in self.variables.items():
+            about = {"ancillary_variables": name + STD_SUFFIX} if name in self.std else {}
+            if name not in self.values:
+                about = {"long_name": f"standard deviation of {name.removesuffix(STD_SUFFIX)}"}
+            made[name] = xarray.DataArray(values, dims=names, attrs=attributes | about).transpose(*dims)
+        if crs:
+            made["crs"] = ((), 0, _crs_attributes(crs, geographic))
+        return made
+
+    def write(self, path: str | Path, force: bool = True) -> Path:
+        """Writes the map atomically, in the format of the suffix of the path.
+
+        - ``.nc``: NetCDF, a variable per value, with coordinates (extra ``geo``).
+        - ``.tif``: GeoTIFF of two numeric axes, a band per value, north up; of longitudes and latitudes in WGS 84 (extra
+          ``geo``).
+        - ``.csv``: a row per sample: its coordinates, then the values.
+        - ``.npy``: a structured array of the shape of the grid, with a field per coordinate and per value.
+
+        Args:
+            path: The file.
+            force: Whether a file of this name is replaced.
+        """
+        target = Path(path)
+        check_map(target, self.axes)
+        if target.suffix in (".csv", ".npy"):
+            places = np.meshgrid(*self.axes.values(), indexing="ij")
+            return write_table(target, {**dict(zip(self.axes, places, strict=True)), **self.variables}, force)
+        # in memory: neither HDF5 nor GDAL reports a full disk
+        content = netcdf_bytes({"/": self.to_xarray()}) if target.suffix == ".nc" else self._geotiff()
+        write_atomically(target, content, force)
+        return target
+
+    def _geotiff(self) -> bytes:
+        rasterio = require("rasterio", "GeoTIFF")
+        east, north = east_and_north(list(self.axes))
+        x, y = self.axes[east], self.axes[north]
+        step_x, step_y = (float(column[-1] - column[0]) / (len(column) - 1) for column in (x, y))
+        bands = []
+        for values in self.variables.values():
+            band = values.T if list(self.axes) == [east, north] else values
+            band = band[:, ::-1] if step_x < 0 else band
+            bands.append(band[::-1] if step_y > 0 else band)
+        corner = float(x.min()) - abs(step_x) / 2, float(y.max()) + abs(step_y) / 2
+        geographic = east.lower() in LONGITUDES and north.lower() in LATITUDES
+        options = {
+            "height": len(y),
+            "width": len(x),
+            "count": len(bands),
+            "dtype": "float64",
+            "crs": self.crs or ("EPSG:4326" if geographic else None),
+            "transform": rasterio.Affine(abs(step_x), 0.0, corner[0], 0.0, -abs(step_y), corner[1]),
+        }
+        with rasterio.MemoryFile() as file:
+            with file.open(driver="GTiff", **options) as tiff:
+                for number, (name, band) in enumerate(zip(self.variables, bands, strict=True), 1):
+                    tiff.write(band, number)
+                    tiff.set_band_description(number, name)
+            return bytes(file.getbuffer())
+
+
+def _axis_attributes(name: str, column: AnyArray, projected: bool) -> dict[str, str]:
+    """Attributes of a coordinate by its name (CF conventions, Sec. 4 and 5.6)."""
+    lower, metres = name.lower(), {"units": "m"} if projected else {}
+    if column.dtype.kind == "M":
+        return {"standard_name": "time", "axis": "T"}
+    if lower in LONGITUDES:
+        return {"standard_name": "longitude", "units": "degrees_east", "axis": "X"}
+    if lower in LATITUDES:
+        return {"standard_name": "latitude", "units": "degrees_north", "axis": "Y"}
+    if lower in EAST_NAMES:
+        return {"standard_name": "projection_x_coordinate", "axis": "X", **metres}
+    return {"standard_name": "projection_y_coordinate", "axis": "Y", **metres} if lower in NORTH_NAMES else {}
+
+
+def _crs_attributes(crs: str, geographic: bool) -> dict[str, Any]:
+    """Attributes of a grid mapping (CF conventions, Sec. 5.6 and appendix F)."""
+    if crs == "EPSG:4326":
+        ellipsoid = {"semi_major_axis": 6378137.0, "inverse_flattening": 298.257223563}
+        return {"grid_mapping_name": "latitude_longitude", "horizontal_datum_name": "WGS84", **ellipsoid}
+    text = {"crs_wkt": crs, "spatial_ref": crs}
+    return {"grid_mapping_name": "latitude_longitude", **text} if geographic else text
+
+
+def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
+    """Checks before anything is computed that a map, of these coordinates by name, can be written to a path."""
+    if path.suffix not in MAP_SUFFIXES:
+        raise InputError(f"a map is written as {', '.join(MAP_SUFFIXES)}, by its suffix; got {str(path)!r}")
+    if path.suffix == ".nc":
+        require("xarray", "NetCDF")
+        require("h5netcdf", "NetCDF")
+    if path.suffix not in (".tif", ".tiff"):
+        return
+    require("rasterio", "GeoTIFF")
+    columns = [] if axes is None else list(axes.values())
+    numeric = len(columns) in (0, 2) and all(column.dtype.kind != "M" and len(column) > 1 for column in columns)
+    if not numeric or not all(np.allclose(np.diff(x), np.diff(x).mean(), rtol=1e-3) for x in columns):
+        raise InputError(
+            f"GeoTIFF takes two numeric axes of at least 2 samples at equal distances, unlike {', '.join(axes or ())}: "
+            "write .nc, .csv or .npy"
+        )
+
+
+def write_places(
+    path: Path,
+    columns: Mapping[str, AnyArray],
+    known: npt.NDArray[np.bool_],
+    values: Mapping[str, npt.NDArray[np.float64]],
+    std: Mapping[str, npt.NDArray[np.float64]],
+    force: bool = True,
+) -> Path:
+    """Writes the columns of a file of places, the values there and their standard deviations, as CSV or NPY.
+
+    Values and deviations are those of the rows ``known`` ``(P,)``, which have all coordinates.
+    """
+    found: dict[str, AnyArray] = dict(columns)
+    for name, column in PointMap({}, dict(values), dict(std)).variables.items():
+        own = name if name not in columns else f"{name}_predicted"
+        found[own] = np.full(len(known), np.nan)
+        found[own][known] = column
+    return write_table(path, found, force)
+
+
+def _limits(column: AnyArray) -> tuple[Any, Any]:
+    """The range of a picture; margins may leave the years 1 to 9999 that matplotlib knows."""
+    return column.min(), column.max()
+
+
+def east_and_north(names: list[str]) -> tuple[str, str]:
+    """The axis to the right and the axis up: by their names, else the first and the second."""
+    first, second = (name.lower() for name in names)
+    swapped = first in NORTH_NAMES or second in EAST_NAMES
+    return (names[1], names[0]) if swapped else (names[0], names[1])
+
+
+def plot_map(
+    path: Path, found: PointMap, places: Mapping[str, AnyArray], points: Mapping[str, AnyArray], caption: str
+) -> Path:
+    """Plots each value of a map, its standard deviation, and the points that it was made from.
+
+    Args:
+        path: Path of the PNG.
+        found: The map; of three axes the middle of the first is drawn.
+        places: Coordinates of the points by axis, ``(P,)``.
+        points: Values of the points by name, ``(P,)``.
+        caption: Title.
+    """
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    names = list(found.axes)
+    columns = 3 if found.std and len(names) > 1 else 2 if len(names) > 1 else 1
+    figure = Figure(figsize=(3.6 * columns if columns > 1 else 9, 3.2 * len(found.values)), layout="constrained")
+    panels = figure.subplots(len(found.values), columns, squeeze=False)
+    for row, (name, values) in zip(panels, found.values.items(), strict=True):
+        known, std = points[name], found.std.get(name)
+        if len(names) == 1:
+            (x,) = found.axes.values()
+            row[0].plot(places[names[0]], known, ".", markersize=4, label=name)
+            row[0].plot(x, values, color="tab:orange", linewidth=1, label="predicted")
+            if std is not None:
+                row[0].fill_between(
+                    x, values - 1.645 * std, values + 1.645 * std, alpha=0.3, color="tab:orange", label="90 %"
+                )
+            row[0].set_xlabel(names[0])
+            row[0].set_xlim(*_limits(x))
+            row[0].legend(fontsize=8)
+            continue
+        if len(names) == 3:
+            middle = len(next(iter(found.axes.values()))) // 2
+            values, std = values[middle], None if std is None else std[middle]
+        across, up = names[-2:]
+        if east_and_north([across, up]) != (across, up):
+            across, up = up, across
+        else:
+            values, std = values.T, None if std is None else std.T
+        colours: dict[str, Any] = {"vmin": float(np.min(known)), "vmax": float(np.max(known)), "cmap": "viridis"}
+        drawn = row[0].scatter(places[across], places[up], c=known, s=6, linewidths=0, **colours)
+        row[0].set(xlim=_limits(found.axes[across]), ylim=_limits(found.axes[up]))
+        figure.colorbar(drawn, ax=row[0])
+        each = [(row[1], f"{name}, predicted", values, colours)]
+        if std is not None:
+            each.append((row[2], f"{name}, standard deviation", std, {"cmap": "magma"}))
+        for panel, title, image, options in each:
+            drawn = panel.pcolormesh(
+                found.axes[across], found.axes[up], image, shading="nearest", rasterized=True, **options
+            )
+            panel.set_title(title, fontsize=11)
+            figure.colorbar(drawn, ax=panel)
+        row[0].set_title(f"{name}, {len(known)} points", fontsize=11)
+        for panel in row:
+            panel.set(xlabel=across, ylabel=up)
+            for axis, label in ((panel.xaxis, across), (panel.yaxis, up)):
+                if found.axes[label].dtype.kind == "M":
+                    locator: Any = AutoDateLocator(minticks=3, maxticks=5)  # type: ignore[no-untyped-call]
+                    axis.set_major_locator(locator)
+                    axis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
+                else:
+                    axis.set_major_locator(MaxNLocator(5))
+    figure.suptitle(caption, fontsize=11)
+    return save_figure(path, figure)

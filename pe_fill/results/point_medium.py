@@ -1,0 +1,66 @@
+"""The medium of scattered points: predictions as maps or as values at places, and what a test compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pe_fill.formats.points import read_places
+from pe_fill.results.maps import PointMap, write_places
+from pe_fill.results.points import write_points
+from pe_lightning.errors import InputError
+from pe_lightning.results.output import Output
+from pe_lightning.results.signal_files import Array, Batch, Medium
+from pe_lightning.signals import Axis, PointBatch, SignalInfo
+from pe_lightning.signals.raw import AnyArray
+
+
+class PointMedium(Medium):
+    """Scattered points: predictions are maps, NPY by default, or values at places, CSV by default; tests write CSV."""
+
+    suffix = "csv"
+
+    def places(self, path: str, axes: Sequence[Axis]) -> npt.NDArray[np.float64]:
+        return _places(path, axes)[1]
+
+    def predict(
+        self, folder: Path, values: Array, info: SignalInfo, output: Output | None = None, std: Array | None = None
+    ) -> list[Path]:
+        """Writes the prediction at places or on a grid, with its standard deviations, in one file."""
+        assert output is not None
+        return [_write_predicted(folder, info, output, values, std)]
+
+    def pictures(
+        self, folder: Path, metrics: Mapping[str, Any], prediction: Array, batch: Batch, info: SignalInfo, draw: bool
+    ) -> list[str]:
+        """Writes ``points.csv`` and the pictures of the points."""
+        assert isinstance(batch, PointBatch)
+        return write_points(folder, metrics, prediction, batch, info, draw)
+
+
+def _places(path: str, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], npt.NDArray[np.float64]]:
+    """Columns of a file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
+    coordinates, columns = read_places(path, [axis.name for axis in axes])
+    return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
+
+
+def _write_predicted(folder: Path, info: SignalInfo, output: Output, values: Array, std: Array | None) -> Path:
+    found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
+    deviations = {}
+    if std is not None:
+        extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
+        deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
+    if output.at is not None:
+        columns, unit = _places(output.at, info.axes)
+        form = "csv" if output.output_format == "auto" else output.output_format
+        if form not in ("csv", "npy"):
+            raise InputError(f"values at places are written as csv or npy; got output_format {form}")
+        return write_places(folder / f"places.{form}", columns, np.asarray(np.isfinite(unit).all(1)), found, deviations)
+    axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
+    form = "npy" if output.output_format == "auto" else output.output_format
+    size = "x".join(str(len(column)) for column in axes.values())
+    return PointMap(axes, found, deviations).write(folder / size / f"map.{form}")

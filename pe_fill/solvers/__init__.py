@@ -1,0 +1,1 @@
+"""Solvers of local fits, gaps, scattered points and series."""

@@ -1,0 +1,300 @@
+r"""The adaptive exact fit on a grid: local ridge fits by a bank of encoders, weighted by their held-out errors.
+
+Every member of :class:`~pe_fill.networks.bank.AnisotropicKernels` is a ridge regression with a free mean on the
+samples around a point (ordinary kriging). At every trained sample each member predicts the value twice: from its neighbours
+(leave-one-out), and from samples two spacings apart, in the geometry of a prediction between samples. The weights of the
+members are :math:`(e + \epsilon)^{-\beta}` of the local mean ``e`` of these squared errors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from pe_fill.networks.bank import AnisotropicKernels
+
+NEIGHBOUR_RADIUS = 2
+"""Leave-one-out predictions use the samples up to this distance along each axis: 5 x 5 - 1 in 2-D."""
+ERROR_RADIUS = 4
+"""Distance of the samples that the errors of a sample depend on: three for two spacings, and one more on the right."""
+ERROR_POWER = 5.0
+"""Members are weighted by their errors to the power of minus this."""
+ERROR_FLOOR = 3e-6
+"""Added to squared errors, so that differences of 1/600 of the range do not matter."""
+RIDGES = tuple(2.0**power for power in (-10, -8, -6, -4, -2, 0))
+"""Candidate ridges of the local fits: the first without noise, else the one with the least held-out error."""
+SNAP = 2.0**-12
+"""Distance before a sample, in trained samples, within which a point belongs to the cell of that sample."""
+MAX_NUMBERS = 1 << 23
+"""Intermediate numbers that are held at once."""
+CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
+
+
+def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+    r"""Solves the ridge fit with a free mean for the weights of the samples.
+
+    The weights at a point with similarities ``k`` ``(n,)`` to the samples are ``k @ slope + mean``; they sum to one.
+    Negative eigenvalues of the similarity matrix, from rounding or because ``D`` of a length is not a covariance in the
+    plane, are set to zero.
+
+    Args:
+        similarity: Similarities of the samples to each other, ``(*batch, n, n)`` float64.
+        ridge: Added to the diagonal, which is one.
+
+    Returns:
+        ``slope`` ``(*batch, n, n)`` and ``mean`` ``(*batch, n)``.
+
+    Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 2.7.
+    """
+    values, vectors = torch.linalg.eigh(similarity)
+    inverse = (vectors / (values.clamp_min(0) + ridge)[..., None, :]) @ vectors.mT
+    ones = inverse.sum(-1)
+    mean = ones / ones.sum(-1, keepdim=True)
+    return inverse - ones[..., :, None] * mean[..., None, :], mean
+
+
+class AdaptiveGrid:
+    """One signal on a grid of trained samples, as a function of coordinates.
+
+    Linear interpolation is a member too, unless the bank has one member.
+
+    Beyond the outermost samples the border is replicated. The function is differentiable between samples; at samples it is
+    discontinuous by the residual that the ridge leaves.
+
+    Args:
+        bank: The encoders.
+        values: The trained samples ``(n_1, ..., n_D, C)``.
+        grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
+        first: Position of the first trained sample of each axis.
+        step: Distance of trained samples per axis, in samples.
+        window: Standard deviation of the local mean of errors, in trained samples.
+        ridge: Ridge of the local fits, relative to the diagonal.
+    """
+
+    def __init__(
+        self,
+        bank: AnisotropicKernels,
+        values: Tensor,
+        grid: Sequence[int],
+        first: Sequence[float],
+        step: Sequence[float],
+        window: float,
+        ridge: float,
+    ) -> None:
+        self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
+        self.sizes, self.has_linear = values.shape[:-1], len(bank.forms) > 1
+        self.num_members = len(bank.forms) + self.has_linear
+        float64 = {"dtype": torch.float64, "device": values.device}
+        self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
+        self.spacing = math.prod(step) ** (1 / len(step))
+        # samples around a point, counted from the sample on its left: 4 x 4 in 2-D
+        self.taps = _cube((-1, 0, 1, 2), len(grid), values.device)
+        self.slope, self.mean = self._kriging(self.taps)
+        mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * self.num_members)]
+        self.mixture = torch.cat([mixture for mixture, _ in mixed])
+        """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
+        self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
+        """Mean squared held-out error of the members with the weights of the mixture."""
+
+    def _similarity(self, delta: Tensor) -> Tensor:
+        """Similarities of points: differences ``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
+        step = self.step.to(delta.dtype)
+        return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
+
+    def _kriging(self, taps: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return ordinary_kriging(self._similarity(taps[:, None] - taps), self.ridge)
+
+    def weights(self, offset: Tensor) -> Tensor:
+        """Weights of the samples around points, from places within the cell ``(P, D)`` in [0, 1): ``(M, P, 4^D)``."""
+        delta = offset[:, None] - self.taps.to(offset)
+        found = self._similarity(delta) @ self.slope.to(offset) + self.mean.to(offset)[:, None]
+        return torch.cat([found, (1 - delta.abs()).clamp_min(0).prod(-1)[None]]) if self.has_linear else found
+
+    # -- held-out errors and weights of the members ---------------------------------------------------------------------
+
+    def _rows(self, sizes: Sequence[int], per_sample: int) -> Iterator[slice]:
+        """Ranges of rows such that ``per_sample`` numbers per sample stay below :data:`MAX_NUMBERS`."""
+        rows = max(1, MAX_NUMBERS // (per_sample * math.prod(sizes[1:])))
+        return (slice(start, min(start + rows, sizes[0])) for start in range(0, sizes[0], rows))
+
+    @torch.no_grad()
+    def errors(self, rows: slice) -> Tensor:
+        """Squared held-out errors of each member at samples, mean over channels: ``(M, rows, n_2, ..., n_D)``.
+
+        The leave-one-out error, plus the error of predictions from samples two spacings apart, averaged over the midpoints
+        of edges, faces and cells.
+        """
+        axes, count = len(self.sizes), self.num_members
+        ends = [(rows.start, rows.stop), *((0, n) for n in self.sizes[1:])]
+        padded = self._near([torch.arange(a - ERROR_RADIUS, b + ERROR_RADIUS, device=self.values.device) for a, b in ends])
+        padded = padded.movedim(-1, 0)[:, None]  # (C, 1, ...)
+        truth, convolve = _crop(padded, [(ERROR_RADIUS, b - a) for a, b in ends]), CONVOLUTIONS[axes - 1]
+
+        def squared(weights: Tensor, reach: int, dilation: int, shift: Sequence[int]) -> Tensor:
+            side = round(weights.shape[1] ** (1 / axes))
+            length = dilation * (side - 1)
+            part = _crop(padded, [(ERROR_RADIUS - reach - s, b - a + length) for s, (a, b) in zip(shift, ends, strict=True)])
+            kernel = weights.to(padded).reshape(count, 1, *[side] * axes)
+            total = torch.zeros((), device=padded.device)
+            for channel, known in zip(part, truth, strict=True):  # one at a time: the result has M times its size
+                total = total + (convolve(channel[None], kernel, dilation=dilation)[0] - known).square_()
+            return total / len(part)
+
+        around = _cube(range(-NEIGHBOUR_RADIUS, NEIGHBOUR_RADIUS + 1), axes, self.values.device)
+        others = around.abs().sum(1) > 0
+        slope, mean = self._kriging(around[others])
+        weights = mean.new_zeros(count, len(around))
+        weights[: len(mean), others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
+        if self.has_linear:  # the mean of the samples before and after it along each axis
+            weights[-1] = (around.abs().sum(1) == 1) / (2 * axes)
+        result = squared(weights, NEIGHBOUR_RADIUS, 1, [0] * axes)
+        kinds = list(itertools.product((0, 1), repeat=axes))[1:]
+        for kind in kinds:
+            offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
+            result += squared(self.weights(offset)[:, 0], 2, 2, kind) / len(kinds)
+        return result
+
+    def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
+        radius = math.ceil(3 * self.window)
+        outer = slice(max(0, rows.start - radius), min(self.sizes[0], rows.stop + radius))
+        errors = self.errors(outer)
+        at = torch.arange(-radius, radius + 1, dtype=errors.dtype, device=errors.device)
+        bell = torch.exp(-0.5 * (at / self.window) ** 2)
+        for axis, size in enumerate(errors.shape[1:]):  # weighted mean over the samples inside of the grid
+            shape = [1] * axis + [-1] + [1] * (errors.ndim - 2 - axis)
+            convolve = CONVOLUTIONS[errors.ndim - 2]
+            padding = [radius if a == axis else 0 for a in range(errors.ndim - 1)]
+            total = convolve(
+                errors.new_ones(1, 1, *[size if a == axis else 1 for a in range(errors.ndim - 1)]),
+                bell.reshape(1, 1, *shape),
+                padding=padding,
+            )
+            errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
+        inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
+        mixture = torch.softmax(-ERROR_POWER * (inner + ERROR_FLOOR).log(), 0)
+        return mixture.movedim(0, -1).contiguous(), (mixture * inner).sum()
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+
+    def _near(self, index: Sequence[Tensor], table: Tensor | None = None) -> Tensor:
+        """The samples, or the entries of a table, at positions per axis; the border is replicated."""
+        found = self.values if table is None else table
+        for axis, (positions, size) in enumerate(zip(index, self.sizes, strict=True)):
+            found = found.index_select(axis, positions.clamp(0, size - 1))
+        return found
+
+    def _positions(self, x: Tensor, axis: int) -> Tensor:
+        """Positions in trained samples of coordinates in [0, 1)."""
+        return (x * self.grid[axis] - self.first[axis].to(x.dtype)) / self.step[axis].to(x.dtype)
+
+    def at(self, points: Tensor) -> Tensor:
+        """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
+        if len(points) == 0:
+            return self.values.new_zeros(0, self.values.shape[-1])
+        per_point = (self.num_members * 4 + self.values.shape[-1]) * len(self.taps)
+        return torch.cat([self._at(some) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
+
+    def _at(self, points: Tensor) -> Tensor:
+        position = torch.stack([self._positions(x, axis) for axis, x in enumerate(points.unbind(1))], 1)
+        cell = (position.detach() + SNAP).floor()
+        offset = position - cell
+
+        def rows(taps: Tensor) -> Tensor:
+            index, rows = cell.long()[:, None] + taps.long(), torch.zeros((), dtype=torch.int64, device=points.device)
+            for along, size in zip(index.unbind(-1), self.sizes, strict=True):
+                rows = rows * size + along.clamp(0, size - 1)
+            return rows
+
+        corners = _cube((0, 1), len(self.sizes), points.device).to(offset)
+        shares = (corners * offset[:, None] + (1 - corners) * (1 - offset[:, None])).prod(-1)
+        mixture = (shares[..., None] * self.mixture.flatten(0, -2)[rows(corners)].to(offset)).sum(1)
+        weights = torch.einsum("pm,mpn->pn", mixture, self.weights(offset))
+        return torch.einsum("pn,pnc->pc", weights.to(self.values), self.values.flatten(0, -2)[rows(self.taps)])
+
+    @torch.no_grad()
+    def predict(self, axes: Sequence[Tensor]) -> Tensor:
+        """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``.
+
+        Points at the same place within their cells share their weights, which are computed once.
+        """
+        along = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
+        *others, last = along
+        many = len(last.places) > 16  # of few, each place of the last axis is computed by itself
+        groups = [torch.arange(len(last.cells), device=self.values.device)] if many else last.groups
+        result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
+        for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
+            places = [axis.places[k] for k, axis in zip(kind, others, strict=True)]
+            offset = torch.stack([*(place.expand(len(last.places)) for place in places), last.places], 1)
+            weights = self.weights(offset).to(self.values).movedim(0, 1)  # (U, M, 4^D)
+            rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
+            for columns in groups:
+                first, *rest = *rows, columns
+                step = MAX_NUMBERS // (self.num_members * 2 * math.prod(map(len, rest)))
+                for some in torch.split(first, max(1, step)):
+                    targets = [some, *rest]
+                    own = last.which[targets[-1][: None if many else 1]]
+                    result[torch.meshgrid(*targets, indexing="ij")] = self._mixed(
+                        [axis.cells[at] for at, axis in zip(targets, along, strict=True)],
+                        [*places, last.places[own, None]],
+                        weights[own],
+                    )
+        return result
+
+    def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
+        """Values on a grid of cells, all at one place within their cells; along the last axis places may differ.
+
+        Args:
+            cells: Cell numbers per axis, ``(n_a,)``.
+            offset: Place within the cells: ``()`` per axis, for the last axis ``(n_D or 1, 1)``.
+            weights: Weights of the samples, ``(n_D or 1, M, 4^D)``.
+        """
+        mixture = self.mixture
+        for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
+            left, right = (mixture.index_select(axis, (cell + s).clamp(0, self.sizes[axis] - 1)) for s in (0, 1))
+            mixture = left.lerp(right, share.to(left))
+        kernels = torch.einsum("...nm,nmt->...nt", mixture, weights)
+        found = torch.zeros((), device=self.values.device)
+        for n, tap in enumerate(self.taps.long().tolist()):
+            near = self._near([cell + t for cell, t in zip(cells, tap, strict=True)])
+            found = found + kernels[..., n, None] * near
+        return found
+
+
+def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
+    """All combinations of the numbers, one per axis: ``(n^D, D)`` float64."""
+    return torch.tensor(list(itertools.product(along, repeat=axes)), dtype=torch.float64, device=device)
+
+
+def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
+    """The part of ``(C, 1, ...)`` with a start and a length per axis."""
+    for axis, (start, length) in enumerate(parts):
+        padded = padded.narrow(axis + 2, start, length)
+    return padded
+
+
+class _Axis(NamedTuple):
+    """Positions on an axis, grouped by their place within their cells."""
+
+    cells: Tensor
+    """Cell of each position, ``(N,)``."""
+    places: Tensor
+    """Distinct places in [0, 1), ``(U,)``; the mean of those closer than ``SNAP``."""
+    which: Tensor
+    """Index in ``places`` of each position, ``(N,)``."""
+    groups: tuple[Tensor, ...]
+    """Indices of the positions at each place."""
+
+
+def _by_place(position: Tensor) -> _Axis:
+    cell = (position + SNAP).floor()
+    place = position - cell
+    _, which, counts = torch.unique((place / SNAP).round(), return_inverse=True, return_counts=True)
+    groups = torch.split(which.argsort(stable=True), counts.tolist())
+    return _Axis(cell.long(), which.bincount(place) / counts, which, groups)

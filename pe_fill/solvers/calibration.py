@@ -1,0 +1,310 @@
+"""Held-out samples of an adaptive fit: which ones, the weights they give its members, and the size of its errors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pe_fill.solvers.gaps import has_wide_gaps
+from pe_fill.solvers.point_level import PointLevel
+
+KNOWN_DISTANCE = 1e-3
+"""Distance from a sample, in spacings, below which a point is that sample."""
+HELD_OUT = 10
+"""One sample in so many is held out at random."""
+MIN_CALIBRATION, MIN_LEVEL_SAMPLES = 20, 50
+"""Fewest held-out samples that weigh and calibrate, and that do so for a level by themselves."""
+GAP_QUANTILE = 0.95
+"""Quantile of the distances of missing samples to known ones that is half the width of the gaps."""
+MIN_GAPS, MAX_GAPS = 5, 64
+"""Fewest and most cubes that are held out."""
+GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
+"""Share of the samples that is held out in cubes at once, and most times that others are."""
+TAIL_STEPS = 1000
+"""Steps of the quantiles of the errors."""
+NORMAL_SHARE = 0.9
+"""This share of the errors is within as many standard deviations as that of a normal distribution."""
+WINDOW, MAX_WINDOWS = 100, 8
+"""Fewest held-out samples of a window of similar standard deviations, and most windows."""
+TINY = torch.finfo(torch.float32).tiny
+
+
+class CalibrationSet(NamedTuple):
+    """Samples that weigh and calibrate, and their predictions by a fit to other samples."""
+
+    held: Tensor
+    """Held-out samples, ``(H,)``."""
+    others: Tensor
+    """The samples that are fitted."""
+    predict: Callable[[Tensor], Tensor] | None = None
+    """Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default those of the adaptive fit."""
+    coarser: CalibrationSet | None = None
+    """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
+
+
+class HeldOutErrors(NamedTuple):
+    """Errors at held-out samples, of the bank and of the ``M`` kriging members that are mixed with it."""
+
+    level: Tensor
+    """Number of the level that predicts each sample, ``(H,)``."""
+    errors: Tensor
+    """Prediction minus sample, ``(1 + M, H, C)``."""
+    deviations: Callable[[], Tensor]
+    """Computes standard deviations that are not calibrated, of ``K`` models, ``(K, H, C)``."""
+
+
+class ErrorQuantiles:
+    """Quantiles of errors relative to standard deviations, as functions of these deviations.
+
+    Where errors grow faster than deviations do, as those of smooth signals with the distance from samples, a power law is
+    taken out first; the quantiles are those of windows of samples with about the same deviation.
+
+    Args:
+        ratios: Sizes of errors in standard deviations, ``(H, C)``.
+        deviations: The standard deviations, ``(H, C)``.
+        anywhere: Whether quantiles are the same for all deviations, where those of the questions are not among them.
+    """
+
+    def __init__(self, ratios: Tensor, deviations: Tensor, anywhere: bool) -> None:
+        place = deviations.log().mean(1)
+        self.centre, self.range = place.mean(), place.aminmax()
+        around = (place - self.centre)[:, None]
+        logs = ratios.clamp_min(1e-3 * ratios.mean(0).clamp_min(TINY)).log()
+        slope = (around * (logs - logs.mean(0))).sum(0) / (around.square().sum(0) + 0.01 * len(around))
+        self.slope = torch.zeros_like(slope) if anywhere else slope.clamp(-1.0, 1.0)
+        ratios = ratios / (around * self.slope).exp()
+        count = 1 if anywhere else min(MAX_WINDOWS, max(1, len(place) // WINDOW))
+        windows = place.argsort().tensor_split(count)
+        self.margin = 1 + 1 / len(windows[-1])
+        steps = torch.linspace(0, 1, TAIL_STEPS + 1, dtype=ratios.dtype, device=ratios.device)
+        self.places = torch.stack([place[window].mean() for window in windows])
+        self.tables = torch.stack([torch.quantile(ratios[window], steps, dim=0) for window in windows])
+        """Of windows, shares from 0 to 1 and channels, ``(W, T, C)``."""
+
+    def __call__(self, level: float, deviations: Tensor) -> Tensor:
+        """Share ``level`` of the errors are within this many of the standard deviations ``(Q, C)``: ``(Q, C)``.
+
+        Beyond the largest held-out error the tail is that of a normal distribution, scaled to end there.
+        """
+        last = TAIL_STEPS
+        at = min(level * self.margin * last, last - 1.0)
+        low = int(at)
+        found = self.tables[:, low].lerp(self.tables[:, low + 1], at - low)
+        if level * self.margin * last > at:
+            found = found * max(1.0, normal_quantile(level) / normal_quantile(at / last))
+        place = deviations.log().mean(1).clamp(*self.range)
+        right = torch.bucketize(place, self.places).clamp(1, max(1, len(self.places) - 1))
+        left, right = right - 1, right.clamp_max(len(self.places) - 1)
+        distance = (self.places[right] - self.places[left]).clamp_min(TINY)
+        share = ((place - self.places[left]) / distance).clamp(0, 1)[:, None]
+        return found[left].lerp(found[right], share) * ((place - self.centre)[:, None] * self.slope).exp()
+
+
+class Calibration(NamedTuple):
+    """What held-out samples say about predictions of a level."""
+
+    weights: Tensor
+    """Weights of the bank and of the ``M`` kriging members, ``(1 + M,)``; they sum to one."""
+    shares: tuple[float, ...] = (1.0,)
+    """Shares of the variances of ``K`` models."""
+    models: tuple[ErrorQuantiles, ...] = ()
+    """Errors relative to each model of the standard deviations; none if nothing is calibrated."""
+    blend: ErrorQuantiles | None = None
+    """Errors relative to the scaled models together."""
+    factor: Tensor | float = 1.0
+    """Of the standard deviations, for all channels or ``(C,)``."""
+    size: Tensor | float = 1.0
+    """Nine tenths of the errors are within this many deviations of the first model, ``(C,)``."""
+
+    def spread(self, deviations: Tensor, level: float | None = None) -> Tensor:
+        """Standard deviations, or half widths of intervals that hold a share ``level``.
+
+        Args:
+            deviations: Those that are not calibrated, ``(K, Q, C)``.
+            level: Share of the errors.
+
+        Returns:
+            ``(Q, C)``.
+        """
+        if self.blend is None:
+            return deviations[0] * (1.0 if level is None else normal_quantile(level))
+        std = blended(self.shares, self.models, deviations.double())
+        width = self.blend(NORMAL_SHARE, std) / normal_quantile(NORMAL_SHARE) if level is None else self.blend(level, std)
+        return (self.factor * width * std).to(deviations)
+
+
+def normal_quantile(level: float) -> float:
+    """This share of the values of a normal distribution is within so many standard deviations."""
+    return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.float64)))
+
+
+def blended(shares: Sequence[float], models: Sequence[ErrorQuantiles], deviations: Tensor) -> Tensor:
+    """Standard deviations of scaled models ``(K, Q, C)`` together, ``(Q, C)``."""
+    total = torch.zeros_like(deviations[0])
+    for share, model, own in zip(shares, models, deviations, strict=True):
+        if share:
+            total += share * (model(NORMAL_SHARE, own) * own).square()
+    return total.sqrt().clamp_min(TINY)
+
+
+def calibrate(parts: Sequence[HeldOutErrors], anywhere: bool) -> dict[int, Calibration]:
+    """The calibration of each level; the last is that of all further levels.
+
+    Levels are ranges of the distance to the nearest sample, so that the errors that say how large an error is are errors as
+    far from samples. Nine tenths of the errors are within 1.645 standard deviations, as those of a normal distribution:
+    split conformal prediction, with a group per level and windows of similar standard deviations. Of two models of standard
+    deviations those shares are taken that have the largest likelihood.
+
+    Args:
+        parts: Errors of each held-out fit.
+        anywhere: As of :class:`ErrorQuantiles`.
+
+    Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
+    Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the quantiles.
+    """
+    number = torch.cat([part.level for part in parts])
+    deviations = torch.cat([part.deviations() for part in parts], 1).double().clamp_min(TINY)
+    errors = torch.cat([part.errors for part in parts], 1)
+    groups, weights, residuals, models = [], [], [], []
+    for n in range(int(number.max()) + 1):
+        inside = number == n
+        inside = inside if int(inside.sum()) >= MIN_LEVEL_SAMPLES else torch.ones_like(inside)
+        groups.append(inside)
+        weights.append(least_error_weights(errors[:, inside], errors))
+        residuals.append(torch.einsum("m,mhc->hc", weights[-1].double(), errors[:, inside].double()).abs())
+        models.append(tuple(ErrorQuantiles(residuals[-1] / own, own, anywhere) for own in deviations[:, inside]))
+
+    def stds(shares: Sequence[float]) -> list[Tensor]:
+        return [blended(shares, some, deviations[:, inside]) for some, inside in zip(models, groups, strict=True)]
+
+    def cost(shares: Sequence[float]) -> float:
+        total = 0.0
+        for residual, std in zip(residuals, stds(shares), strict=True):
+            total += float((std.log() + (residual / std).square().clamp_max(36) / 2).sum())
+        return total
+
+    shares = min(((share, 1 - share) for share in (1.0, 0.5, 0.0)), key=cost) if len(deviations) > 1 else (1.0,)
+    return {
+        n: Calibration(
+            weights[n].to(errors),
+            shares,
+            models[n],
+            ErrorQuantiles(residuals[n] / std, std, anywhere),
+            size=torch.quantile(residuals[n] / deviations[0, groups[n]], NORMAL_SHARE, dim=0),
+        )
+        for n, std in enumerate(stds(shares))
+    }
+
+
+def random_sets(level: PointLevel, count: int, everything: bool) -> list[CalibrationSet]:
+    """Random samples, a tenth at once: several times others where they are few.
+
+    Of many samples only those in some cells are held out, and only those around them are fitted.
+
+    Args:
+        level: Local fits whose first ``count`` samples are held out.
+        count: Samples of the signal.
+        everything: Whether all others are fitted in any case.
+    """
+    some = around = level.some_cells()
+    for _ in range(2):  # the neighbours of neighbours
+        around = torch.unique(level.cell[level.near[around]])
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0)).to(level.cell.device)
+    size = count // HELD_OUT
+    sets = []
+    for number in range(min(HELD_OUT // 2, -(-400 // max(1, size)))):  # of few, up to half of all
+        start = size * number
+        held, others = order[start : start + size], torch.cat([order[:start], order[start + size :]])
+        near = held[torch.isin(level.cell[held], some)]
+        if len(near) >= MIN_CALIBRATION:
+            held = near
+            if not everything:
+                others = others[torch.isin(level.cell[others], around)]
+        sets.append(CalibrationSet(held, others))
+    return sets
+
+
+def gap_size(level: PointLevel, count: int, grid: Sequence[int]) -> float:
+    """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are.
+
+    Args:
+        level: Local fits to the samples, with positions in samples of the grid.
+        count: Samples of the signal.
+        grid: Samples of the grid per axis.
+    """
+    random = torch.Generator().manual_seed(0)
+    nodes = torch.rand(1 << 16, len(grid), generator=random, dtype=torch.float64) * torch.tensor(grid, dtype=torch.float64)
+    distance = torch.from_numpy(level.cells.nearest(nodes.floor().numpy())[1])
+    missing, known = distance[distance > KNOWN_DISTANCE], count / math.prod(grid)
+    if known >= 1 or len(missing) < MIN_CALIBRATION:
+        return 0.0
+    if not has_wide_gaps(float(missing.mean()), 1 - known, grid):
+        return 0.0
+    return max(2.0, 2 * float(torch.quantile(missing, GAP_QUANTILE)) - 1)
+
+
+def question_distance(level: PointLevel, scale: Tensor, share: float) -> float:
+    """Quantile of the distances of places, uniform in the range of the samples, to the nearest sample."""
+    random = torch.Generator().manual_seed(0)
+    nodes = torch.rand(1 << 12, len(scale), generator=random, dtype=torch.float64) * scale.cpu()
+    return float(np.quantile(level.cells.nearest(nodes.numpy())[1], share))
+
+
+def cube_sets(places: Tensor, side: float) -> list[CalibrationSet]:
+    """Samples in cubes of a side, in the unit of their positions ``(P, D)``; none if there are too few cubes."""
+    cube = (places / side).floor().long()
+    _, which, counts = torch.unique(cube, dim=0, return_inverse=True, return_counts=True)
+    order = torch.randperm(len(counts), generator=torch.Generator().manual_seed(0)).to(which.device)[:MAX_GAPS]
+    most = GAP_SHARE * len(places)
+    splits = min(MAX_GAP_SPLITS, math.ceil(float(counts[order].sum()) / most))
+    split = (counts[order].cumsum(0) / most).ceil().long() - 1
+    split_of = torch.full_like(counts, splits).index_copy(0, order, split)[which]
+    if int((split < splits).sum()) < MIN_GAPS or int((split_of < splits).sum()) < MIN_CALIBRATION:
+        return []
+    step = -(-int((split_of < splits).sum()) // 4000)
+    held_out = [split_of == n for n in range(splits)]
+    return [CalibrationSet(held.nonzero()[::step, 0], (~held).nonzero()[:, 0]) for held in held_out if bool(held.any())]
+
+
+def are_enough(sets: Sequence[CalibrationSet]) -> bool:
+    """Whether there are as many held-out samples, and samples to fit, as weights and calibration take."""
+    return min(sum(len(one.held) for one in sets), *(len(one.others) for one in sets)) >= MIN_CALIBRATION
+
+
+def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
+    """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
+
+    Args:
+        errors: Errors of each prediction, ``(M, *)``.
+        more: Errors at further samples, ``(M, *)``: the mean products of both, relative to their sums of squares, are added,
+            so that weights by few samples are close to those by all.
+
+    Returns:
+        ``(M,)``.
+    """
+    tiny, count = torch.finfo(torch.float64).tiny, len(errors)
+    product = torch.zeros(count, count, dtype=torch.float64)
+    for part in (errors, more):
+        flat = part.double().flatten(1).cpu()
+        flat = flat / flat.square().sum().sqrt().clamp_min(tiny**0.25)
+        product += flat @ flat.T
+    product.diagonal().add_(1e-9 * product.trace() + tiny)
+    best = []
+    for size in range(1, count + 1):
+        least = math.inf, torch.zeros(count, dtype=torch.float64)
+        for some in map(list, itertools.combinations(range(count), size)):
+            solution = torch.linalg.solve(product[some][:, some], torch.ones(size, dtype=torch.float64))
+            weights = torch.zeros_like(least[1])
+            weights[some] = solution / solution.sum()
+            error = float(weights @ product @ weights)
+            if bool((weights >= 0).all()) and error < least[0]:
+                least = error, weights
+        best.append(least)
+    limit = 1.005 * min(error for error, _ in best)
+    return next(weights for error, weights in best if error <= limit).to(errors.device)

@@ -1,0 +1,197 @@
+"""Methods that predict missing samples: the members of a mixture (:mod:`~pe_fill.solvers.gap_mixture`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
+
+import torch
+from scipy import sparse
+from scipy.ndimage import distance_transform_edt
+from scipy.sparse.linalg import spsolve
+from scipy.spatial import cKDTree
+from torch import Tensor
+from torch.nn import functional as F
+
+from pe_fill.networks.bank import AnisotropicKernels
+from pe_fill.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
+from pe_fill.solvers.autoregressive import autoregressive
+from pe_fill.solvers.local_fourier import DENSE, local_fourier, smooth_continuation
+from pe_fill.solvers.patch_mixture import SIDE, fill_patches, shipped_patches
+from pe_fill.solvers.power_kriging import POWERS, PowerKriging
+
+NEAR = 8.0
+"""Distance from wanted samples, in samples, of the known samples that the adaptive fit takes."""
+COARSE, MAX_COARSE = 4, 1 << 14
+"""Least side of the pixels in which pictures are continued far from known samples, and most of them that are unknown."""
+KRIGED = {"cubic": 3.0, "kriging": 1.0, "thin_plate": 2.0}
+"""Powers of the variograms of members."""
+TOGETHER = 4
+"""Samples per axis whose kriging takes the same known samples."""
+BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
+"""The bank of the adaptive fit and the window of its errors: those of the model ``Adaptive``."""
+
+
+@dataclass
+class Gaps:
+    """One signal with missing samples.
+
+    Args:
+        values: ``(N_1, ..., N_D, C)``, zero at missing samples.
+        known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
+        wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
+        periodic: Which axes are periodic; none by default.
+        dense: Whether :func:`is_dense`: blocks are larger then, and patches fewer.
+        members: Names of the members that are predicted, of which those of kriging are computed together.
+    """
+
+    values: Tensor
+    known: Tensor
+    wanted: Tensor
+    periodic: Sequence[bool] = ()
+    dense: bool = False
+    members: Sequence[str] = tuple(KRIGED)
+    _results: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _locks: dict[str, Lock] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, name: str, compute: Callable[[Gaps], Tensor]) -> Tensor:
+        """The result of a computation that several members share: the first thread computes it."""
+        with self._locks.setdefault(name, Lock()):
+            if name not in self._results:
+                self._results[name] = compute(self)
+            return self._results[name]
+
+
+Member = Callable[[Gaps], Tensor]
+"""Values ``(N_1, ..., N_D, C)`` with at least the wanted samples predicted."""
+
+
+def _fourier(gaps: Gaps) -> Tensor:
+    settings = DENSE if gaps.dense else None
+    return gaps.once(
+        "fourier",
+        lambda gaps: local_fourier(gaps.values, gaps.known, wanted=gaps.wanted, periodic=gaps.periodic, settings=settings),
+    )
+
+
+def _patches(gaps: Gaps) -> Tensor:
+    return fill_patches(_fourier(gaps), gaps.known, gaps.wanted, shipped_patches(), 3 if gaps.dense else 2)
+
+
+def _adaptive(gaps: Gaps) -> Tensor:
+    known, axes, near = gaps.known, gaps.known.ndim, _near(gaps)
+    bank = AnisotropicKernels("laplace", axes, *((BANK_ANGLES, BANK_ASPECTS) if axes > 1 else (0, ())))
+    size, periodic = torch.tensor(known.shape, device=known.device), tuple(gaps.periodic)
+    field = AdaptivePoints(
+        bank, gaps.values[near], near.nonzero() / size, known.shape, BANK_WINDOW, RIDGE, periodic=periodic
+    )
+    found = gaps.values.clone()
+    found[gaps.wanted] = field.at(gaps.wanted.nonzero() / size).to(found)
+    return found
+
+
+def _kriging(name: str, gaps: Gaps) -> Tensor:
+    """Kriging with a power variogram; members share neighbours, and samples next to each other one system."""
+    names = [other for other in KRIGED if other in gaps.members]
+    found = gaps.values.clone()
+    found[gaps.wanted] = gaps.once("kriging", partial(_krigings, [KRIGED[other] for other in names]))[names.index(name)]
+    return found
+
+
+def _krigings(powers: Sequence[float], gaps: Gaps) -> Tensor:
+    """At wanted samples, ``(M, P, C)``."""
+    near, index = _near(gaps), gaps.wanted.nonzero()
+    places, group = near.nonzero().double(), index.new_zeros(len(index))
+    for along, size in zip((index // TOGETHER).unbind(1), near.shape, strict=True):
+        group = group * (size // TOGETHER + 1) + along
+    fit = PowerKriging(gaps.values[near], places, cKDTree(places.cpu().numpy()))
+    return fit.at(index.double(), group, [POWERS.index(power) for power in powers])
+
+
+def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
+    """Values far from known samples, which are smooth: ``(N_1, ..., N_D, C)``.
+
+    Of pictures, the solution of the Laplace equation (order 1) or the biharmonic one (2) in large pixels, interpolated.
+    """
+    if known.ndim != 2:
+        return smooth_continuation(values, known)
+    side, share = COARSE, known.to(values)[None, None]
+    while int((F.max_pool2d(share, side, ceil_mode=True) == 0).sum()) > MAX_COARSE:
+        side *= 2
+    weight = F.avg_pool2d(share, side, ceil_mode=True)
+    planes = torch.where(known[..., None], values, 0).movedim(-1, 0)[None]
+    coarse = F.avg_pool2d(planes, side, ceil_mode=True) / weight.clamp_min(1e-12)
+    unknown = (weight == 0).flatten().cpu().numpy()
+    if unknown.any():
+        down, across = (
+            sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil() for n in weight.shape[2:]
+        )
+        for line in (down, across):
+            line[0, 0] = line[-1, -1] = 1.0  # free ends
+        operator = sparse.kronsum(across, down, "csr")
+        operator = (operator if order == 1 else operator @ operator)[unknown]
+        found = coarse.flatten(2)[0].T.double().cpu().numpy()
+        low, high = found[~unknown].min(0), found[~unknown].max(0)
+        solved = spsolve(operator[:, unknown].tocsc(), -operator[:, ~unknown] @ found[~unknown])
+        found[unknown] = solved.reshape(-1, found.shape[1]).clip(low, high)
+        coarse = torch.from_numpy(found.T.reshape(coarse.shape)).to(values)
+    size = [n * side for n in weight.shape[2:]]
+    fine = F.interpolate(coarse, size, mode="bicubic", align_corners=False)[0].movedim(0, -1)
+    return fine[: known.shape[0], : known.shape[1]]
+
+
+def _neighbours(gaps: Gaps) -> Tensor:
+    """Linear interpolation along the first axis, between frames."""
+    values, known = gaps.values, gaps.known
+    number = torch.arange(len(known), device=known.device).reshape(-1, *[1] * (known.ndim - 1)).expand(known.shape)
+    before = torch.where(known, number, -1).cummax(0).values
+    after = torch.where(known, number, len(known)).flip(0).cummin(0).values.flip(0)
+    left = torch.where(before < 0, after, before).clamp(0, len(known) - 1)
+    right = torch.where(after >= len(known), before, after).clamp(0, len(known) - 1)
+    share = ((number - left) / (right - left).clamp_min(1)).clamp(0, 1).to(values)[..., None]
+    low, high = (values.gather(0, at[..., None].expand_as(values)) for at in (left, right))
+    found = low.lerp(high, share)
+    never = (before < 0) & (after >= len(known))
+    return torch.where(never[..., None], values[known].mean(0), found)
+
+
+MEMBERS: dict[str, Member] = {
+    "adaptive": _adaptive,
+    "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known),
+    "fourier": _fourier,
+    "neighbours": _neighbours,
+    "patches": _patches,
+    **{name: partial(_kriging, name) for name in KRIGED},
+}
+"""Members by name."""
+ORDERS = {"cubic": 2, "thin_plate": 2}
+"""Order of the continuation that members pass into far from known samples; 1 by default."""
+
+
+def default_members(known: Tensor) -> list[str]:
+    """Members for a signal, by its axes and numbers of samples."""
+    if known.ndim == 1:
+        near = known & (_distance_to(~known) <= NEAR)
+        some = ["adaptive"] if int(near.sum()) <= 1 << 18 else []
+        return [*some, "autoregressive", "fourier", "neighbours"]
+    if known.ndim == 3:
+        return ["fourier", "kriging", "neighbours"]
+    return ["cubic", "fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
+
+
+def is_dense(known: Tensor) -> bool:
+    """Whether this is a picture of which so much is missing that most blocks have missing samples."""
+    return known.ndim == 2 and float(known.float().mean()) < 0.65
+
+
+def _near(gaps: Gaps) -> Tensor:
+    """Known samples near wanted ones; all if these are few."""
+    near = gaps.known & (_distance_to(gaps.wanted) <= NEAR)
+    return near if int(near.sum()) >= 2 * NUM_NEIGHBOURS[near.ndim - 1] else gaps.known
+
+
+def _distance_to(wanted: Tensor) -> Tensor:
+    """Distance of every sample from the wanted ones, in samples."""
+    return torch.from_numpy(distance_transform_edt(~wanted.cpu().numpy())).to(wanted.device)

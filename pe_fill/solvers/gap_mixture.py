@@ -1,0 +1,322 @@
+r"""Missing samples by several methods, mixed with weights that follow their errors at imitated gaps near by.
+
+Copies of the missing samples are moved over known ones, these are hidden too, and every member predicts them. The second
+moments of the members' errors are smoothed in space and shrunk towards their mean; the weights of a missing sample are those
+of least variance that sum to one, without negative ones. The errors of the mixture, with weights from the other copies, are
+its score and calibrate its standard deviations by the distance from known samples.
+
+Far from all known samples members have nothing to continue: they pass into a smooth continuation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinates
+from torch import Tensor
+
+from pe_fill.solvers.calibration import normal_quantile
+from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, continuation, is_dense
+from pe_fill.solvers.gaps import Hidden
+from pe_lightning.linalg.threads import side_by_side, sized_threads
+
+Array = NDArray[np.float64]
+
+MARGIN, MARGIN_STEP = 64, 16
+"""Samples around wanted ones that members see, and what the start of their part of the grid is a multiple of."""
+MAX_PART = 1536
+"""Pixels per side of the parts of a picture that are predicted one after another."""
+AT_ONCE = 1 << 17
+"""Samples whose weights are computed at a time."""
+SHRINKAGE, PRIOR_GAPS = 0.1, 25.0
+"""Share of the mean over all imitated gaps in the moments, and gaps of mean width that this mean counts as besides."""
+RIDGE = 0.03
+"""Added to the diagonal of the moments, relative to it."""
+LEAST_SHARE = 0.06
+"""Mean weight at hidden samples below which a member is left out."""
+BINS, LEAST_BIN = 6, 40
+"""Bins of the distance from known samples with deviations of their own, and fewest hidden samples of a bin."""
+COVERAGE = 0.9
+"""Share of the errors within as many standard deviations as this share of a normal distribution."""
+FAR = {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
+"""Distances from known samples between which members pass into a smooth continuation, by number of axes."""
+
+
+class HeldOut(NamedTuple):
+    """Predictions of hidden samples.
+
+    Args:
+        known: Samples that are not hidden, ``(N_1, ..., N_D)`` booleans.
+        places: Row-major positions of the predicted samples, ``(H,)``.
+        mixed: Predictions of the mixture, with the weights of the other copies, ``(H, C)``.
+        members: Those of each member, ``(M, H, C)``.
+    """
+
+    known: Tensor
+    places: Tensor
+    mixed: Tensor
+    members: Tensor
+
+
+@dataclass(frozen=True)
+class GapMixture:
+    """A filled signal.
+
+    Args:
+        values: ``(N_1, ..., N_D, C)``; known samples are those that were given.
+        std: Standard deviations at missing samples, zero elsewhere, ``(N_1, ..., N_D, C)``.
+        weights: Mean weight of each member over the missing samples; zero of those that are left out.
+        errors: Root mean squared error of each member and of the ``mixture`` at the hidden samples.
+        held_out: Of each held-out fit.
+    """
+
+    values: Tensor
+    std: Tensor
+    weights: dict[str, float]
+    errors: dict[str, float]
+    held_out: list[HeldOut]
+
+
+@sized_threads(0)
+def fill_gaps(
+    values: Tensor,
+    known: Tensor,
+    members: Sequence[str],
+    hidden: Sequence[Hidden],
+    periodic: Sequence[bool] = (),
+) -> GapMixture:
+    """Predicts missing samples by a mixture of members, which are computed side by side, with one thread each.
+
+    Args:
+        values: One signal ``(N_1, ..., N_D, C)``, D of 1 to 3; values of missing samples are ignored.
+        known: ``(N_1, ..., N_D)`` booleans.
+        members: Names in :data:`~pe_fill.solvers.gap_members.MEMBERS`.
+        hidden: Known samples that are hidden in each held-out fit, see :func:`~pe_fill.solvers.gaps.imitated_gaps`.
+        periodic: Which axes are periodic.
+    """
+    dense = is_dense(known)
+    values = torch.where(known[..., None], values, values[known].mean(0))
+    flat = values.flatten(0, -2)
+    where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
+    truths = [flat[index] for index in where]
+
+    def gaps(seen: Tensor, part: tuple[slice, ...], wanted: Tensor, names: Sequence[str]) -> Gaps:
+        inside = torch.where(seen[part][..., None], values[part], 0)
+        return Gaps(inside, seen[part], wanted[part], periodic, dense, names)
+
+    parts = [_around(some.scored, periodic, some.part) for some in hidden]
+    tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
+    predictions, distances = _predict(tasks)
+    width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
+    prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
+    kept = list(range(len(members)))
+    while True:
+        errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
+        moments = [_Moments(*each, known.shape) for each in errors]
+        mixed, variances, shares = [], [], np.zeros(len(kept))
+        for number, (predicted, index) in enumerate(zip(predictions, where, strict=True)):
+            values_there, variance, share = _mixed(
+                predicted[kept], moments[:number] + moments[number + 1 :] or moments, index, prior_count
+            )
+            mixed.append(values_there)
+            variances.append(variance)
+            shares += share / len(predictions)
+        worth = [member for member, share in zip(kept, shares, strict=True) if share >= LEAST_SHARE]
+        if not worth or worth == kept:
+            break
+        kept = worth
+
+    flat, std, shares = flat.clone(), torch.zeros_like(flat), np.zeros(len(kept))
+    if mixed:
+        left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
+        scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
+    num_missing = max(1, int((~known).sum()))
+    for wanted in _divided(~known):
+        task = gaps(known, _around(wanted, periodic), wanted, [members[number] for number in kept])
+        (found,), (distance,) = _predict([task])
+        missing = wanted.flatten().nonzero()[:, 0]
+        flat[missing], variance, share = _mixed(found, moments, missing, prior_count)
+        shares += share * len(missing) / num_missing
+        if mixed:
+            std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
+    errors_of = dict[str, float]()
+    if mixed:
+        every = torch.cat([torch.cat(predictions, 1), torch.cat(mixed)[None]])
+        squares = (every - torch.cat(truths)).square().mean((1, 2))
+        errors_of = dict(zip([*members, "mixture"], squares.sqrt().tolist(), strict=True))
+    return GapMixture(
+        flat.reshape(values.shape),
+        std.reshape(values.shape),
+        dict.fromkeys(members, 0.0) | {members[number]: float(share) for number, share in zip(kept, shares, strict=True)},
+        errors_of,
+        [HeldOut(known & ~some.mask, *rest) for some, *rest in zip(hidden, where, mixed, predictions, strict=True)],
+    )
+
+
+def _around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, ...] = ()) -> tuple[slice, ...]:
+    """The part of a grid, or of a part of it, around wanted samples: whole rows, and all of periodic axes."""
+    part = []
+    for axis, size in enumerate(wanted.shape):
+        along = wanted.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0] if wanted.ndim > 1 else wanted[:0]
+        whole = not len(along) or (bool(periodic) and periodic[axis])
+        start = 0 if whole else max(0, int(along[0]) - MARGIN) // MARGIN_STEP * MARGIN_STEP
+        part.append(slice(start, size if whole else min(size, int(along[-1]) + 1 + MARGIN)))
+    limits = within or [slice(0, size) for size in wanted.shape]
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(part, limits, strict=True))
+
+
+def _divided(wanted: Tensor) -> Iterator[Tensor]:
+    """The wanted samples of parts of a large picture, one after another: what members hold fits in memory."""
+    if wanted.ndim != 2 or wanted.numel() <= MAX_PART**2:
+        yield wanted
+        return
+    for top, left in itertools.product(*[range(0, n, MAX_PART) for n in wanted.shape]):
+        inside = torch.zeros_like(wanted)
+        part = slice(top, top + MAX_PART), slice(left, left + MAX_PART)
+        inside[part] = wanted[part]
+        if bool(inside.any()):
+            yield inside
+
+
+def _mixed(predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_count: float) -> tuple[Tensor, Array, Array]:
+    """The mixture of members ``(M, H, C)``: values ``(H, C)``, their variance ``(H,)``, and mean weights ``(M,)``."""
+    values, variances, total = torch.empty_like(predicted[0]), np.empty(len(index)), np.zeros(len(predicted))
+    for some in torch.split(torch.arange(len(index)), AT_ONCE):
+        weights, variances[some.numpy()] = least_variance(_local(moments, index[some], len(predicted), prior_count))
+        values[some] = torch.einsum("hm,mhc->hc", torch.from_numpy(weights).to(predicted), predicted[:, some])
+        total += weights.sum(0)
+    return values, variances, total / max(len(index), 1)
+
+
+def _predict(gaps: Sequence[Gaps]) -> tuple[list[Tensor], list[Array]]:
+    """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
+
+    A number that is not finite is replaced by the median of the members.
+    """
+
+    def predict(item: tuple[str, Gaps]) -> Tensor:
+        name, some = item
+        return MEMBERS[name](some)[some.wanted]
+
+    members = gaps[0].members if gaps else ()
+    items = [(name, some) for name in members for some in gaps]
+    # members of one signal wait for each other: each divides its own blocks among the threads
+    every = [predict(item) for item in items] if len(gaps) < 2 else side_by_side(predict, items, gaps[0].values.device)
+    predictions, distances = [], []
+    for number, some in enumerate(gaps):
+        found = torch.stack(every[number :: len(gaps)])
+        found = torch.where(found.isfinite(), found, torch.nan_to_num(found, 0.0).median(0).values)
+        distance: Array = distance_transform_edt((~some.known).cpu().numpy())[some.wanted.cpu().numpy()]
+        near, far = FAR[some.known.ndim]
+        if len(distance) and distance.max() > near:
+            share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
+            orders = torch.tensor([ORDERS.get(name, 1) for name in members])
+            for order in sorted(set(orders.tolist())):
+                smooth = continuation(some.values, some.known, order)[some.wanted]
+                found[orders == order] = found[orders == order].lerp(smooth, share)
+        predictions.append(found)
+        distances.append(distance)
+    return predictions, distances
+
+
+# -- weights ------------------------------------------------------------------------------------------------------------
+
+
+class _Moments:
+    """Products of the members' errors, mean over channels, and counts, smoothed over a coarse grid."""
+
+    def __init__(self, errors: Tensor, index: Tensor, grid: Sequence[int]) -> None:
+        sigma = np.minimum(18, np.array(grid) / 4)  # standard deviation of the local mean, in samples
+        self.cell = np.maximum(1, sigma // 3)
+        products = torch.einsum("mhc,nhc->mnh", errors, errors).flatten(0, 1).cpu().numpy() / errors.shape[-1]
+        self.grid, coarse = tuple(grid), [int(n) for n in np.ceil(np.array(grid) / self.cell)]
+        cells = np.ravel_multi_index(tuple((self._places(index) // self.cell[:, None]).astype(int)), coarse)
+        area = np.prod(math.sqrt(2 * math.pi) * sigma)  # a sum over neighbours, not a mean
+        rows = [*products, np.ones(len(index))]
+        sums = [np.bincount(cells, row, math.prod(coarse)).reshape(coarse) for row in rows]
+        density = area / np.prod(self.cell)
+        self.planes = [gaussian_filter(each, sigma / self.cell, mode="constant", truncate=3.0) * density for each in sums]
+
+    def _places(self, index: Tensor) -> Array:
+        return np.stack(np.unravel_index(index.cpu().numpy(), self.grid)).astype(float)
+
+    def at(self, index: Tensor) -> Array:
+        """At row-major positions ``(P,)``: ``(M^2 + 1, P)``."""
+        places = (self._places(index) + 0.5) / self.cell[:, None] - 0.5
+        return np.stack([map_coordinates(plane, places, order=1, mode="nearest") for plane in self.planes])
+
+    @property
+    def total(self) -> Array:
+        """Sums over all places, ``(M^2 + 1,)``."""
+        return np.array([plane.sum() for plane in self.planes])
+
+
+def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: float) -> Array:
+    """Second moments of the members at some samples of the grid, shrunk towards their mean: ``(P, M, M)``."""
+    if not moments:
+        return np.broadcast_to(np.eye(size), (len(index), size, size))
+    total = np.sum([each.total for each in moments], 0)
+    local = np.sum([each.at(index) for each in moments], 0)
+    mean = total[:-1] / max(total[-1], 1e-12)
+    near = (local[:-1] + prior_count * mean[:, None]) / (local[-1] + prior_count)
+    scale = np.trace(near.reshape(size, size, -1)) / max(np.trace(mean.reshape(size, size)), 1e-300)
+    shrunk = (1 - SHRINKAGE) * near + SHRINKAGE * scale * mean[:, None]
+    return np.moveaxis(shrunk.reshape(size, size, -1), -1, 0)
+
+
+def least_variance(moments: Array) -> tuple[Array, Array]:
+    """Weights, not negative and with sum one, of least variance, and that variance.
+
+    The member of the most negative weight is left out until none is negative.
+
+    Args:
+        moments: Second moments of errors, ``(P, M, M)``.
+
+    Returns:
+        ``(P, M)`` and ``(P,)``.
+    """
+    size = moments.shape[-1]
+    own = np.diagonal(moments, axis1=1, axis2=2)
+    ridged = moments + (RIDGE * own + 1e-14)[..., None] * np.eye(size)
+    level = own.mean(1, keepdims=True)
+    out = np.zeros(moments.shape[:2], bool)
+    weights = np.full(moments.shape[:2], 1 / size)
+    for _ in range(size):
+        kept = np.where(out[:, :, None] | out[:, None, :], np.eye(size) * (1 + level[..., None]), ridged)
+        solved = np.linalg.solve(kept, (~out)[..., None].astype(float))[..., 0] * ~out
+        weights = solved / solved.sum(1, keepdims=True)
+        negative = weights.min(1) < 0
+        if not negative.any():
+            break
+        out[negative, weights[negative].argmin(1)] = True
+    return weights, np.einsum("pm,pmn,pn->p", weights, moments, weights).clip(1e-14)
+
+
+class _Deviations:
+    """Standard deviations from the variance of the mixture and the distance, such that held-out errors have the coverage."""
+
+    def __init__(self, errors: Array, variance: Array, distance: Array) -> None:
+        count = max(1, min(BINS, len(distance) // LEAST_BIN))
+        self.edges = np.unique(np.quantile(distance, np.linspace(0, 1, count + 1)[1:-1]))
+        bins = np.searchsorted(self.edges, distance)
+        ratio = errors / np.sqrt(variance)[:, None]
+        self.centres, factors = np.zeros(0), []
+        for number in np.unique(bins):
+            here = bins == number
+            self.centres = np.append(self.centres, distance[here].mean())
+            factors.append(np.quantile(ratio[here], COVERAGE, axis=0) / normal_quantile(COVERAGE))
+        self.factors = np.stack(factors)
+
+    def __call__(self, variance: Array, distance: Array) -> Array:
+        """Of samples with these variances and distances ``(P,)``: ``(P, C)``; it grows with the root of the distance."""
+        beyond = np.sqrt(np.maximum(distance / self.centres[-1], 1))
+        factor = np.stack([np.interp(distance, self.centres, column) for column in self.factors.T], 1)
+        found: Array = factor * (beyond * np.sqrt(variance))[:, None]
+        return found
