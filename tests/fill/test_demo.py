@@ -65,7 +65,7 @@ def test_its_commands_solve_the_examples(folder, monkeypatch):
 
 
 def test_the_gallery_has_its_commands_and_pictures(folder):
-    gallery = (Path(__file__).parents[3] / "docs/gallery.md").read_text()
+    gallery = (Path(__file__).parents[2] / "docs/gallery.md").read_text()
     for words in commands(folder):
         assert shlex.join(words).replace("32,32", "192,192") in gallery.splitlines()
     for make in tasks.TASKS:
