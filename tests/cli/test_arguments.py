@@ -16,7 +16,7 @@ from pe_lightning.training import make_datamodule
 
 
 def recipe_file(name: str) -> str:
-    return f"--config={recipes.FOLDER}/{name}.yaml"
+    return f"--config={recipes.find(name)}"
 
 
 def test_words_are_files_and_options():

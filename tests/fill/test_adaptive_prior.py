@@ -8,7 +8,7 @@ import torch
 import yaml
 from fits import fit, signals
 
-import pe_papers
+import pe_fill
 from pe_fill import Adaptive, Local
 from pe_fill.estimators.priors import PRIOR_KEY, card, read_prior, shipped_file
 from pe_fill.networks.drawing import draw_words
@@ -84,7 +84,7 @@ def test_a_prior_without_support_changes_nothing(noise, make_trainer):
 def test_the_shipped_prior_is_small_and_that_of_its_card(tmp_path, monkeypatch):
     assert shipped_file("pictures").stat().st_size < 400_000
     assert read_prior("pictures").num_params == card("pictures")["num_params"]
-    recipe = yaml.safe_load((pe_papers.RECIPES / "prior/pictures.yaml").read_text())
+    recipe = yaml.safe_load((pe_fill.RECIPES / "prior/pictures.yaml").read_text())
     assert recipe["trainer"]["max_steps"] == card("pictures")["steps"]
     monkeypatch.setattr("pe_fill.estimators.priors.card", lambda name: {"sha256": "0"})
     with pytest.raises(InputError, match="damaged"):
