@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -157,7 +157,8 @@ def fits_of(state_dict: Mapping[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-class Variant(NamedTuple):
+@dataclass(frozen=True)
+class Variant:
     """An estimator as a candidate of ``pe-lightning suggest``.
 
     Args:
@@ -167,7 +168,7 @@ class Variant(NamedTuple):
     """
 
     label: str
-    arguments: Mapping[str, Any] = MappingProxyType({})
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     remark: str = ""
 
 
