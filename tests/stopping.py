@@ -84,8 +84,7 @@ def run_fit(
     folder: Path, recipe: str, *arguments: str, wandb: bool = False, launched: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Runs a recipe for images in a folder."""
-    config = str(TESTS.parent / "configs/image" / recipe)
-    command = ["fit", "--config", config, *QUICK, "--wandb.enabled", str(wandb).lower(), *arguments]
+    command = ["fit", "--config", f"image/{recipe.removesuffix('.yaml')}", *QUICK, "--wandb.enabled", str(wandb).lower(), *arguments]
     return run_command(folder, *command, launched=launched)
 
 
