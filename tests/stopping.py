@@ -84,8 +84,8 @@ def run_fit(
     folder: Path, recipe: str, *arguments: str, wandb: bool = False, launched: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Runs a recipe for images in a folder."""
-    command = ["fit", "--config", f"image/{recipe.removesuffix('.yaml')}", *QUICK, "--wandb.enabled", str(wandb).lower(), *arguments]
-    return run_command(folder, *command, launched=launched)
+    options = ["--config", f"image/{recipe.removesuffix('.yaml')}", *QUICK, "--wandb.enabled", str(wandb).lower()]
+    return run_command(folder, "fit", *options, *arguments, launched=launched)
 
 
 def fit(folder: Path, recipe: str, *arguments: str, wandb: bool = False) -> dict:
