@@ -1,8 +1,8 @@
-"""What the sections of ``faults.py`` share: processes that may be killed, rows of attempts, and small commands."""
+"""What the sections of ``faults.py`` share: processes that may be killed, attempts that are counted, small inputs."""
 
 from __future__ import annotations
 
-import ctypes
+import concurrent.futures
 import os
 import random
 import resource
@@ -13,16 +13,22 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from harness import print_row
+from PIL import Image
 
 from pe_lightning.__main__ import main as command
 
 TABLES: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("faults.yaml").read_text())
+HELD, REFUSED, BROKEN = 0, 2, 3
+Work = Callable[[], int]
+"""What a process does; it returns the exit status."""
 
 
 def words(*names: str) -> list[str]:
@@ -39,11 +45,42 @@ FIT = ["fit", "--config", "image/demo", *words("small", "fit")]
 SHORT_FIT = [*FIT, "--trainer.max_steps", "20"]
 SWEEP = ["sweep", "--config", "image/closed_form", *words("small", "sweep")]
 PREDICT = words("predict")
-LIMIT = 20
-HELD, REFUSED, BROKEN = 0, 2, 3
 
-Work = Callable[[], int]
-"""What a process does; it returns the exit status."""
+
+@dataclass
+class Size:
+    """How many attempts a section makes, and its random numbers."""
+
+    kills: int
+    mutations: int
+    rng: random.Random
+
+    @property
+    def few(self) -> int:
+        """A sixth of the kills."""
+        return -(-self.kills // 6)
+
+
+class Row:
+    """Counts attempts, and says which did not hold."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.tried, self.failures = name, 0, list[str]()
+
+    def add(self, held: bool, failure: str) -> None:
+        """Counts one attempt."""
+        self.tried += 1
+        if not held:
+            self.failures.append(failure)
+
+    def show(self) -> None:
+        """Prints the row."""
+        print_row(self.name, self.tried, self.tried - len(self.failures))
+        for failure in self.failures[:20]:
+            print(f"    {' '.join(failure.split())[:300]}", flush=True)
+
+
+# -- processes --------------------------------------------------------------------------------------------------------------
 
 
 def forked(work: Work, kill_after: float | None = None, limit: int = 600, signum: int = signal.SIGKILL) -> tuple[int, str]:
@@ -86,18 +123,27 @@ def forked(work: Work, kill_after: float | None = None, limit: int = 600, signum
         return os.waitstatus_to_exitcode(status), errors.read()
 
 
-def run(arguments: list[str]) -> tuple[int, str]:
-    """A command in a process of its own."""
-    return forked(partial(command, arguments))
+def together(works: Sequence[Work]) -> list[tuple[int, str]]:
+    """Several functions at the same time, each in a process of its own."""
+    with concurrent.futures.ThreadPoolExecutor(len(works)) as pool:
+        return list(pool.map(forked, works))
+
+
+def made(*arguments: str) -> float:
+    """Seconds of a command that has to succeed."""
+    return seconds_of(partial(command, list(arguments)))
 
 
 def seconds_of(work: Work) -> float:
-    """How long a function takes that is not killed."""
+    """Seconds of a function that has to succeed."""
     began = time.monotonic()
     status, errors = forked(work)
     if status:
         raise SystemExit(errors)
     return time.monotonic() - began
+
+
+# -- attempts ---------------------------------------------------------------------------------------------------------------
 
 
 def in_order(status: int, errors: str, refused: Sequence[int] = (REFUSED,)) -> bool:
@@ -106,74 +152,39 @@ def in_order(status: int, errors: str, refused: Sequence[int] = (REFUSED,)) -> b
     return status == 0 or (status in refused and told == 1 and "Traceback" not in errors)
 
 
-@contextmanager
-def folder() -> Iterator[Path]:
-    """A new working directory, with a cache of its own."""
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as name:
-        os.environ["PE_LIGHTNING_CACHE"] = str(Path(name, "cache"))
-        os.chdir(name)
-        try:
-            yield Path(name)
-        finally:
-            os.chdir(before)
-
-
-class Row:
-    """Counts attempts, and says which did not hold."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.tried, self.failures = name, 0, list[str]()
-
-    def add(self, held: bool, failure: str) -> None:
-        """Counts one attempt."""
-        self.tried += 1
-        if not held:
-            self.failures.append(failure)
-
-    def show(self) -> None:
-        """Prints the row."""
-        print_row(self.name, self.tried, self.tried - len(self.failures))
-        for failure in self.failures[:20]:
-            print(f"    {' '.join(failure.split())[:300]}", flush=True)
-
-
-def drop_override() -> None:
-    """Drops CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH, by which root writes to read-only folders."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header, sets = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
-    if libc.capget(header, sets) != 0:
-        raise OSError(ctypes.get_errno(), "capget")
-    for effective_or_permitted in (0, 1):
-        sets[effective_or_permitted] &= ~0b110
-    if libc.capset(header, sets) != 0:
-        raise OSError(ctypes.get_errno(), "capset")
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """The content of a file, or of the files of a folder."""
-    files = [path] if path.is_file() else path.rglob("*")
-    return {str(file.relative_to(path)): file.read_bytes() for file in files if file.is_file()}
-
-
-def refuse(row: Row, arguments: list[str], size: int | None = None) -> None:
-    """Counts a command that has to end with one paragraph and status 2 and to change nothing.
+def attempt(
+    row: Row,
+    arguments: Sequence[str],
+    ends: Sequence[int] = (0, REFUSED),
+    may_change: Callable[[str], bool] = lambda name: False,
+    before: Callable[[], object] = lambda: None,
+    about: str = "",
+) -> int:
+    """Counts a command: it ends as it should, loses and changes no file, and writes none if it is refused.
 
     Args:
         row: Counts the attempt.
         arguments: The command.
-        size: Bytes after which the disk is full.
+        ends: The exit statuses that are right.
+        may_change: Whether a file may be changed.
+        before: What the process does before the command.
+        about: Names the attempt, in place of the command.
+
+    Returns:
+        The exit status.
     """
 
     def work() -> int:
-        if size is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-        return command(arguments)
+        before()
+        return command(list(arguments))
 
-    before, (status, errors) = tree(Path()), forked(work, limit=LIMIT)
-    same = tree(Path()) == before
-    held = status == REFUSED and len(errors.splitlines()) == 1 and same
-    row.add(held, f"{' '.join(arguments)}: status {status}, unchanged {same}, {errors[-250:]}")
+    old, (status, errors) = tree(), forked(work, limit=200)
+    new = tree()
+    lost = [name for name, content in old.items() if new.get(name) != content and not may_change(name)]
+    lost += sorted(new.keys() - old.keys()) if status == REFUSED else []
+    held = status in ends and in_order(status, errors) and not lost
+    row.add(held, f"{about or ' '.join(arguments)[:150]}: status {status}, changed {lost[:3]}, {errors[-250:]}")
+    return status
 
 
 def killed(
@@ -207,3 +218,48 @@ def killed(
         about = f"signal after {moment:.3f} s: status {ended}, again {status}, the same {same}"
         row.add(stopped and same, f"{about}: {errors[-150:]}{more_errors[-200:]}")
     return row
+
+
+# -- files ------------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """A new working directory, with a cache of its own."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as name:
+        os.environ["PE_LIGHTNING_CACHE"] = str(Path(name, "cache"))
+        os.chdir(name)
+        try:
+            yield Path(name)
+        finally:
+            os.chdir(before)
+
+
+def tree(path: Path = Path()) -> dict[str, bytes]:
+    """The content of a file, or of the files and folders of a folder but those of the cache; folders have none."""
+    places = [path] if path.is_file() else path.rglob("*")
+    found = {str(place.relative_to(path)): place.read_bytes() if place.is_file() else b"" for place in places}
+    return {name: content for name, content in found.items() if name.split("/")[0] != "cache"}
+
+
+def restore(before: dict[str, bytes]) -> None:
+    """Makes the files and folders of the working directory what they were."""
+    for name in sorted(tree().keys() - before.keys(), reverse=True):
+        Path(name).rmdir() if Path(name).is_dir() else Path(name).unlink()
+    for name, content in before.items():
+        if not Path(name).is_dir():
+            Path(name).write_bytes(content)
+
+
+def waves(height: int, width: int, phase: float = 0.0) -> Image.Image:
+    """A smooth picture."""
+    y, x = np.mgrid[:height, :width] / height
+    return Image.fromarray(np.uint8(127 + 120 * np.sin(9 * x + 5 * y * y + phase)))
+
+
+def write_gaps() -> None:
+    """Writes a picture a.png of 24 x 28, a mask m.png of a missing line, and points a.csv."""
+    waves(24, 28).save("a.png")
+    Image.fromarray(np.uint8(np.arange(24)[:, None] * np.ones(28) == 9) * 255).save("m.png")
+    Path("a.csv").write_text("x,y,v\n" + "".join(f"{n % 7},{n // 7},{n * n % 17}\n" for n in range(42)))

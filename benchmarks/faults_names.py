@@ -1,22 +1,15 @@
-"""Attempts of ``faults.py`` with names of files: bytes that are not UTF-8, escape sequences, line ends, markup, YAML.
-
-Every verb gets every name, in the locale of this process and in the locale C, in which Python decodes names as ASCII.
-"""
+"""Names of files for every verb: bytes that are not UTF-8, escape sequences, line ends, markup, YAML."""
 
 from __future__ import annotations
 
-import json
 import os
-import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-from attempts import Row, command, folder, forked, in_order, words
-from PIL import Image
+from attempts import Row, Size, command, folder, forked, in_order, waves, words
 
 # fmt: off
 NAMES = [
@@ -30,13 +23,40 @@ NAMES = [
 """Stems of names, as bytes."""
 EXACT = words("exact")
 LOCALE_C = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+"""Variables of a locale in which Python decodes names as ASCII."""
 
 
-def write(name: bytes) -> None:
-    """Writes a picture of 12 x 16 pixels."""
-    y, x = np.mgrid[:12, :16] / 12
-    Image.fromarray(np.uint8(127 + 120 * np.sin(9 * x + 5 * y * y))).save("plain.png")
-    os.rename("plain.png", name)
+def names(_: Size) -> Iterator[Row]:
+    """Commands succeed, or end with one paragraph, with no control character but the line feed on either stream."""
+    row = Row("names of files, every verb")
+    for name in NAMES:
+        with folder():
+            waves(12, 16).save("plain.png")
+            os.rename("plain.png", name + b".png")
+            for arguments in commands(os.fsdecode(name)):
+
+                def work(arguments: list[str] = arguments) -> int:
+                    os.dup2(2, 1)
+                    return command(arguments)
+
+                status, shown = forked(work, limit=60)
+                controls = sorted({char for char in shown if not char.isprintable() and char != "\n"})
+                held = in_order(status, shown) and not controls
+                row.add(held, f"{ascii(arguments)[:110]}: status {status}, controls {controls}, {shown[-160:]!a}")
+    yield row
+
+
+def names_in_c(_: Size) -> Iterator[Row]:
+    """The same in the locale C, by a program of its own."""
+    row, program = (
+        Row("the same in the locale C"),
+        [sys.executable, str(Path(__file__).with_name("faults.py")), "--only", "names"],
+    )
+    done = subprocess.run(program, env={**os.environ, **LOCALE_C}, capture_output=True, text=True, check=False)
+    (counts,) = re.findall(r"^\| names of files, every verb \| ([\d,]+) \| ([\d,]+) \|", done.stdout, re.MULTILINE)
+    tried, held = (int(number.replace(",", "")) for number in counts)
+    row.tried, row.failures = tried, [done.stdout] * (tried - held)
+    yield row
 
 
 def commands(stem: str) -> Iterator[list[str]]:
@@ -57,43 +77,3 @@ def commands(stem: str) -> Iterator[list[str]]:
     yield ["cache", "list", "--cache_dir", f"{stem}-c"]
     for verb in ("fit", "fill", "suggest", "compare", "export", stem):
         yield [verb, f"{stem}-missing"]
-
-
-def attempts(row: Row) -> Row:
-    """Held: success, or one paragraph with status 2, and no control character but the line feed, on both streams."""
-    for name in NAMES:
-        with folder():
-            write(name + b".png")
-            for arguments in commands(os.fsdecode(name)):
-
-                def work(arguments: list[str] = arguments) -> int:
-                    os.dup2(2, 1)
-                    return command(arguments)
-
-                status, shown = forked(work, limit=60)
-                controls = sorted({char for char in shown if not char.isprintable() and char != "\n"})
-                held = in_order(status, shown) and not controls
-                row.add(held, f"{ascii(arguments)[:110]}: status {status}, controls {controls}, {shown[-160:]!a}")
-    return row
-
-
-def rows(kills: int, mutations: int, rng: random.Random) -> Iterator[Row]:
-    """The rows of this section."""
-    yield attempts(Row("names of files, every verb"))
-    row = Row("the same in the locale C")
-    script = [sys.executable, __file__]
-    done = subprocess.run(script, env={**os.environ, **LOCALE_C}, capture_output=True, text=True, check=True)
-    row.tried, row.failures = json.loads(done.stdout.splitlines()[-1])
-    yield row
-
-
-if __name__ == "__main__":
-    with folder():  # so that the attempts that are forked from this process do not import
-        write(b"a.png")
-        forked(partial(command, ["fit", "a.png", *EXACT]))
-        import pe_lightning.cli.cli
-        import pe_lightning.studies.compare.command
-        import pe_lightning.studies.suggest.command
-        import pe_lightning.studies.sweep.command  # noqa: F401
-    found = attempts(Row("names"))
-    print(json.dumps([found.tried, found.failures]))

@@ -42,7 +42,7 @@ def called_functions(arguments: list[str]) -> dict[str, set[CodeType]]:
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(INSIDE) and code not in called[code.co_filename]:
+        if event == "call" and code.co_filename.startswith(INSIDE) and code not in called.get(code.co_filename, ()):
             outer: FrameType | None = frame
             while outer is not None and outer.f_code.co_name != "<module>":
                 outer = outer.f_back
@@ -50,13 +50,11 @@ def called_functions(arguments: list[str]) -> dict[str, set[CodeType]]:
                 called[code.co_filename].add(code)
 
     sys.setprofile(note)
-    try:
-        status = main(arguments)
-    finally:
-        sys.setprofile(None)
+    status = main(arguments)
+    sys.setprofile(None)
     if status:
         raise SystemExit(status)
-    return {file: functions for file, functions in called.items() if functions}
+    return called
 
 
 def write_missing_lines() -> None:

