@@ -3,9 +3,8 @@
     python benchmarks/adaptive.py --paths FOLDER                    # 16 pictures of 512 x 512: about 5 core minutes
     python benchmarks/adaptive.py --only grid --paths samples://astronaut
 
-Every second sample of each axis is trained on unless a section says otherwise; PSNR per picture of all others, not clamped,
-then the mean. Times are those of the processor. The settings of Adaptive are its defaults. They were chosen on the
-even-numbered half of the pictures; tables have both halves.
+Every second sample of each axis is trained on unless a section says otherwise; mean PSNR of all others, not clamped. The
+defaults of Adaptive were chosen on the even-numbered half of the pictures; tables have both halves.
 
 - ``large``: seconds and memory. ``grid``: interpolation and Pillow's filter at the same sample positions.
 - ``strides``: every fourth sample. ``noise``: on the trained samples. ``points``: 25 % and 10 % of four pictures at random.
@@ -71,14 +70,7 @@ def lanczos(known: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def table(pictures: Tensor, methods: dict[str, Method], stride: int = 2, noise: float = 0.0) -> dict[str, float]:
-    """Prints a row per method, and returns the mean PSNR of each.
-
-    Args:
-        pictures: ``(S, N_1, ..., N_D, C)`` in [0, 1].
-        methods: By name; the worst difference is that to the first one.
-        stride: Distance of trained samples.
-        noise: Standard deviation of the noise on trained samples.
-    """
+    """Prints a row per method, and returns the mean PSNR of each; the worst difference is to the first method."""
     shape = tuple(pictures.shape[1:-1])
     every, rest = (slice(None, None, stride),) * len(shape), torch.ones(pictures.shape[1:-1], dtype=torch.bool)
     rest[every] = False

@@ -84,13 +84,9 @@ class Row:
 
 
 def forked(work: Work, kill_after: float | None = None, limit: int = 600, signum: int = signal.SIGKILL) -> tuple[int, str]:
-    """Runs a function in a process of its own: its exit status, negative after a signal, and what it wrote to stderr.
+    """Exit status, negative after a signal, and stderr of a process that may get a signal after some seconds.
 
-    Args:
-        work: The function.
-        kill_after: Seconds until the process gets the signal.
-        limit: Seconds of processor time, and tens of seconds of wall time, after which it is killed in any case.
-        signum: The signal.
+    It is killed in any case after ``limit`` seconds of processor time, and ten times as many of wall time.
     """
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as errors:
         sys.stdout.flush()
@@ -159,19 +155,10 @@ def attempt(
     may_change: Callable[[str], bool] = lambda name: False,
     before: Callable[[], object] = lambda: None,
     about: str = "",
-) -> int:
-    """Counts a command: it ends as it should, loses and changes no file, and writes none if it is refused.
+) -> None:
+    """Counts a command: its status is one of ``ends``, it changes no file that it may not, and writes none if it is refused.
 
-    Args:
-        row: Counts the attempt.
-        arguments: The command.
-        ends: The exit statuses that are right.
-        may_change: Whether a file may be changed.
-        before: What the process does before the command.
-        about: Names the attempt, in place of the command.
-
-    Returns:
-        The exit status.
+    ``before`` runs in the process of the command; ``about`` names the attempt in place of the command.
     """
 
     def work() -> int:
@@ -184,7 +171,6 @@ def attempt(
     lost += sorted(new.keys() - old.keys()) if status == REFUSED else []
     held = status in ends and in_order(status, errors) and not lost
     row.add(held, f"{about or ' '.join(arguments)[:150]}: status {status}, changed {lost[:3]}, {errors[-250:]}")
-    return status
 
 
 def killed(
@@ -198,14 +184,7 @@ def killed(
 ) -> Row:
     """Gives signals at random moments, and compares what there is after another run with an uninterrupted one.
 
-    Args:
-        row: Counts the attempts.
-        kills: Number of attempts.
-        rng: Draws the moments.
-        first: By the name of a file or folder, what writes it and gets the signal.
-        result: The content of the file or folder.
-        again: What runs after the signal; by default the same.
-        signum: The signal.
+    By the name of a file or folder ``first`` writes it and gets the signal, and then ``again``, by default the same, runs.
     """
     seconds = seconds_of(first("whole"))
     expected = result(Path("whole"))

@@ -89,9 +89,8 @@ def table(name: str, options: Namespace) -> None:
         for turn in range(options.repeats + 1):  # the first fills the page cache
             cache = str(Path(folder, f"cache{turn}"))
             for work in list(WORK)[1:] if name == "clip.tif" else [list(WORK)[k] for k in (0, 2, 4)]:
-                shown = run_python([__file__, "--work", work, "--path", str(path)], Path(folder), PE_LIGHTNING_CACHE=cache)[
-                    0
-                ]
+                arguments = [__file__, "--work", work, "--path", str(path)]
+                shown, *_ = run_python(arguments, Path(folder), PE_LIGHTNING_CACHE=cache)
                 found.setdefault(work, []).extend([json.loads(shown.splitlines()[-1])] * bool(turn))
     print_titles(f"{name}, {options.side}^3", "seconds", "memory, GB")
     for work, turns in found.items():

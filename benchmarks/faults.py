@@ -361,16 +361,12 @@ def solves(size: Size) -> list[Row]:
             values = torch.rand(2, *[side] * axes, 1, generator=generator, dtype=dtype)
             for scaled in (0.0 * values, values, 1e6 * values):
                 grids.add(*solved(partial(solve_grid, scaled, encoder, ridge=ridge), scaled))
-        for kind in ("random", "duplicated", "near", "far"):
-            x = torch.rand(30, axes, generator=generator) * 0.999
-            if kind == "duplicated":
-                x = x[torch.randint(0, 5, (30,), generator=generator)]
-            elif kind == "near":
-                x = torch.cat([x[:15], x[:15] * (1 - 1e-6)])
-            elif kind == "far":
-                x[1:] *= 0.1
+        x = torch.rand(30, axes, generator=generator) * 0.999
+        duplicated = x[torch.randint(0, 5, (30,), generator=generator)]
+        near, far = torch.cat([x[:15], x[:15] * (1 - 1e-6)]), torch.cat([x[:1], 0.1 * x[1:]])
+        for coords in (x, duplicated, near, far):
             values = torch.rand(1, 30, 1, generator=generator, dtype=dtype)
-            points.add(*solved(partial(solve_points, values, encoder, coords=x, ridge=ridge), values, x))
+            points.add(*solved(partial(solve_points, values, encoder, coords=coords, ridge=ridge), values, coords))
     return [grids, points]
 
 
@@ -448,7 +444,7 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(1)  # threads do not live on in a forked process
     with folder() as root, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         command(attempts.SHORT_FIT)  # so that the attempts that are forked from this process neither import nor compile
-        command([*PREDICT, str(next(root.glob("runs/*/1/checkpoints/last.ckpt")))])
+        command([*attempts.PREDICT, str(next(root.glob("runs/*/1/checkpoints/last.ckpt")))])
     print(f"seed {options.seed}")
     print_titles("what", "tried", "held")
     failed, context = False, multiprocessing.get_context("fork")

@@ -152,14 +152,9 @@ def damaged_files(row: Row, arguments: list[str]) -> Row:
         folders = {"sweep.json": Path("s"), "last.ckpt": CELL / "checkpoints", "best.ckpt": CELL / "checkpoints"}
         paths = [folders.get(name, CELL) / name for name in names.split()]
         for kind, damage in damages.items():
-            for finished in (True, False):
-
-                def change(damage: Callable[[Path], object] = damage, paths: list[Path] = paths) -> None:
-                    for path in paths:
-                        damage(path)
-
-                is_there = finished or names == "metrics.json"
-                again(row, f"{names} {kind}", arguments, change, (0, 1, REFUSED), is_there)
+            for finished in (True, names == "metrics.json"):
+                change = partial(list, map(damage, paths))
+                again(row, f"{names} {kind}", arguments, change, (0, 1, REFUSED), finished)
     return row
 
 

@@ -114,7 +114,6 @@ def prior(path: Path) -> None:
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder")
-
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         "known": lambda options: known(options.out / "known.jpg"),
         "prior": lambda options: prior(options.out / "prior.jpg"),

@@ -2,10 +2,8 @@
 
     python benchmarks/first_try.py                            # docs/samples.md: 5 CPU minutes
 
-Plucked strings (Karplus and Strong, 1983), a new note every quarter of a second, 5 s in stereo; the phantom as
-NIfTI. ``tones`` are kinds of synthesised sound of half a second, ``series`` is a trend with a season, ``clips`` are from
-photographs of scikit-image: a still camera, changing light, and cameras that move by 0.2 and by 2 pixels a frame, each also
-with every second frame seen. Of the others every second sample of each axis is seen.
+Plucked strings (Karplus and Strong, 1983), the phantom as NIfTI, synthesised sounds, a series, and clips from photographs of
+scikit-image, each also with every second frame seen. Of the others every second sample of each axis is seen.
 """
 
 from __future__ import annotations

@@ -9,16 +9,15 @@ Gaussian encoder unless the name says another; settings are those of the papers'
 - random: a quarter of the pixels, at random.
 - clip: every second sample of the three axes of 128 x 128 x 128 RGB, a window that slides over a picture.
 
-A fit that does not end within its share of ``--budget`` is stopped; its seconds are then those of all steps at the speed of
-the ones that it took, marked ``~``, and it has no PSNR. The first step is left out of ms per step. A first fit, not shown,
-warms the device up.
+A fit that does not end within its share of ``--budget`` is stopped; its seconds are then all steps at the speed of its own,
+marked ``~``, and it has no PSNR. The first step is left out of ms per step. A first fit, not shown, warms the device up.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -124,22 +123,21 @@ def run(fit: Fit, data: TensorDataModule, device: str, limit: float) -> tuple[fl
 
 if __name__ == "__main__":
     parser = make_parser(__doc__)
-    found = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
+    devices = ["cuda", "cpu"] if torch.cuda.is_available() else ["cpu"]
     parser.add_argument("--only", nargs="+", choices=["photograph", "folder", "random", "clip"], metavar="DATA")
-    parser.add_argument("--devices", nargs="+", default=found, help="cuda, cpu")
     parser.add_argument("--size", type=int, default=512, help="pixels of the picture per axis")
     parser.add_argument("--cube", type=int, default=128, help="samples of the clip per axis")
     parser.add_argument("--budget", type=float, default=240.0, help="seconds of fitting, shared by all fits")
     options = parser.parse_args()
     print(machine())
     fits = [fit for fit in FITS if not options.only or fit.data in options.only]
-    runs, left = len(fits) * len(options.devices), options.budget
-    for device in options.devices:
-        run(replace(FITS[0], steps=0), datamodule("photograph", 64, 0), device, left)
+    runs, left = len(fits) * len(devices), options.budget
+    for device in devices:
+        run(FITS[0], datamodule("photograph", 64, 0), device, left)
     print_titles("data", "fit", "device", "seconds", "ms per step", "PSNR, dB", "MB of the GPU", "ratio to the first device")
     for fit in fits:
         data, seconds = datamodule(fit.data, options.size, options.cube), []
-        for device in options.devices:
+        for device in devices:
             began = time.perf_counter()
             spent, cells = run(fit, data, device, left / runs)
             seconds.append(spent)

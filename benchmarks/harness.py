@@ -89,12 +89,7 @@ def in_turns(
 
 
 class Turns(Callback):
-    """Takes a block of steps of a loop after each block of a fit, and measures both; validation is left out.
-
-    Args:
-        step: A step of the loop.
-        block: Steps of a block.
-    """
+    """Takes a block of steps of a loop after each block of a fit, and measures both; validation is left out."""
 
     def __init__(self, step: Callable[[], object], block: int) -> None:
         self.step, self.block = step, block
@@ -116,10 +111,7 @@ class Turns(Callback):
             self._spent = 0.0
 
     def medians(self) -> tuple[float, float, float]:
-        """Milliseconds of a step of the fit and of the loop, and the loop's time over that of the fit.
-
-        The first two blocks, which warm up, are left out where there are more.
-        """
+        """Milliseconds of a step of the fit and of the loop, and their ratio; the first two of more blocks warm up."""
         pairs = np.array([self.fit, self.loop])[:, 2 if len(self.fit) > 2 else 0 :]
         fit, loop = np.median(pairs, 1) / self.block * 1e3
         return float(fit), float(loop), float(np.median(pairs[1] / pairs[0]))

@@ -13,12 +13,10 @@ steps of Adam at 0.1; the thin plate spline is smoothed by generalised cross-val
 
 ``series``: ten gaps of up to one period, ``--turns`` draws. Others are told the period; ``fit_points`` finds it. STL fills
 gaps with its own result, ten rounds from linear interpolation; unobserved components (statsmodels) have a local linear trend
-and up to four harmonics (of sunspots a damped stochastic cycle); the periodic process is scikit-learn's: a periodic times a
-long squared exponential covariance, a Matern 3/2 and noise.
+and harmonics (of sunspots a damped cycle); the periodic process is scikit-learn's.
 
-Rows have, over all held-out values, the root mean squared error relative to the values' standard deviation, the negative
-log likelihood per standardised value (normal distribution), the shares within the 50, 90 and 95 % intervals, and CPU seconds
-of a fit with its predictions, on one thread.
+Rows have the root mean squared error relative to the values' standard deviation, the negative log likelihood per
+standardised value (normal distribution), shares within the intervals, and CPU seconds of fit and predictions, one thread.
 """
 
 from __future__ import annotations
@@ -247,18 +245,13 @@ def thin_plate(known: Points, places: Array) -> Prediction:
     return Prediction(RBFInterpolator(*known, kernel=name, smoothing=best, degree=1)(places))
 
 
-def linear_rbf(known: Points, places: Array) -> Prediction:
-    """SciPy."""
-    return Prediction(RBFInterpolator(*known, kernel="linear")(places))
-
-
 METHODS: dict[str, Method] = {
     "ours": ours,
     "kriging": kriging,
     "Matern process": standardised(matern_process),
     "GPyTorch": standardised(gpytorch_process),
     "thin plate": standardised(thin_plate),
-    "linear RBF": standardised(linear_rbf),
+    "linear RBF": standardised(lambda known, places: Prediction(RBFInterpolator(*known, kernel="linear")(places))),
 }
 
 
@@ -307,19 +300,15 @@ def periodic_process(series: Series, missing: Array) -> Prediction:
     return Prediction(centre + unit * fit.predict(times[missing]))
 
 
-def spline(series: Series, missing: Array) -> Prediction:
-    """Cubic spline."""
-    known = np.flatnonzero(~missing)
-    return Prediction(CubicSpline(known, series.values[known])(np.flatnonzero(missing)))
-
-
 SERIES_METHODS: dict[str, Method] = {
     "ours": ours_with_dates,
     "ours, no season": lambda series, missing: ours_with_dates(series, missing, "none"),
     "STL": stl,
     "components": components,
     "periodic process": periodic_process,
-    "spline": spline,
+    "spline": lambda series, missing: Prediction(
+        CubicSpline(np.flatnonzero(~missing), series.values[~missing])(np.flatnonzero(missing))
+    ),
 }
 
 
@@ -327,14 +316,7 @@ SERIES_METHODS: dict[str, Method] = {
 
 
 def table(title: str, values: Array, methods: dict[str, Method], turns: list[tuple[Any, Array, Array]]) -> None:
-    """Prints a row per method.
-
-    Args:
-        title: Of the table.
-        values: All values; their standard deviation is the unit of errors.
-        methods: By name; a method whose package is not installed is left out.
-        turns: The two arguments of a method, and the true values.
-    """
+    """Prints a row per method whose package is installed; turns are the arguments of a method, and the true values."""
     unit = values.std()
     print(f"\n{title}")
     print_titles("method", "RMSE", "NLL", "within 50 / 90 / 95 %", "CPU s")

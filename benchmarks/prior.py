@@ -8,8 +8,7 @@
 
 - ``pictures``, ``others``, ``clip``: every second sample of each axis is known; PSNR in dB of the others, not clamped.
 - ``enlarging``: pictures are reduced to means over cells, or by Pillow's BICUBIC, in 8 bits, and enlarged by
-  ``pe_fill.fill`` and by Pillow. PSNR of all pixels but four at each border, since methods differ in what they take a
-  picture to be beyond it.
+  ``pe_fill.fill`` and by Pillow. PSNR of all pixels but four at each border.
 
 No picture of the tables was trained on.
 """
@@ -26,12 +25,13 @@ from typing import Any
 import numpy as np
 import skimage.data
 import torch
-from harness import bicubic_psnr, files_of, load, make_parser, print_row, print_titles, run_sections, score_between
+from harness import bicubic_psnr, files_of, load, make_parser, print_row, print_titles, psnr, run_sections, score_between
 from matplotlib.cbook import get_sample_data
 from numpy.typing import NDArray
 from PIL import Image
 from PIL.Image import Resampling
 from scipy.ndimage import gaussian_filter
+from skimage.color import rgb2ycbcr
 from torch import Tensor
 
 import pe_lightning
@@ -61,12 +61,7 @@ ENLARGED: dict[str, dict[str, Any]] = {
 
 
 def table(pictures: Pictures, pretrained: str = "pictures") -> dict[str, dict[str, float]]:
-    """Prints a row per kind of picture: the mean of every method, and the gain by the prior; returns the means.
-
-    Args:
-        pictures: Lists of pictures ``(H, W, C)``, by kind.
-        pretrained: Name of a shipped network, or a checkpoint.
-    """
+    """Prints a row per kind of picture: the mean of every method, and the gain by the prior; returns the means."""
     models = {
         "Adaptive": lambda: {"model": Adaptive(pretrained="none")},
         "Local *": lambda: {"model": Local(pretrained)},
@@ -128,12 +123,6 @@ def shipped() -> dict[str, Bytes]:
     return {**found, "words": draw_words(np.random.default_rng(1000))}
 
 
-def luminance(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Luminance of ITU-R BT.601 in [16, 235] of values in [0, 255]."""
-    values = values.astype(np.float64)
-    return values if values.ndim == 2 else 16 + values @ np.array([65.481, 128.553, 24.966]) / 255
-
-
 def enlarged(
     pictures: dict[str, Bytes], factor: int, methods: list[str], reduction: str = "means", of_luminance: bool = False
 ) -> dict[str, dict[str, float]]:
@@ -151,9 +140,11 @@ def enlarged(
             options = {"samples": "cells", "folds": "none", "axes": 2, **ENLARGED[label]}
             made[label] = fill(np.asarray(small), upscale=factor, **options).values
             seconds[label] += time.process_time() - began
-        scored = {key: luminance(x) if of_luminance else x.astype(np.float64) for key, x in {"": truth, **made}.items()}
-        errors = {key: (scored[key] - scored[""])[BORDER:-BORDER, BORDER:-BORDER] for key in made}
-        rows[name] = {key: round(float(10 * np.log10(255**2 / np.square(x).mean())), 2) for key, x in errors.items()}
+        scored = {"": truth, **made}
+        if of_luminance and truth.ndim == 3:
+            scored = {key: rgb2ycbcr(x)[..., 0] for key, x in scored.items()}
+        errors = {key: (scored[key] - np.float64(scored[""]))[BORDER:-BORDER, BORDER:-BORDER] for key in made}
+        rows[name] = {key: round(psnr(x / 255), 2) for key, x in errors.items()}
         pixels += truth.shape[0] * truth.shape[1]
         print_row(name, *rows[name].values())
     print_row("mean", *np.mean([list(row.values()) for row in rows.values()], 0))

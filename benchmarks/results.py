@@ -132,11 +132,8 @@ def noisy(folder: Path) -> Values:
     """The same 16 photographs, with noise of 25/255 on the known pixels."""
     import adaptive
 
-    methods = {
-        "bicubic": adaptive.baseline("bicubic"),
-        "adaptive": adaptive.fitted,
-        "adaptive_noise_auto": adaptive.denoised,
-    }
+    methods = {"bicubic": adaptive.baseline("bicubic"), "adaptive": adaptive.fitted}
+    methods["adaptive_noise_auto"] = adaptive.denoised
     return _psnr(adaptive.table(ImageDataModule(str(folder)).values, methods, noise=25 / 255))
 
 
@@ -222,7 +219,7 @@ def _trade(names: Mapping[str, str], question: str, pictures: Iterable[Path], se
 def sparse(folder: Path) -> Values:
     """All pixels, clamped, mean of 16 photographs, by 207,000 numbers; median of the core seconds of fit and prediction."""
     benchmark, scores, seconds = _sparse(), [], []
-    for picture in (load(str(path)) for path in sorted(folder.glob("*.png"))):
+    for picture in harness.load_all([str(folder)]):
         _, found, spent, _ = benchmark.fit(picture, 207_000)
         scores.append(benchmark.clamped_psnr(found, picture))
         seconds.append(spent)
@@ -271,7 +268,7 @@ def demo() -> Values:
         folder.mkdir()
         values: Values = {"command": {"seconds": seconds}}
         for name, scores in write_demo(folder, 192).items():
-            values[name] = {_key(label): score for label, score in scores.items()}
+            values[name] = {re.sub(r"\W+", "_", label).strip("_").lower(): score for label, score in scores.items()}
             (ROOT / "docs/gallery" / f"{name}.jpg").write_bytes((folder / f"{name}.jpg").read_bytes())
     return values
 
@@ -304,10 +301,6 @@ def tests() -> Values:
 
 def _psnr(found: Mapping[str, float]) -> Values:
     return {name: {"psnr": value} for name, value in found.items()}
-
-
-def _key(label: str) -> str:
-    return re.sub(r"\W+", "_", label).strip("_").lower()
 
 
 OF_PICTURES = (photographs, noisy, scattered, networks, all_samples, sparse)

@@ -5,9 +5,8 @@
     OMP_NUM_THREADS=1 python benchmarks/samples.py --only scratches blocks8 --paths FOLDER --count 3 --shape 256 256
 
 Tables have the PSNR in dB of the held-out samples, mean over signals (values are scaled to [0, 1]; predictions of gaps are
-clamped); core seconds of fit and prediction of all held-out samples, imports apart, on one thread; and, where a method has
-standard deviations, the percentage of the held-out samples within 1.645 of them (90 % are aimed at). ``fill`` includes its
-held-out fits, score and standard deviations.
+clamped); core seconds of fit and prediction, imports apart, on one thread; and the percentage of the held-out samples within
+1.645 standard deviations (90 % are aimed at). ``fill`` includes its held-out fits, score and standard deviations.
 
 - ``pixels``: 10, 25 and 50 % of the pixels known at random, and blocks of 16 x 16 missing; a sample of scikit-image, or
   ``--paths``.

@@ -4,14 +4,13 @@
     python benchmarks/solvers.py --only quality widths --paths FOLDER         # pictures of one size, such as natural16
     python benchmarks/solvers.py --only fill authors --busy 2                 # beside two busy processes
 
-- ``quality``: test PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too.
-  Trained on every second sample of each axis, scored on all the others, not clamped, mean of the PSNR per picture.
-- ``widths``: the first picture by widths that are learned from a start that is four times wrong, beside the best of nine
-  fixed widths around the default; ``descent`` is gradient descent of weights and width together.
+- ``quality``: PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too, trained
+  on every second sample of each axis, scored on the others.
+- ``widths``: widths that are learned from a start that is four times wrong, beside the best of nine fixed widths;
+  ``descent`` is gradient descent of weights and width together.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
-- ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths (half, once, twice the default) of the pictures, and 15 ``fit``
-  commands. Both write the same run directories; that their PSNR is the same is checked.
+- ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths, and 15 ``fit`` commands, which have the same PSNR.
 - ``authors``: 16 pictures of 256 x 256 samples beside the authors' closed form, one pseudo-inverse per axis.
 
 Times are wall and processor seconds, the least of ``--repeats`` turns, in which both sides take part.
@@ -30,22 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import harness
 import numpy as np
 import torch
-from harness import (
-    PHOTOGRAPHS,
-    bicubic_psnr,
-    busy_cores,
-    files_of,
-    load,
-    load_all,
-    make_parser,
-    print_row,
-    print_titles,
-    psnr,
-    run,
-    run_sections,
-)
+from harness import PHOTOGRAPHS, bicubic_psnr, load, load_all, print_row, print_titles, psnr, run
 from PIL import Image
 from torch import Tensor
 
@@ -143,7 +130,7 @@ def loaded(sizes: tuple[int, ...] = (32, 128, 256), repeats: int = 2) -> None:
 
     titles("RGB picture, gau", "chosen", "all threads")
     try:
-        with busy_cores():
+        with harness.busy_cores():
             for kind, n in [(kind, n) for kind in ("grid", "points") for n in sizes]:
                 values, options = torch.rand(1, n, n, 3), {"axes": [coordinates(n)] * 2}
                 solve = partial(solve_grid, values, "gau", **options)
@@ -172,7 +159,7 @@ def swept(options: argparse.Namespace, num_features: int = 256) -> None:
     """Prints the seconds of a sweep and of single commands."""
     paths = [path if "://" in path else str(Path(path).absolute()) for path in options.paths]
     common = ["--config", "image/closed_form", f"--data.paths={json.dumps(paths)}", "--wandb.enabled=false"]
-    common += ["--trainer.enable_progress_bar=false", *([f"--data.resize={[options.resize] * 2}"] if options.resize else [])]
+    common.append("--trainer.enable_progress_bar=false")
     cells = []
     for name, width in {"gau": "sigma", "tri": "half_width", "laplace": "scale", "rff": "sigma", "rect": "sigma"}.items():
         default = float(getattr(encoders.create(name, num_features=num_features), width))
@@ -185,10 +172,8 @@ def swept(options: argparse.Namespace, num_features: int = 256) -> None:
         sweep = ["sweep", *common, "--vary", f"model.encoder={','.join(cells)}", "--out", "swept"]
         _, *together = run(*sweep, folder=folder, **cache)
         alone = [run("fit", *common, f"--model.encoder={cell}", folder=folder, **cache)[1:] for cell in cells]
-        scores, fits = (
-            {json.loads(path.read_text())["test/psnr"] for path in folder.glob(pattern)}
-            for pattern in ("swept/*/metrics.json", "runs/*/*/metrics.json")
-        )
+        files = folder.glob("swept/*/metrics.json"), folder.glob("runs/*/*/metrics.json")
+        scores, fits = ({json.loads(path.read_text())["test/psnr"] for path in paths} for paths in files)
     assert scores <= fits, "the sweep's runs are those of the single commands"
     for label, (wall, core) in {"sweep": together, "fit commands": map(sum, zip(*alone, strict=True))}.items():
         print(f"{len(cells)} cells, {label}: {wall:.1f} s, {core:.1f} core seconds", flush=True)
@@ -213,21 +198,20 @@ def authors(repeats: int, pictures: int = 16, size: int = 512, features: int = 2
 
 def beside(work: Callable[[int], None], options: argparse.Namespace) -> None:
     """Runs a section beside busy processes."""
-    with busy_cores(options.busy):
+    with harness.busy_cores(options.busy):
         work(options.repeats)
 
 
 if __name__ == "__main__":
-    parser = make_parser(__doc__)
+    parser = harness.make_parser(__doc__)
     photograph = [f"samples://{PHOTOGRAPHS[0]}"]
     parser.add_argument("--paths", nargs="+", default=photograph, help="pictures of one size, or a folder")
-    parser.add_argument("--resize", type=int, help="side of the pictures of sweep")
     parser.add_argument("--busy", type=int, default=0, help="busy processes beside fill and authors")
     parser.add_argument("--repeats", type=int, default=3, help="turns of fill and authors")
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         "quality": lambda options: quality(load_all(options.paths)),
-        "widths": lambda options: widths(files_of(options.paths)[0]),
+        "widths": lambda options: widths(harness.files_of(options.paths)[0]),
         "threads": lambda options: loaded(),
         **{"fill": partial(beside, filled), "authors": partial(beside, authors), "sweep": swept},
     }
-    run_sections(parser, sections)
+    harness.run_sections(parser, sections)

@@ -3,19 +3,15 @@
     python benchmarks/sparse.py --paths FOLDER               # your own pictures, such as the 24 of Kodak
     python benchmarks/sparse.py --only pictures worth        # some of the sections, of photographs of scikit-image
 
-- ``pictures``: all pixels of each picture, by ``SparseLinear("keys", num_coefficients=...)``: PSNR of predictions clamped
-  to [0, 1], mean over pictures; bytes of the checkpoint; core seconds of the fit and of one prediction of the whole picture.
-  JPEG (4:4:4, optimised) of the highest quality that takes as many bytes at most.
-- ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of the smallest JPEG and JPEG 2000 of no
-  lower PSNR.
+- ``pictures``: all pixels of each picture: PSNR of predictions clamped to [0, 1], mean over pictures; bytes of the
+  checkpoint; core seconds of fit and prediction. JPEG (4:4:4, optimised) has the highest quality that needs no more bytes.
+- ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of JPEG and JPEG 2000 of no lower PSNR.
 - ``worth``: transforms, and the rotation of channels, with 207,000 numbers; not clamped.
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
 - ``noise``: ``num_coefficients: auto`` on noisy pictures beside ``denoise_wavelet`` of scikit-image and total variation;
   four pictures.
-- ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks on the same one
-  (``trade_all.json``), as a figure, ``--figure``.
-
-Core seconds are :func:`time.process_time`, one thread.
+- ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks (``trade_all.json``), as a
+  figure, ``--figure``.
 """
 
 from __future__ import annotations
@@ -54,11 +50,6 @@ SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 STORED = Path(__file__).with_name("trade_all.json")
 
 
-def everything(values: Tensor) -> TensorDataModule:
-    """A DataModule that trains on all samples."""
-    return TensorDataModule(values[None], sampling=GridSampling(stride=1), eval_mask="none")
-
-
 def clamped_psnr(found: Any, truth: Tensor) -> float:
     """PSNR of predictions clamped to [0, 1]."""
     return psnr(np.clip(np.asarray(found), 0, 1) - np.asarray(truth))
@@ -66,7 +57,7 @@ def clamped_psnr(found: Any, truth: Tensor) -> float:
 
 def fit(values: Tensor, keep: Any, **options: Any) -> tuple[SparseLinear, Tensor, float, int]:
     """The model, its prediction of all samples, core seconds of both, and bytes of the checkpoint."""
-    data, trainer = everything(values), make_trainer(0)
+    data, trainer = TensorDataModule(values[None], sampling=GridSampling(stride=1), eval_mask="none"), make_trainer(0)
     began = time.process_time()
     model = SparseLinear("keys", num_coefficients=keep, ridge=0.0, **options)
     trainer.fit(model, data)
@@ -80,14 +71,7 @@ def fit(values: Tensor, keep: Any, **options: Any) -> tuple[SparseLinear, Tensor
 
 
 def coded(values: Tensor, kind: str, fits: Callable[[float, int], bool], highest: bool) -> tuple[float, int]:
-    """PSNR and bytes of the picture as JPEG (4:4:4), JPEG 2000 or WebP of one quality.
-
-    Args:
-        values: The picture.
-        kind: Format of Pillow.
-        fits: Takes PSNR and bytes.
-        highest: Whether the highest quality that fits is taken, or the lowest.
-    """
+    """PSNR and bytes of the picture as JPEG (4:4:4), JPEG 2000 or WebP, of the highest or lowest quality that fits."""
     pixels = Image.fromarray((255 * values.numpy()).round().astype(np.uint8))
     low, high, best = 0, 1001 if kind == "JPEG2000" else 101, (float("nan"), 0)
     while high - low > 1:

@@ -9,9 +9,8 @@
 - ``all``: every sample of the first picture is trained on, and scored: 3e4, 1e5 and 3e5 parameters. ``grid`` is a plain
   table of colours, interpolated linearly (``tri``) or by cubic B-splines, its entries fitted exactly.
 
-Networks have about 1e5 parameters (the width, the size of the tables or the rank is chosen so), the default
-learning rate, and batches of 8192 random samples. Seconds are those of the processor, one thread, without evaluations;
-those of exact fits have one prediction of the whole picture in them.
+Networks have about 1e5 parameters, the default learning rate, and batches of 8192 random samples. Seconds are of the
+processor, one thread, without evaluations; exact fits include one prediction of the whole picture.
 """
 
 from __future__ import annotations
@@ -19,20 +18,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 import torch
-from harness import bicubic_psnr, machine, make_parser, make_trainer, print_row, print_titles
+from harness import bicubic_psnr, machine, make_parser, make_trainer, print_row, print_titles, psnr
 from lightning.pytorch import Callback, seed_everything
 from lightning.pytorch.utilities import disable_possible_user_warnings
 from matplotlib.figure import Figure
 
 from pe_fill import Adaptive
-from pe_lightning.evaluation.metrics import create
 from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP
 
 PARAMS, SIZES = 100_000, (30_000, 100_000, 300_000)
@@ -43,10 +41,7 @@ QUESTIONS = ("held-out", "all")
 
 @dataclass
 class Method:
-    """A row: how a model is made with a number in it, ``size``, that decides how many parameters it has.
-
-    ``sizes`` are the smallest and the largest size; without them the model has the size that it has.
-    """
+    """A row: how a model is made by its size, which is between two ``sizes``, or is what it is."""
 
     name: str
     make: Callable[[int], Any]
@@ -54,10 +49,11 @@ class Method:
     marker: str
     sizes: tuple[int, int] | None = None
     questions: tuple[str, ...] = QUESTIONS
-    trained: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.trained = self.sizes is not None and self.sizes[0] > 0
+    @property
+    def trained(self) -> bool:
+        """Whether it is a network that is trained by gradient descent."""
+        return self.sizes is not None and self.sizes[0] > 0
 
 
 def perceptron(encoder: Any, **options: Any) -> Callable[[int], Any]:
@@ -141,12 +137,10 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
     batching = {"kind": "points", "size": POINTS} if method.trained else {"kind": "full"}
     data = ImageDataModule(path, resize=resize, sampling={"name": "grid", "stride": stride}, batching=batching)
     batch, began = data.evaluation_batch(), time.process_time()
-    mask = batch.mask if question == "held-out" else batch.train_mask
+    mask = (batch.mask if question == "held-out" else batch.train_mask).reshape(data.info.grid)
 
     def score(values: torch.Tensor) -> float:
-        metric = create("psnr", 1)
-        metric.update(values, batch.values, mask)
-        return metric.per_signal().item()
+        return psnr((values - batch.values).detach()[0, mask])
 
     def score_of(model: Any) -> float:
         with torch.no_grad():
@@ -163,9 +157,8 @@ def cell(method: Method, question: str, path: str, params: int, seconds: float, 
     if not method.trained:
         began, values = curve.began, model.predict_grid(batch.axes)
         return {"params": model.num_params, "seconds": time.process_time() - began, "psnr": score(values)}
-    (taken, psnr) = curve.points[-1]
-    made = {"params": model.num_params, "seconds": taken, "psnr": psnr}
-    return {**made, "steps": trainer.global_step, "curve": curve.points}
+    found = dict(zip(("seconds", "psnr"), curve.points[-1], strict=True))
+    return {"params": model.num_params, **found, "steps": trainer.global_step, "curve": curve.points}
 
 
 Found = dict[tuple[str, int], list[dict[str, Any]]]

@@ -11,9 +11,8 @@ have none.
   loop is autograd through the same mode products, both with the same fused Adam.
 - ``networks``: 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex numbers),
   with the same number of weights, samples and steps; their features are computed once where ours are.
-- ``tasks``: what each encoder of positions costs in a step of the attention tasks, at equal width, relative to tables of
-  vectors (Embed). Models of one task take turns, a step each, on one batch. The encoders are the rows of ``pe-lightning
-  reproduce l-tables``.
+- ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
+  relative to tables of vectors (Embed).
 """
 
 from __future__ import annotations
