@@ -1,7 +1,4 @@
-"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of the decoded files.
-
-:mod:`pe_lightning.signals.entries` writes and reads one file. Nothing here imports torch.
-"""
+"""The cache of decoded signals: one HDF5 file per set of signals, keyed by the content of the files. No torch."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -26,7 +23,7 @@ from filelock import FileLock
 from pe_lightning import __version__
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.entries import EntryValues, described_signals, stored_bytes, write_entry
+from pe_lightning.signals.entries import EntryValues, stored_bytes, write_entry
 from pe_lightning.signals.files import sha256_of, user_path
 from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.sources.base import Source, sources
@@ -34,15 +31,14 @@ from pe_lightning.signals.sources.paths import reading
 from pe_lightning.signals.validation import choice, free_memory
 
 FOLDER_VARIABLE, LIMIT_VARIABLE = "PE_LIGHTNING_CACHE", "PE_LIGHTNING_CACHE_GB"
-DEFAULT_LIMIT_GB = 20.0
 REMEDY = (
     "empty the cache with `pe-lightning cache clear`, choose another folder with --data.storage.cache_dir DIR or "
     f"{FOLDER_VARIABLE}, or switch the cache off: --data.storage.cache off"
 )
 ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})(\.[0-9a-f]{32})?\.(h5|part|npy)")
-"""Names of entries, of temporary files, and of entries of earlier formats, which are removed like others."""
+"""Names of entries and temporary files, also of earlier formats."""
 ENTRY_FORMAT = 7
-"""Increment when the meaning of an entry changes; those of another format are not found."""
+"""Increment when the meaning of an entry changes: entries of other formats are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""
 MAX_MEMORY_SHARE = 0.25
@@ -79,7 +75,7 @@ class CacheError(InputError):
 
 
 class Entry(NamedTuple):
-    """One file of the cache: key, path, size in bytes, and time of last use in seconds since 1970."""
+    """One file of the cache; ``used`` is the time of its last use in seconds since 1970."""
 
     key: str
     path: Path
@@ -88,28 +84,31 @@ class Entry(NamedTuple):
 
 
 class SignalCache:
-    """A folder of entries ``<key>.h5``, which are written to temporary files and renamed, so that they are complete.
+    """A folder of entries ``<key>.h5``, written to temporary files and renamed, so that they are complete.
 
-    Of several processes that need an entry, one writes it, and the others wait for its lock. Lock files are empty and never
-    removed: otherwise two processes could hold one lock. Other files in the folder are not touched.
+    One process writes an entry, others that need it wait for its lock. Lock files are never removed: otherwise two processes
+    could hold one lock. Other files in the folder are not touched.
 
     Args:
-        folder: Path; ``None``: ``$PE_LIGHTNING_CACHE``, else the user's cache folder (``~/.cache/pe_lightning`` on Linux).
-            It need not exist.
-        limit_bytes: Largest total size of the entries; ``None``: ``$PE_LIGHTNING_CACHE_GB``, else 20 GB.
+        folder: By default ``$PE_LIGHTNING_CACHE``, else the user's cache folder (``~/.cache/pe_lightning`` on Linux).
+        limit_bytes: Largest total size of the entries; by default ``$PE_LIGHTNING_CACHE_GB``, else 20 GB.
     """
 
     def __init__(self, folder: str | Path | None = None, limit_bytes: int | None = None) -> None:
         self.path = user_path(folder or os.environ.get(FOLDER_VARIABLE) or _default_folder()).absolute()
         self.limit = _default_limit() if limit_bytes is None else limit_bytes
 
-    def key(self, parameters: Mapping[str, Any], files: Sequence[Path]) -> str:
-        """Key of the signals decoded from some files: 64 hexadecimal digits.
+    def key(self, source: Source) -> str:
+        """Key of the signals of a source: 64 hexadecimal digits.
 
-        The order, names and contents of the files count, not their folders and times; ``parameters`` is everything else that
-        changes the result, as plain JSON values.
+        Its arguments count, and the order, names and contents of its files; their folders and times do not.
         """
-        contents = [[path.name, _sha256(path)] for path in map(Path, files)]
+        arguments = {name: value for name, value in source.describe().items() if name != "paths"}
+        parameters = {**arguments, "source": sources.name_of(type(source)), "pe_lightning": __version__}
+        contents = []
+        for path in map(Path, source.files()):
+            with reading(str(path)):
+                contents.append([path.name, sha256_of(path)])
         text = json.dumps({"format": ENTRY_FORMAT, "parameters": parameters, "files": contents}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -117,7 +116,7 @@ class SignalCache:
         return self.path / f"{key}.h5"
 
     def entries(self) -> list[Entry]:
-        """The entries, and temporary files that killed processes left a day ago, least recently used first."""
+        """The entries, and temporary files that killed processes left, least recently used first."""
         found = []
         with self._errors():
             for path in self.path.iterdir() if self.path.is_dir() else ():
@@ -128,33 +127,23 @@ class SignalCache:
         abandoned = time.time() - ABANDONED_SECONDS
         return sorted((e for e in found if e.path.suffix != ".part" or e.used < abandoned), key=lambda entry: entry.used)
 
-    def clear(self) -> list[Entry]:
-        """Removes all entries; returns what was removed."""
-        return self._remove(self.entries())
-
-    def _remove(self, entries: Sequence[Entry]) -> list[Entry]:
+    def clear(self, entries: Sequence[Entry] | None = None) -> list[Entry]:
+        """Removes entries, by default all, and returns those removed."""
         removed = []
-        for entry in entries:
+        for entry in self.entries() if entries is None else entries:
             with suppress(OSError):  # the folder may be read-only
                 entry.path.unlink(missing_ok=True)
                 removed.append(entry)
         return removed
 
-    def key_of(self, source: Source) -> str:
-        """Key of the signals of a source."""
-        arguments = {name: value for name, value in source.describe().items() if name != "paths"}
-        parameters = {**arguments, "source": sources.name_of(type(source)), "pe_lightning": __version__}
-        return self.key(parameters, source.files())
-
     def find(self, key: str, source: Source) -> RawSignals | None:
-        """The cached signals of a key, or ``None``. The time of use of the entry is updated.
+        """The cached signals of a key, or ``None``; an entry that cannot be opened is removed.
 
-        An entry that cannot be opened is removed. One whose checksums are wrong is decoded again from ``source`` when its
-        values are read.
+        Values with a wrong checksum are decoded again from ``source`` when they are read.
         """
         path = self.entry(key)
         try:
-            raw = described_signals(EntryValues(path, partial(self._restore, key, source)))
+            raw = EntryValues(path, partial(self._restore, key, source)).signals()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except Exception as error:  # HDF5 raises many types for a damaged file
@@ -165,7 +154,7 @@ class SignalCache:
         return raw
 
     def store(self, key: str, source: Source) -> RawSignals:
-        """The signals of a source, which are decoded and written unless another process has done so."""
+        """The signals of a source, decoded and written unless another process has done so."""
         with self._errors():
             self.path.mkdir(parents=True, exist_ok=True)
             with FileLock(self.path / f".{key}.lock"):
@@ -195,7 +184,7 @@ class SignalCache:
         temporary = self.path / f".{key}.{uuid4().hex}.part"
         try:
             write_entry(temporary, raw, f"pe_lightning {__version__}")
-            if source.files() and self.key_of(source) != key:
+            if source.files() and self.key(source) != key:
                 raise InputError("a file was changed while it was read, so its signals were not cached: run again")
             os.replace(temporary, self.entry(key))
         finally:
@@ -204,18 +193,17 @@ class SignalCache:
 
     def _make_room(self, needed: int) -> None:
         """Removes the least recently used entries until ``needed`` bytes fit."""
-        entries, free = self.entries(), shutil.disk_usage(self.path).free
-        held, oldest = sum(entry.bytes for entry in entries), 0
-        while oldest < len(entries) and needed + held > self.limit:
-            held -= entries[oldest].bytes
-            free += entries[oldest].bytes
-            oldest += 1
+        entries, oldest = self.entries(), []
+        held, free = sum(entry.bytes for entry in entries), shutil.disk_usage(self.path).free
+        while entries and needed + held > self.limit:
+            oldest.append(entries.pop(0))
+            held, free = held - oldest[-1].bytes, free + oldest[-1].bytes
         if needed > min(self.limit, free):
             raise CacheError(
                 f"the cache in {str(self.path)!r} needs {show_bytes(needed)} for this; its limit is "
                 f"{show_bytes(self.limit)} ({LIMIT_VARIABLE}, in GB) and the disk has {show_bytes(free)}; {REMEDY}"
             )
-        self._remove(entries[:oldest])
+        self.clear(oldest)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -229,24 +217,19 @@ class SignalCache:
 def open_signals(source: Source, storage: Storage) -> RawSignals:
     """The signals of a source, from the cache if its files and arguments are unchanged.
 
-    If the default folder cannot be used, only a notice is printed.
+    If the default folder of the cache cannot be used, the signals are decoded, with a notice.
     """
     if storage.cache == "off" or not source.files():
         return source.read()
     try:
         cache = SignalCache(storage.cache_dir)
-        key = cache.key_of(source)
+        key = cache.key(source)
         return cache.find(key, source) or cache.store(key, source)
     except CacheError as error:
         if storage.cache_dir is not None:
             raise
         rank_zero_info(f"The decoded signals are not cached: {error}")
         return source.read()
-
-
-def _sha256(path: Path) -> str:
-    with reading(str(path)):
-        return sha256_of(path)
 
 
 def _default_folder() -> Path:
@@ -259,7 +242,7 @@ def _default_folder() -> Path:
 
 
 def _default_limit() -> int:
-    given = os.environ.get(LIMIT_VARIABLE) or str(DEFAULT_LIMIT_GB)
+    given = os.environ.get(LIMIT_VARIABLE) or "20"
     with suppress(ValueError, OverflowError):
         if (limit := int(float(given) * 1e9)) > 0:
             return limit

@@ -204,8 +204,8 @@ class SignalDataset:
         return GridBatch(
             tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
             self.values.read(block),
-            self.split.test_mask_of(self.eval_mask, block),
-            self.split.train_mask_of(block),
+            self.split.test_mask(self.eval_mask, block),
+            self.split.train_mask(block),
             tuple(part.start for part in block),
         )
 

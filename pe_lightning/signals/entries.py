@@ -1,11 +1,12 @@
-"""One entry of the cache: an HDF5 file of decoded signals, which any HDF5 tool opens.
+"""One entry of the cache: an HDF5 file of decoded signals, which any HDF5 tool opens. No torch.
 
 The dataset ``values``, ``(S, N_1, ..., N_D, C)``, has chunks with Fletcher-32 checksums, and attributes that describe the
-signals. Nothing here imports torch.
+signals.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ CHUNK_VALUES = 1 << 18
 MIN_CHUNK_SAMPLES = 1 << 14
 """Fewest samples of a chunk of large signals, however many signals there are."""
 LAYER_BYTES = 1 << 25
-"""Most bytes of a layer of chunks, which writing and sequential reading hold in memory, unless one row is larger."""
+"""Most bytes of a layer of chunks, which are in memory at once, unless one row is larger."""
 CHUNK_CACHE_BYTES = 1 << 22
 """Four of the largest chunks: blocks are whole chunks, and a larger cache takes more time to fill."""
 CHUNK_CACHE_SLOTS = 1_009
@@ -34,9 +35,7 @@ CHUNK_CACHE_SLOTS = 1_009
 def chunk_shape(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
     """Shape of the chunks of values ``(S, N_1, ..., N_D, C)``, for blocks of a grid and for random points alike.
 
-    Signals are read together, block by block, in training, and one after another when they are loaded. So chunks of large
-    signals are nearly cubic and hold one signal, and small signals share a chunk. The chunks along an axis have nearly equal
-    sizes.
+    Chunks of large signals are nearly cubic and hold one signal; small signals share a chunk.
 
     >>> chunk_shape((1, 512, 512, 512, 1), 1)
     (1, 64, 64, 64, 1)
@@ -66,10 +65,7 @@ def stored_bytes(shape: Sequence[int], itemsize: int) -> int:
 
 
 class _ErrorKeepingFile(FileIO):
-    """A new file for HDF5, which keeps its first error instead of raising it.
-
-    HDF5 cannot close a file on a full disk, and ends the process. :meth:`check` raises the error instead.
-    """
+    """A new file that keeps its first error for :meth:`check`: HDF5 ends the process if it cannot close a file."""
 
     error: OSError | None = None
 
@@ -119,7 +115,7 @@ def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
 
 
 def _layers(raw: RawSignals, together: int, rows: int) -> Iterator[tuple[tuple[slice, slice], AnyArray]]:
-    """Layers of whole chunks, so that no chunk is written in parts: their place, and values ``(s, n, N_2, ..., N_D, C)``."""
+    """Layers of whole chunks: signals and rows, and values ``(s, n, N_2, ..., N_D, C)``. No chunk is written twice."""
     signals, length, *rest = raw.shape
     layer: AnyArray = np.empty((together, rows, *rest), raw.stored)
     filled = layer.reshape(-1, *rest)
@@ -138,46 +134,14 @@ def _layers(raw: RawSignals, together: int, rows: int) -> Iterator[tuple[tuple[s
                     first, row = first + many, 0
 
 
-def open_entry(path: Path) -> h5py.Dataset:
-    """The values of an entry, opened for reading without a lock, which network file systems may lack."""
-    path.stat()  # HDF5 does not distinguish a missing file from a damaged one
-    file = h5py.File(path, "r", locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES, rdcc_nslots=CHUNK_CACHE_SLOTS)
-    return file["values"]
-
-
-def names_of(values: h5py.Dataset) -> tuple[str, ...]:
-    """The names of the signals of an entry, one each."""
-    return tuple(name.decode("utf-8", "surrogateescape") for name in values.attrs["names"].tolist())
-
-
-def described_signals(values: EntryValues) -> RawSignals:
-    """The description that the attributes of an entry hold; its values are read when they are needed."""
-    dataset = values.dataset
-    attributes = dict(dataset.attrs)
-    low, high = tuple(attributes["source_low"].tolist()), tuple(attributes["source_high"].tolist())
-    return RawSignals(
-        names=names_of(dataset),
-        grid=dataset.shape[1:-1],
-        channels=dataset.shape[-1],
-        stored=dataset.dtype.name,
-        scaling=ValueRange(attributes["source_dtype"].decode(), low, high),
-        unit=bool(attributes["in_unit_range"]),
-        blocks=values.blocks,
-        array=values.itself,
-        rate=attributes["samples_per_second"].item() if "samples_per_second" in attributes else None,
-        media=attributes["media"].decode(),
-    )
-
-
 class EntryValues:
     """The values of an entry, ``(S, N_1, ..., N_D, C)``, read by slices.
 
-    A process opens the file once, when it first reads from it: a handle is used neither across a fork nor after unpickling.
+    Each process opens the file when it first reads from it: a handle is used neither across a fork nor after unpickling.
 
     Args:
         path: The entry.
-        restore: Called with the error and the inode number of an entry that cannot be read; it writes the entry again, or
-            raises.
+        restore: Called with the error and the inode of an entry that cannot be read; writes the entry again, or raises.
     """
 
     def __init__(self, path: Path, restore: Callable[[Exception, int], None]) -> None:
@@ -192,11 +156,34 @@ class EntryValues:
     @property
     def dataset(self) -> h5py.Dataset:
         if self._opened is None or self._opened[0] != os.getpid():
-            self._opened = os.getpid(), self.path.stat().st_ino, open_entry(self.path)
+            inode = self.path.stat().st_ino  # HDF5 does not distinguish a missing file from a damaged one
+            # network file systems may lack locks
+            file = h5py.File(self.path, locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES, rdcc_nslots=CHUNK_CACHE_SLOTS)
+            self._opened = os.getpid(), inode, file["values"]
         return self._opened[2]
 
+    def signals(self) -> RawSignals:
+        """The signals as the attributes of the entry describe them; values are read when they are needed."""
+        about = dict(self.dataset.attrs)
+        low, high = tuple(about["source_low"].tolist()), tuple(about["source_high"].tolist())
+        return RawSignals(
+            names=tuple(name.decode("utf-8", "surrogateescape") for name in about["names"].tolist()),
+            grid=self.shape[1:-1],
+            channels=self.shape[-1],
+            stored=self.dataset.dtype.name,
+            scaling=ValueRange(about["source_dtype"].decode(), low, high),
+            unit=bool(about["in_unit_range"]),
+            blocks=self.blocks,
+            array=self.itself,
+            rate=about["samples_per_second"].item() if "samples_per_second" in about else None,
+            media=about["media"].decode(),
+        )
+
+    def itself(self) -> EntryValues:
+        return self
+
     def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
-        """The values of a block; damaged ones, whose checksum is wrong, are restored first."""
+        """The values of a block; values with a wrong checksum are restored first."""
         try:
             values: AnyArray = self.dataset[index]
         except (OSError, KeyError) as error:  # a wrong checksum, or a file that cannot be opened again
@@ -208,13 +195,12 @@ class EntryValues:
 
     def blocks(self) -> Iterator[AnyArray]:
         """The values in order, in blocks ``(n, N_2, ..., N_D, C)`` of one signal each. The file is closed after them."""
-        signals, rows = self.chunks[:2]
-        for first in range(0, self.shape[0], signals):
-            for row in range(0, self.shape[1], rows):
-                for layer in self[slice(first, first + signals), slice(row, row + rows)]:
-                    few = max(1, BLOCK_VALUES // math.prod(layer.shape[1:]))
-                    yield from (layer[start : start + few] for start in range(0, len(layer), few))
+        for signals, rows in itertools.product(*map(_slices, self.shape[:2], self.chunks[:2])):
+            for layer in self[signals, rows]:
+                few = max(1, BLOCK_VALUES // math.prod(layer.shape[1:]))
+                yield from (layer[part] for part in _slices(len(layer), few))
         self._opened = None
 
-    def itself(self) -> EntryValues:
-        return self
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, start + size) for start in range(0, count, size)]

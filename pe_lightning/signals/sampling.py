@@ -1,4 +1,4 @@
-"""Samplings: named rules that choose the trained samples."""
+"""Samplings: named rules that choose the trained samples of a grid."""
 
 from __future__ import annotations
 
@@ -24,23 +24,19 @@ from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Spli
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
 
 FOLD_KEYS = 1 << 20
-"""Stream of keys that choose folds: that of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
+"""Stream of keys that choose folds: the stream of signal 0 is NumPy's own of the seed, by which masks may be drawn."""
 BLOCK_SAMPLES = 16
 """Default samples per axis of the blocks of a fold."""
 
 ROW_SEED = 0x524F5753
 """Second seed of the order in which rows of points are split."""
 
-
 FoldsLike: TypeAlias = Literal["random", "blocks"] | Description
 """The kind of the folds, or a mapping of the arguments of :class:`FoldSampling`."""
 
 
 class Sampling(ABC):
-    """Base of samplings, which choose the trained samples of a set of signals.
-
-    A subclass stores every constructor argument as an attribute of the same name, with plain values.
-    """
+    """Base of samplings. A subclass stores every constructor argument as an attribute of its name, with plain values."""
 
     draws: ClassVar[bool] = False
     """Whether samples are drawn at random."""
@@ -50,26 +46,24 @@ class Sampling(ABC):
         """Splits ``num_signals`` signals on a grid of ``(N_1, ..., N_D)`` samples."""
 
     def stream(self, grid: Sequence[int], num_signals: int) -> Split:
-        """Like :meth:`split`, for signals that are read from their file; the result should not list all samples."""
+        """:meth:`split` for signals that are read from their file; the result should not list all samples."""
         return self.split(grid, num_signals)
 
     def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
-        """Like :meth:`split`, without the samples that are missing: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
+        """:meth:`split` without missing samples: ``known``, ``(S, N_1, ..., N_D)``, is false there."""
         return self.split(grid, num_signals).among(known)
 
     def split_rows(self, count: int, num_signals: int) -> PointSplit:
-        """Splits the rows of scattered points, ``P`` of them, as :meth:`split` splits signals of ``P`` samples.
-
-        The rows of a random split are shuffled first: its keys are the numbers that ``numpy.random.default_rng(seed)``
-        draws, and points whose coordinates were drawn with the same seed would be split by coordinate.
-        """
+        """Splits ``count`` scattered points, the rows of a table."""
         split = self.split((count,), num_signals)
-        found = split if isinstance(split, PointSplit) else PointSplit((count,), torch.cat(list(split.train_indices))[None])
+        if not isinstance(split, PointSplit):
+            split = PointSplit((count,), torch.cat(list(split.train_indices))[None])
         if not self.draws:
-            return found
+            return split
+        # NumPy's default_rng(seed) draws the same keys: coordinates drawn with one seed would be split by coordinate
         keys = np.random.PCG64(np.random.SeedSequence((count, ROW_SEED))).random_raw(count)
         order = torch.from_numpy(keys.argsort(kind="stable"))
-        return replace(found, index=order[found.index].sort(1).values)
+        return replace(split, index=order[split.index].sort(1).values)
 
     def spec(self) -> dict[str, Any]:
         """Name and arguments as plain values; ``samplings.resolve`` returns an equal sampling."""
@@ -109,7 +103,7 @@ class GridSampling(Sampling):
     def split(self, grid: Sequence[int], num_signals: int) -> GridSplit:
         strides, offsets = (x if isinstance(x, list) else [x] * len(grid) for x in (self.stride, self.offset))
         axes = list(zip(offsets, grid, strides, strict=False))
-        suits = all(first < stride and first + stride < size for first, size, stride in axes)
+        suits = all(offset < stride and offset + stride < size for offset, size, stride in axes)
         if not suits or not len(strides) == len(offsets) == len(grid):
             raise InputError(
                 f"{self} does not suit signals of {len(grid)} axes ({_by(grid)} samples): strides and offsets are one "
@@ -142,10 +136,9 @@ class RandomSampling(Sampling):
         self.count = None if count is None else integer("count", count, 1)
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
-        size, count = self._sizes(grid)
-        signals = range(1 if self.shared else num_signals)
-        index = np.stack([chosen_positions(self.seed, signal, size, count) for signal in signals])
-        return PointSplit(tuple(grid), torch.from_numpy(index))
+        size = math.prod(grid)
+        index = self._chosen([size] * (1 if self.shared else num_signals), grid)
+        return PointSplit(tuple(grid), torch.stack(index))
 
     def stream(self, grid: Sequence[int], num_signals: int) -> RandomSplit:
         if num_signals > 1 and not self.shared:
@@ -153,26 +146,29 @@ class RandomSampling(Sampling):
                 f"{num_signals} signals that are read from their file need the same trained samples: set "
                 "sampling: {name: random, shared: true}, or give one signal"
             )
-        size, count = self._sizes(grid)
+        size = math.prod(grid)
+        count = self._count(size, grid)
         return RandomSplit(tuple(grid), self.seed, count, largest_chosen_key(self.seed, 0, size, count))
 
     def split_known(self, grid: Sequence[int], num_signals: int, known: Tensor) -> Split:
-        """Samples chosen among those that are not missing: the fraction is of those of the signal that has fewest."""
+        """Chooses among known samples; the fraction refers to the signal with the fewest."""
         if self.shared:
             return super().split_known(grid, num_signals, known)
-        positions = [row.nonzero().flatten() for row in known.flatten(1)]
-        _, count = self._sizes(grid, min(map(len, positions)))
-        chosen = [chosen_positions(self.seed, signal, len(row), count) for signal, row in enumerate(positions)]
-        index = torch.stack([row[torch.from_numpy(places)] for row, places in zip(positions, chosen, strict=True)])
+        rows = [row.nonzero().flatten() for row in known.flatten(1)]
+        chosen = self._chosen([len(row) for row in rows], grid)
+        index = torch.stack([row[index] for row, index in zip(rows, chosen, strict=True)])
         return PointSplit(tuple(grid), index, known=known)
 
-    def _sizes(self, grid: Sequence[int], size: int | None = None) -> tuple[int, int]:
-        """Number of samples of a signal that are not missing, by default all, and of trained ones."""
-        size = math.prod(grid) if size is None else size
+    def _chosen(self, sizes: Sequence[int], grid: Sequence[int]) -> list[Tensor]:
+        count = self._count(min(sizes), grid)
+        draws = [chosen_positions(self.seed, signal, size, count) for signal, size in enumerate(sizes)]
+        return [torch.from_numpy(index) for index in draws]
+
+    def _count(self, size: int, grid: Sequence[int]) -> int:
         count = max(round(self.fraction * size), 1) if self.count is None else self.count
         if count > size:
             raise InputError(f"count {count} is more than the {size} samples of a signal ({_by(grid)})")
-        return size, count
+        return count
 
 
 @samplings.register("mask")
@@ -201,7 +197,6 @@ class MaskSampling(Sampling):
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))
 
     def _marked(self, mask: NDArray[np.bool_], file: str) -> NDArray[np.int64]:
-        """Row-major positions of the trained samples, ascending, ``(P,)``."""
         index = np.flatnonzero(~mask if self.invert else mask).astype(np.int64, copy=False)
         if not len(index):
             raise InputError(
@@ -260,9 +255,9 @@ class FoldSampling(Sampling):
             )
         held_out = np.zeros(blocks, dtype=bool)
         # choices with one seed are nested: the fold is what its choice has more than the one before
-        for k, is_held_out in ((self.fold + 1, True), (self.fold, False)):
-            if k:
-                held_out[chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * k // self.number)] = is_held_out
+        for folds, is_held_out in ((self.fold + 1, True), (self.fold, False)):
+            if folds:
+                held_out[chosen_positions(self.seed, FOLD_KEYS, blocks, blocks * folds // self.number)] = is_held_out
         mask = held_out.reshape(counts)
         for axis, (size, n) in enumerate(zip(sizes, grid, strict=True)):
             mask = mask.repeat(size, axis).take(range(n), axis)

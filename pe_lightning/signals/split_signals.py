@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import math
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
@@ -19,7 +20,7 @@ from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.blocks import FileValues, known_samples, load, report_missing
+from pe_lightning.signals.blocks import FileValues, known_samples, load, report_missing, whole
 from pe_lightning.signals.cache import Storage, open_signals
 from pe_lightning.signals.dataset import SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
@@ -37,16 +38,10 @@ DEFAULT_VALIDATION = 0.1
 
 
 class Splitting:
-    """Which samples are trained on and scored, and how they are stored; see :class:`~pe_lightning.signals.SignalDataModule`.
+    """Which samples are trained on and scored, and how they are stored.
 
-    Args:
-        sampling: Which samples are trained on.
-        eval_mask: Which samples are scored.
-        batching: Batches of training; ``None`` for fits that take all samples at once, or block by block.
-        storage: Storage of the values.
-        folds: Folds of a cross-validation.
-        validation: Share of the trained samples that is held out of training.
-        samples: Whether samples are values at points, or means over the cells of a grid.
+    The arguments are described at :class:`~pe_lightning.training.SignalDataModule`; ``batching`` is ``None`` for fits that
+    take all samples at once, or block by block.
     """
 
     def __init__(
@@ -72,37 +67,42 @@ class Splitting:
         self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
 
 
+@dataclass(eq=False)
 class Signals:
-    """Signals of one shape with the split of their samples."""
+    """Signals of one shape with the split of their samples.
 
-    def __init__(
-        self, source: Source, sampling: Sampling, raw: RawSignals, info: SignalInfo, dataset: SignalDataset
-    ) -> None:
-        self.source, self.sampling = source, sampling
-        self._raw, self.info, self.dataset = raw, info, dataset
-        self._fingerprint: str | None = None
+    Args:
+        source: Where the signals come from.
+        sampling: The rule that chose the trained samples.
+        raw: The signals as their source describes them.
+        info: Their shape and origin.
+        dataset: Their values, split and batches.
+    """
+
+    source: Source
+    sampling: Sampling
+    raw: RawSignals
+    info: SignalInfo
+    dataset: SignalDataset
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
         sampling, eval_mask = splitting.sampling, splitting.eval_mask
         raw = open_signals(source, splitting.storage)
         scattered = raw.points is not None
-        info = SignalInfo(raw.names, raw.grid, raw.channels, raw.scaling, raw.rate, raw.media, source.metric, raw.axes)
-        info = replace(info, samples=splitting.samples)
-        if scattered:
-            info = replace(info, grid=tuple(axis.size for axis in raw.axes), num_points=raw.grid[0])
+        grid, count = (tuple(axis.size for axis in raw.axes), raw.grid[0]) if scattered else (raw.grid, None)
+        info = SignalInfo(
+            raw.names, grid, raw.channels, raw.scaling, raw.rate, raw.media, source.metric, raw.axes, count, splitting.samples
+        )
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
         loaded = scattered or splitting.storage.loads(raw)
-        if scattered:
-            split: Split = sampling.split_rows(raw.grid[0], info.num_signals)
-        else:
-            split = (sampling.split if loaded else sampling.stream)(raw.grid, info.num_signals)
-        split.test_mask_of(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
+        split = _split(sampling, info) if loaded else sampling.stream(raw.grid, info.num_signals)
+        split.test_mask(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
         values = load(raw) if loaded else None
         if values is not None and (known := known_samples(values)) is not None:
             report_missing(known, info.names)
-            split = _split_of_known(sampling, known, info.num_signals)
+            split = _split_of_known(sampling, info, known)
             values = values.where(known[..., None], torch.nan)
         nothing_scored = eval_mask == "rest" and split.trains_all
         _check(splitting, source, raw, split, loaded, nothing_scored)
@@ -126,30 +126,26 @@ class Signals:
 
     @property
     def has_trained_range(self) -> bool:
-        """Whether the range that becomes [0, 1] is that of the trained samples."""
+        """Whether the trained samples give the range that becomes [0, 1]."""
         scaling = self.info.scaling
-        measured = scaling.found_in_data and np.dtype(scaling.dtype).kind == "f" and not self._raw.unit
+        measured = scaling.found_in_data and np.dtype(scaling.dtype).kind == "f" and not self.raw.unit
         return measured and self.source.trained_range(0.0, 2.0) is not None
 
     def scaled(self, scaling: ValueRange) -> Signals:
         """The signals with another scaling of the source's values to [0, 1]."""
         if scaling == self.info.scaling:
             return self
-        raw, known = replace(self._raw, scaling=scaling), self.split.known
+        raw, known = replace(self.raw, scaling=scaling), self.split.known
         values = FileValues(raw) if self.streamed else load(raw)
-        if known is not None:
-            assert isinstance(values, Tensor)
+        if isinstance(values, Tensor) and known is not None:
             values = values.where(known[..., None], torch.nan)
         info, dataset = replace(self.info, scaling=scaling), replace(self.dataset, values=values)
-        return Signals(self.source, self.sampling, raw, info, dataset)
+        return replace(self, raw=raw, info=info, dataset=dataset)
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
-        grid, count, known = self.split.grid, self.info.num_signals, self.split.known
-        if self.info.num_points is not None:
-            split: Split = sampling.split_rows(self.info.num_points, count)
-        else:
-            split = sampling.split(grid, count) if known is None else sampling.split_known(grid, count, known)
-        return Signals(self.source, sampling, self._raw, self.info, self.dataset.resampled(split, eval_mask))
+        """The signals with the trained samples of another sampling."""
+        split = _split(sampling, self.info, self.split.known)
+        return replace(self, sampling=sampling, dataset=self.dataset.resampled(split, eval_mask))
 
     def one(self, signal: int) -> Signals:
         return self.of(slice(signal, signal + 1))
@@ -158,11 +154,7 @@ class Signals:
         """Some of the signals."""
         low, high = zip(*(self.info.scaling.of(s) for s in range(self.info.num_signals)[signals]), strict=True)
         info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
-        return self.with_dataset(info, self.dataset.of(signals))
-
-    def with_dataset(self, info: SignalInfo, dataset: SignalDataset) -> Signals:
-        """Other samples of the same source."""
-        return Signals(self.source, self.sampling, self._raw, info, dataset)
+        return replace(self, info=info, dataset=self.dataset.of(signals))
 
     @property
     def split(self) -> Split:
@@ -188,20 +180,16 @@ class Signals:
         mask = self.split.validation
         return 0 if mask is None else int(mask[0].sum())
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
-        if self._fingerprint is None:
-            info, digest = self.info, hashlib.sha256()
-            digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
-            for values in self._raw.unit_blocks() if self.streamed else [self.values.numpy()]:
-                digest.update(np.ascontiguousarray(values).data.cast("B"))
-            if self._raw.points is not None:
-                digest.update(np.ascontiguousarray(self._raw.points).data.cast("B"))
-            for indices in self.split.train_indices:
-                digest.update(indices.contiguous().numpy().data.cast("B"))
-            self._fingerprint = digest.hexdigest()[:16]
-        return self._fingerprint
+        info, digest = self.info, hashlib.sha256()
+        digest.update(f"{(info.num_signals, *self.split.grid, info.channels)} {self.split.num_train};".encode())
+        points = () if self.raw.points is None else (self.raw.points,)
+        values = self.raw.unit_blocks() if self.streamed else (self.values,)
+        for numbers in itertools.chain(values, points, self.split.train_indices):
+            digest.update(np.ascontiguousarray(numbers).data.cast("B"))
+        return digest.hexdigest()[:16]
 
     def train_batch(self) -> GridBatch | PointBatch:
         return self.dataset.train_batch
@@ -213,13 +201,20 @@ class Signals:
         return self.dataset.evaluation_batch
 
 
-def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Split:
-    """The split of signals of which ``known`` samples ``(S, N_1, ..., N_D)`` are not missing."""
-    grid = tuple(known.shape[1:])
-    split, counts = sampling.split_known(grid, num_signals, known), known.flatten(1).sum(1)
+def _split(sampling: Sampling, info: SignalInfo, known: Tensor | None = None) -> Split:
+    if info.num_points is not None:
+        return sampling.split_rows(info.num_points, info.num_signals)
+    if known is None:
+        return sampling.split(info.grid, info.num_signals)
+    return sampling.split_known(info.grid, info.num_signals, known)
+
+
+def _split_of_known(sampling: Sampling, info: SignalInfo, known: Tensor) -> Split:
+    """The split of signals with missing samples."""
+    split, counts = _split(sampling, info, known), known.flatten(1).sum(1)
     if split.num_train < 2:
         raise InputError(
-            f"{int(counts.min())} of {math.prod(grid)} samples are known, of which {split.num_train} would be trained on, "
+            f"{int(counts.min())} of {known[0].numel()} samples are known, of which {split.num_train} would be trained on, "
             "and a fit needs at least 2: check what marks missing samples"
         )
     if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
@@ -232,17 +227,13 @@ def _split_of_known(sampling: Sampling, known: Tensor, num_signals: int) -> Spli
 
 
 def _trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange:
-    """The scaling by the trained samples; signals with one range, such as those of a file, keep one.
-
-    Values are read once more, unless all are trained on.
-    """
+    """The scaling by the trained samples, for which values are read again; signals with one range, as in a file, keep one."""
     if split.trains_all:
         return raw.scaling
     signals, rows, *rest = raw.shape[:-1]
     low, high, row = np.full(signals, np.inf), np.full(signals, -np.inf), 0
     for signal, block in raw.decoded():
-        part = (slice(row % rows, row % rows + len(block)), *(slice(0, n) for n in rest))
-        mask = split.train_mask_of(part)
+        mask = split.train_mask((slice(row % rows, row % rows + len(block)), *whole(rest)))
         chosen = block[mask[signal % len(mask)].numpy()]
         low[signal] = min(low[signal], chosen.min(initial=np.inf, where=np.isfinite(chosen)))
         high[signal] = max(high[signal], chosen.max(initial=-np.inf, where=np.isfinite(chosen)))
@@ -307,7 +298,7 @@ def read_signals(
 
     Args:
         signals: As of :func:`source_of`.
-        **arguments: Arguments of :class:`Splitting <pe_lightning.signals.split_signals.Splitting>` and of the source.
+        **arguments: Arguments of :class:`Splitting` and of the source.
 
     Returns:
         The signals, and the folds by which they are scored, if there are some.

@@ -96,7 +96,7 @@ class EstimatorModule(FunctionModule):
             self.scorer = SignalScores(info.metric, info.num_signals, strategy).to(self.device)
         values, dtype = train.dataset.values, self.placeholder.dtype
         if isinstance(values, Tensor) and values.dtype != dtype:  # with precision 64-true
-            train = train.with_dataset(train.info, replace(train.dataset, values=values.to(dtype)))
+            train = replace(train, dataset=replace(train.dataset, values=values.to(dtype)))
         field = self.estimator.fit(train, self.device)
         state = tree_map(_on_cpu, field.state_dict())
         self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]

@@ -55,8 +55,8 @@ def check_split(split, grid, data):
     assert (train ^ rest).all()
     assert (train.flatten(1).sum(1) == split.num_train).all()
     block = data.draw(blocks_of(grid))
-    for mask_of in (split.train_mask_of, *(lambda part, p=p: split.test_mask_of(p, part) for p in ("rest", "all"))):
-        whole = mask_of(tuple(slice(0, n) for n in grid))
+    for mask_of in (split.train_mask, *(lambda part=None, p=p: split.test_mask(p, part) for p in ("rest", "all"))):
+        whole = mask_of()
         assert mask_of(block).equal(whole[(slice(None), *block)])
     if len(train) == 1:
         inside, index = split.train_positions(block)

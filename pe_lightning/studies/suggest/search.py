@@ -135,7 +135,7 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
         f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {data.info.num_signals} signal(s)",
         _sizes(windowed),
         _sizes(split),
-        data.signals.with_dataset(info, dataset),
+        replace(data.signals, info=info, dataset=dataset),
     )
 
 
@@ -145,7 +145,7 @@ def _split_of_windows(
     if isinstance(split, GridSplit):
         index = tuple(torch.arange(0, n, step) for n, step in zip(grid, split.stride, strict=True))
         return GridSplit(grid, index, split.stride)
-    masks = torch.cat([split.train_mask_of(block).expand(num_signals, *grid)[signals] for block in blocks])
+    masks = torch.cat([split.train_mask(block).expand(num_signals, *grid)[signals] for block in blocks])
     points = [row.nonzero()[:, 0] for row in masks.flatten(1)]
     fewest = min(map(len, points))
     if fewest < 1:
@@ -439,6 +439,6 @@ def _estimate(candidate: Candidate, signals: ScoredSignals, device: torch.device
     estimator, began = candidate.estimator(**candidate.variant.arguments), time.perf_counter()
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
-    field = estimator.fit(signals.train.with_dataset(replace(signals.info, grid=grid), signals.dataset), device)
+    field = estimator.fit(replace(signals.train, info=replace(signals.info, grid=grid)), device)
     found = TrialScore((), time.perf_counter() - began, field.num_params, notes=field.notes)
     return found, field.grid(signals.dataset.axes)
