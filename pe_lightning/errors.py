@@ -1,8 +1,7 @@
 """The exception for wrong input, and messages for users.
 
-Errors in a configuration, a file or an array are raised as :class:`InputError`; the command line prints them as one
-paragraph and exits with status 2. Any other exception is a bug: the command line writes its traceback into a file and exits
-with status 1.
+The command prints an :class:`InputError` as one paragraph and exits with status 2. Any other exception is a bug: the command
+writes its traceback into a file and exits with status 1.
 """
 
 from __future__ import annotations
@@ -31,22 +30,15 @@ class InputError(ValueError):
 
 
 def refuse(*cases: tuple[object, str]) -> None:
-    """Raises :class:`InputError` with the words of the first case whose condition holds."""
+    """Raises :class:`InputError` with the message of the first case whose condition holds."""
     for wrong, words in cases:
         if wrong:
             raise InputError(words)
 
 
 def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] | None = None) -> str:
-    """The nearest of the allowed names as a clause of an error message, or an empty string.
+    """The nearest allowed names as a clause of a message, or an empty string; ``aliases`` stand for allowed names.
 
-    Args:
-        word: The unknown word.
-        allowed: The known words.
-        aliases: Further known words, and the word to suggest in place of each.
-
-    >>> did_you_mean("gua", ["gau", "tri"])
-    "; did you mean 'gau'?"
     >>> did_you_mean("guassian", ["gau", "tri"], {"Gaussian": "gau"})
     "; did you mean 'gau'?"
     """
@@ -58,7 +50,7 @@ def did_you_mean(word: str, allowed: Iterable[str], aliases: Mapping[str, str] |
 
 
 def check_known(label: str, word: str, allowed: Iterable[str], listed: str) -> None:
-    """Raises :class:`InputError` unless a word is allowed; the message has the nearest of those allowed, and all.
+    """Raises :class:`InputError` unless a word is allowed; the message has the nearest allowed word, and all.
 
     >>> check_known("unknown colour", "read", ["red", "blue"], "Colours")
     Traceback (most recent call last):
@@ -70,21 +62,18 @@ def check_known(label: str, word: str, allowed: Iterable[str], listed: str) -> N
 
 
 def printable(text: object) -> str:
-    """``text`` with a replacement character for control characters, line breaks and what is not UTF-8."""
+    """``text`` with a replacement character for control characters, line breaks and bytes that are not UTF-8."""
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in str(text))
 
 
 def say(*lines: object, file: TextIO | None = None) -> None:
-    """Prints lines, which may hold names of files, with printable characters only, to standard output or to ``file``."""
+    """Prints lines with printable characters only, to standard output or to ``file``."""
     stream = sys.stdout if file is None else file
     stream.write("".join(f"{printable(line)}\n" for line in lines))  # one write: several processes may fail at a time
 
 
 def console(width: int | None = 160, stderr: bool = False) -> Console:
-    """Console for tables, as wide as the terminal; ``width`` columns where the output is not a terminal.
-
-    What it prints, which may hold names of files, has printable characters only, and no markup.
-    """
+    """Console that prints tables with printable characters only, as wide as the terminal or ``width`` columns."""
     from rich.console import Console, ConsoleOptions, RenderHook, RenderResult
     from rich.segment import Segment
 
@@ -119,20 +108,12 @@ def paragraph(text: str, limit: int = MAX_MESSAGE) -> str:
 
 
 def show_metric(name: str) -> str:
-    """The name of a metric for display: names of at most four letters are abbreviations, in capitals.
-
-    >>> show_metric("psnr"), show_metric("accuracy")
-    ('PSNR', 'accuracy')
-    """
+    """The name of a metric for display; names of at most four letters are abbreviations, in capitals."""
     return name.upper() if len(name) <= 4 else name
 
 
 def show_bytes(size: int) -> str:
-    """A size in bytes with a decimal unit.
-
-    >>> show_bytes(999), show_bytes(20_000_000_000)
-    ('999 B', '20.0 GB')
-    """
+    """A size in bytes with a decimal unit, such as ``20.0 GB``."""
     if size < 1000:
         return f"{size} B"
     unit = min(int(math.log10(size)) // 3, 4)
@@ -142,8 +123,8 @@ def show_bytes(size: int) -> str:
 def last_resort(error: Exception) -> tuple[str, int]:
     """The message and the exit status for an exception that is not an :class:`InputError`.
 
-    Errors of the operating system (memory, files) and of Lightning's arguments have status 2. The traceback of any other
-    exception is written to a file that the message names, with status 1.
+    The status is 2 for errors of the operating system and of Lightning's arguments. It is 1 for any other exception, whose
+    traceback is written to a file that the message names.
     """
     text = " ".join(str(error).split())
     if words := out_of_memory(error):
@@ -207,12 +188,7 @@ EXTRA_OF_PACKAGE = {
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Imports a module of an optional package.
-
-    Args:
-        module: Name of the module, such as ``pyarrow.parquet``.
-        purpose: What needs it, for the message.
-    """
+    """Imports a module of an optional package, such as ``pyarrow.parquet``; the message says what needs it."""
     package = module.partition(".")[0]
     try:
         return importlib.import_module(module)

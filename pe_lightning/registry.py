@@ -1,8 +1,7 @@
 """Typed registries of classes by name, which other packages can extend.
 
 A class is registered by the decorator ``@encoders.register("gau")``, or from another package by an entry point in the
-registry's group. An entry point is imported when its name is looked up, all of a group when the names are listed: importing
-this package stays cheap, and a plugin that cannot be imported affects only those who ask for it.
+registry's group. An entry point is imported when its name is looked up, all of a group when the names are listed.
 
 >>> from pe_lightning.registry import find_registry
 >>> "gau" in find_registry("encoders")
@@ -35,7 +34,7 @@ Value: TypeAlias = Scalar | list[Scalar | list[Scalar]]
 Description: TypeAlias = dict[str, Value | dict[str, Value]]
 """An object in a configuration: ``{name: gau, sigma: 0.004}``, or ``{class_path: ..., init_args: {...}}``.
 
-Its values are plain ones: a parser of configurations instantiates any class that is named where ``Any`` is allowed."""
+Values are plain: a parser instantiates any class that is named where ``Any`` is allowed."""
 
 if TYPE_CHECKING:
     Described: TypeAlias = T | str | Description
@@ -44,8 +43,8 @@ else:
     class Described:
         """``Described[Encoder]``: an encoder, its registered name or its description.
 
-        A parser of configurations sees the name and the description alone. It makes no object of them, and merges no
-        description with another: the registry resolves them when the object that takes them is constructed.
+        A parser of configurations sees name and description alone, which the registry resolves when the object that takes
+        them is constructed.
         """
 
         def __class_getitem__(cls, base: type) -> Any:
@@ -69,7 +68,7 @@ REGISTRIES = {
 
 
 class PluginWarning(UserWarning):
-    """A plugin could not be imported. The message names the plugin, its distribution and the original error."""
+    """A plugin could not be imported; the message names plugin, distribution and error."""
 
 
 class Registry(Generic[T]):
@@ -78,9 +77,8 @@ class Registry(Generic[T]):
     Args:
         kind: Singular noun for error messages, such as ``"encoder"``.
         base: Base class of every registered class.
-        group: Entry-point group through which other packages register classes; ``None`` disables entry points.
-        modules: Modules of this package that register classes, imported before the first look-up. Needed only for classes
-            that importing the registry itself does not define.
+        group: Entry-point group through which other packages register classes; ``None``: none.
+        modules: Modules of this package that register classes, imported before the first look-up.
 
     Example:
         >>> shapes: Registry[object] = Registry("shape", object)
@@ -97,7 +95,6 @@ class Registry(Generic[T]):
         self.modules = tuple(modules)
         self._classes: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
-        self._warned: set[str] = set()
         self._points: dict[str, list[EntryPoint]] | None = None
 
     def register(self, name: str) -> Callable[[C], C]:
@@ -127,7 +124,7 @@ class Registry(Generic[T]):
         return cls
 
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
-        """Entry points by name, those that are not imported yet, after importing :attr:`modules`."""
+        """Entry points by name that are not imported yet."""
         if self._points is None:
             self._points = {}  # set before the imports, since a module may look up names itself
             try:
@@ -141,7 +138,7 @@ class Registry(Generic[T]):
         return self._points
 
     def _load(self, name: str) -> None:
-        """Imports the entry points of a name. One that breaks the rules is an error at each call."""
+        """Imports the entry points of a name; a plugin that breaks the rules is an error at each call."""
         waiting = self._entry_points()
         points = waiting.pop(name, [])  # before the import, since a plugin may look up names itself
         try:
@@ -152,22 +149,17 @@ class Registry(Generic[T]):
             raise
 
     def load_named(self, name: str) -> None:
-        """Imports the plugins that are registered under a name, or whose class has it."""
+        """Imports the plugins with this name or class name."""
         for registered, points in list(self._entry_points().items()):
             if registered == name or any(point.attr == name for point in points):
                 self._load(registered)
 
     def load_plugins(self) -> None:
-        """Imports all entry points of the group, once.
-
-        Warns:
-            PluginWarning: If a plugin cannot be imported. Looking up its name is then an error.
-        """
-        for name in sorted(self._entry_points()):
+        """Imports all entry points of the group, with a :class:`PluginWarning` for each that cannot be imported."""
+        names = sorted(self._entry_points())
+        for name in names:
             self._load(name)
-        unknown = self._broken.keys() - self._warned
-        self._warned |= unknown
-        for name in sorted(unknown):  # after the loop: with -W error a warning would stop the other plugins
+        for name in self._broken.keys() & names:  # after the loop: with -W error a warning would stop the other plugins
             warnings.warn(self._broken[name], PluginWarning, stacklevel=2)
 
     def _load_plugin(self, point: EntryPoint) -> None:
@@ -180,19 +172,19 @@ class Registry(Generic[T]):
                 raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}")
         except InputError as error:
             raise InputError(f"{error} (entry point {point.name!r} of the distribution {distribution})") from error
-        except Exception as error:  # importing a plugin can raise anything, and must not affect those who do not use it
+        except Exception as error:  # importing a plugin can raise anything, and stops only its users
             self._broken[point.name] = (
                 f"the {self.kind} plugin {point.name!r} of the distribution {distribution} failed to "
                 f"import {point.value!r}: {type(error).__name__}: {error}"
             )
 
     def names(self) -> list[str]:
-        """All registered names, sorted, including those of plugins."""
+        """All registered names, also of plugins, sorted."""
         self.load_plugins()
         return sorted(self._classes)
 
     def broken(self) -> dict[str, str]:
-        """Plugins that could not be imported: name -> error message."""
+        """Messages about the plugins that could not be imported, by name."""
         self.load_plugins()
         return dict(self._broken)
 
@@ -217,9 +209,8 @@ class Registry(Generic[T]):
             return self._classes[name]
         if name in self._broken:
             raise InputError(self._broken[name])
-        aliases = {cls.__name__: registered for registered, cls in self._classes.items()}
-        if name in aliases:
-            return self._classes[aliases[name]]
+        if cls := next((cls for cls in self._classes.values() if cls.__name__ == name), None):
+            return cls
         reason = ""
         if "." in str(name):
             try:
@@ -232,7 +223,7 @@ class Registry(Generic[T]):
         raise InputError(f"unknown {self.kind} {name!r}{reason} Registered: {', '.join(known)}")
 
     def create(self, name: str, /, **kwargs: Any) -> T:
-        """Creates an instance of the class called ``name``."""
+        """An instance of the class called ``name``."""
         cls = self.get(name)
         kwargs = self.arguments(cls, kwargs)
         for key, parameter in self.parameters(cls).items():
@@ -242,13 +233,9 @@ class Registry(Generic[T]):
         return cls(**kwargs)
 
     def resolve(self, given: T | str | Mapping[str, Any], default: str | None = None) -> T:
-        """Creates an instance from a name or a mapping; returns an instance unchanged.
+        """An instance, unchanged, or from ``"grid"``, ``{"name": "grid", "stride": 2}`` or a mapping with a ``class_path``.
 
-        Accepts ``"grid"``, ``{"name": "grid", "stride": 2}`` and ``{"class_path": ..., "init_args": {...}}``.
-
-        Args:
-            given: The instance, its name or its description.
-            default: Name of the class of a mapping of arguments without a name.
+        ``default`` is the name of the class of a mapping without a name.
         """
         if isinstance(given, self.base):
             return given
@@ -267,7 +254,7 @@ class Registry(Generic[T]):
         return self.create(name, **{**(arguments.pop("init_args", None) or {}), **arguments})
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
-        """``given`` as a dictionary, after checking its keys against the constructor of ``cls``."""
+        """``given`` after a check of its keys against the constructor of ``cls``."""
         allowed = self.parameters(cls)
         if any(parameter.kind is parameter.VAR_KEYWORD for parameter in allowed.values()):
             return dict(given)  # **kwargs: only the class itself can check the names
@@ -290,21 +277,20 @@ class Registry(Generic[T]):
 
 
 def import_class(path: str) -> Any:
-    """What an import path names, which a configuration or a checkpoint holds; see :func:`asked_modules`."""
+    """The class at an import path that a configuration or a checkpoint holds."""
     module, _, attribute = path.rpartition(".")
-    if module and (reason := _unasked(module.partition(".")[0], {Path.cwd().resolve()}, _asked())):
-        raise InputError(f"{path!r} {reason}")
-    return getattr(importlib.import_module(module), attribute)
+    with asked_modules():
+        return getattr(importlib.import_module(module), attribute)
 
 
 @contextmanager
 def asked_modules() -> Iterator[None]:
-    """Inside, a module that lies in the working directory alone is imported only if ``PYTHONPATH`` names the folder.
+    """Refuses modules that lie in the working directory alone, unless ``PYTHONPATH`` names it or they are imported already.
 
-    A checkpoint or a configuration is no reason to run the files beside it. The program may import them before.
+    A checkpoint or a configuration is no reason to run the files beside it.
 
     Raises:
-        ModuleNotFoundError: If another module of the working directory is imported.
+        ModuleNotFoundError: If such a module is imported.
     """
     gate = _Gate()
     sys.meta_path.insert(0, gate)
@@ -316,31 +302,21 @@ def asked_modules() -> Iterator[None]:
 
 class _Gate(MetaPathFinder):
     def __init__(self) -> None:
-        # a parser works in the folder of the file that it reads
-        self._folder, self._asked = Path.cwd().resolve(), _asked()
+        self._folder = Path.cwd().resolve()  # a parser works in the folder of the file that it reads
+        self._asked = {Path(path).resolve() for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path}
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Finds nothing, and refuses modules that nobody asked for."""
         folders = {self._folder, Path.cwd().resolve()}
-        if path is None and (reason := _unasked(fullname, folders, self._asked)):
-            raise ModuleNotFoundError(f"{fullname!r} {reason}", name=fullname)
-
-
-def _asked() -> set[Path]:
-    return {Path(folder).resolve() for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder}
-
-
-def _unasked(top: str, folders: set[Path], asked: set[Path]) -> str | None:
-    """Why a top-level module of these folders is not to be imported, to follow its name; ``None`` if it is elsewhere too."""
-    if top in sys.modules or not PathFinder.find_spec(top, [str(folder) for folder in folders]):
-        return None
-    others = [folder for folder in sys.path if (found := Path(folder).resolve()) not in folders or found in asked]
-    if PathFinder.find_spec(top, others) or top in packages_distributions():
-        return None
-    return (
-        "is in this folder, whose modules are not imported unasked: type PYTHONPATH=. before the command, or import "
-        f"{top} first"
-    )
+        if path is not None or not PathFinder.find_spec(fullname, [str(folder) for folder in folders]):
+            return
+        others = [path for path in sys.path if (folder := Path(path).resolve()) not in folders or folder in self._asked]
+        if not PathFinder.find_spec(fullname, others) and fullname not in packages_distributions():
+            raise ModuleNotFoundError(
+                f"{fullname!r} is in this folder, whose modules are not imported unasked: type PYTHONPATH=. before the "
+                f"command, or import {fullname} first",
+                name=fullname,
+            )
 
 
 def path_of(cls: type) -> str:
@@ -353,7 +329,7 @@ def path_of(cls: type) -> str:
 
 
 def find_registry(name: str) -> Registry[Any]:
-    """The registry of that name in :data:`REGISTRIES`, imported on demand."""
+    """A registry by its name in :data:`REGISTRIES`, imported on demand."""
     module, _, attribute = REGISTRIES[name].rpartition(".")
     registry: Registry[Any] = getattr(importlib.import_module(module), attribute)
     return registry

@@ -22,30 +22,25 @@ SampleKind: TypeAlias = Literal["points", "cells"]
 MAX_CHANNELS = 4
 """Largest last axis that is taken for channels."""
 PICTURE_CHANNELS = (1, 3, 4)
-"""Numbers of channels of a picture: grey, RGB, RGB and opacity."""
 MAX_ASPECT_RATIO = 8
 """Arrays of two axes whose ratio is larger may be pictures or sets of rows."""
 NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
-
-
 EQUAL_DISTANCE = 1e-4
 """Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    r"""One axis in the user's units: the coordinate ``x`` lies at :math:`u = (x - low) / length` in [0, 1).
-
-    As on a grid, where sample i of N lies at i/N, the last one of ``size`` samples lies at ``(size - 1) / size``.
+    r"""One axis in the user's units: the coordinate ``x`` becomes :math:`u = (x - low) / length`, and sample ``i`` i/size.
 
     Args:
         name: Name of the axis.
         low: Coordinate of the first sample.
         high: Coordinate of the last sample, below ``low`` on a descending axis; on a periodic axis one period after ``low``.
-        size: Number of samples; for scattered samples that of a grid of their density.
+        size: Number of samples; for scattered samples, the number on a grid of their density.
         time: Whether coordinates are dates and times, in seconds since 1970-01-01 UTC.
-        periodic: Whether the axis is periodic. Coordinates are then taken modulo the period.
-        samples: Coordinates of the samples of a grid, where they are not at equal distances.
+        periodic: Whether coordinates are taken modulo the period.
+        samples: Coordinates of the samples, where they are not at equal distances.
 
     >>> axis = Axis("lat", 40.0, 60.0, size=5)
     >>> axis.to_unit(np.array([40.0, 60.0])).tolist(), axis.restore(np.array([0.4])).tolist()
@@ -63,10 +58,10 @@ class Axis:
     @classmethod
     def at(cls, name: str, numbers: Floats, time: bool = False) -> Axis:
         """The axis of a grid with samples at these coordinates ``(N,)``, which ascend or descend."""
-        even = np.abs(numbers - np.linspace(numbers[0], numbers[-1], len(numbers))).max()
-        apart = even >= EQUAL_DISTANCE * abs(np.diff(numbers)).mean()
+        deviation = np.abs(numbers - np.linspace(numbers[0], numbers[-1], len(numbers))).max()
+        uneven = deviation >= EQUAL_DISTANCE * abs(np.diff(numbers)).mean()
         ends = float(numbers[0]), float(numbers[-1])
-        return cls(name, *ends, len(numbers), time, samples=tuple(numbers.tolist()) if apart else None)
+        return cls(name, *ends, len(numbers), time, samples=tuple(numbers.tolist()) if uneven else None)
 
     def __post_init__(self) -> None:
         length = self.length
@@ -82,30 +77,26 @@ class Axis:
         return (self.high - self.low) * (1 if self.periodic else self.size / (self.size - 1))
 
     def to_unit(self, values: npt.ArrayLike) -> Floats:
-        """Coordinates in the user's units, numbers or ``datetime64``, as numbers, in [0, 1) within the extent."""
+        """Coordinates in [0, 1) from the user's units, numbers or ``datetime64``."""
         numbers = as_numbers(self.name, values, self.time)
         unit: Floats = (numbers - self.low) / self.length
         return unit % 1.0 if self.periodic else unit
 
     def grid(self, size: int | None = None) -> Floats:
-        """Coordinates in [0, 1) of the samples of a grid: sample j of ``size`` lies at ``j/size`` of the samples."""
+        """Coordinates in [0, 1) of the samples, or of ``size`` samples, interpolated between uneven ones."""
         count = size or self.size
-        places = np.arange(count) / count
+        even = np.arange(count) / count
         if self.samples is None:
-            return places
+            return even
         own = self.to_unit(self.samples)
-        whole = np.append(own, 2 * own[-1] - own[-2])  # beyond the last sample as before it
-        found: Floats = np.interp(places * self.size, np.arange(self.size + 1), whole)
-        return found
+        known = np.append(own, 2 * own[-1] - own[-2])  # beyond the last sample as before it
+        uneven: Floats = np.interp(even * self.size, np.arange(self.size + 1), known)
+        return uneven
 
     def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
         """Coordinates in the user's units: ``float64``, or ``datetime64[ms]`` on an axis of time."""
-        return self.shown(self.low + np.asarray(unit, np.float64) * self.length)
-
-    def shown(self, numbers: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Numbers on this axis as users read them: unchanged, or ``datetime64[ms]`` on an axis of time."""
-        plain = np.asarray(numbers, np.float64)
-        return (plain * 1000).round().astype("datetime64[ms]") if self.time else plain
+        numbers = self.low + np.asarray(unit, np.float64) * self.length
+        return (numbers * 1000).round().astype("datetime64[ms]") if self.time else numbers
 
     def spread(self, count: int) -> Floats:
         """``count`` coordinates in [0, 1) at equal distances from the first sample to the last, or around a period."""
@@ -141,12 +132,7 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
 
 @dataclass(frozen=True)
 class Layout:
-    """Interpretation of the axes of an array.
-
-    Args:
-        kind: The source that reads the array in this way.
-        shape: Complete shape ``(S, N_1, ..., N_D, C)``.
-    """
+    """Interpretation of the axes of an array: the source that reads it so, and its shape ``(S, N_1, ..., N_D, C)``."""
 
     kind: Kind
     shape: tuple[int, ...]
@@ -163,10 +149,10 @@ class Layout:
 
 
 def plausible_layouts(shape: Sequence[int]) -> list[Layout]:
-    """Plausible layouts of an array, the most likely first.
+    """Plausible layouts of an array, the most likely first; none if the channels seem to be the first axis.
 
     A last axis of at most 4 is channels. Two axes of similar length are a picture, three a cube. A first axis of 1 counts
-    signals. Empty if no layout has at least 2 samples per axis, or if the channels seem to be the first axis.
+    signals.
 
     >>> [str(layout) for layout in plausible_layouts((64, 48, 3))]
     ['one picture of 64x48 samples with 3 channels']
@@ -210,7 +196,7 @@ def channels_first(shape: Sequence[int]) -> bool:
 
 
 def describe_layouts(label: str, shape: Sequence[int]) -> str:
-    """First part of the error message for an array that is ambiguous or unsupported."""
+    """First part of the message about an array that is ambiguous or unsupported."""
     layouts = plausible_layouts(shape)
     if layouts:
         return f"{label} has shape {tuple(shape)}, which may be {' or '.join(map(str, layouts))}"

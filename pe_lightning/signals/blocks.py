@@ -19,9 +19,9 @@ from pe_lightning.signals.validation import check_memory
 Block: TypeAlias = tuple[slice, ...]
 """One slice of step 1 per axis."""
 ROW_BLOCK_VALUES = 1 << 20
-"""Number of values in a block of rows, roughly."""
+"""Approximate number of values in a block of rows."""
 BLOCK_BYTES = 1 << 24
-"""Float32 bytes per block when all values are read. Larger blocks need more memory and are not faster."""
+"""Float32 bytes per block when all values are read; larger blocks are not faster."""
 MAX_LISTED = 8
 """Most signals that a notice lists."""
 
@@ -32,25 +32,17 @@ def whole(grid: Sequence[int]) -> Block:
 
 
 def shape_of(block: Block) -> tuple[int, ...]:
-    """Number of samples of a block per axis, ``(n_1, ..., n_D)``.
-
-    >>> shape_of((slice(2, 5), slice(0, 4)))
-    (3, 4)
-    """
+    """Number of samples of a block per axis, ``(n_1, ..., n_D)``."""
     return tuple(along.stop - along.start for along in block)
 
 
 def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
-    """Divides a grid into disjoint blocks, in row-major order; the last ones along an axis may be smaller.
-
-    Args:
-        grid: Samples per axis, ``(N_1, ..., N_D)``.
-        size: Largest number of samples of a block per axis.
+    """Divides a grid into disjoint blocks of at most ``size`` samples per axis, in row-major order.
 
     >>> [[(along.start, along.stop) for along in block] for block in grid_blocks((3, 2), (2, 2))]
     [[(0, 2), (0, 2)], [(2, 3), (0, 2)]]
     """
-    cuts = [[slice(first, min(first + n, end)) for first in range(0, end, n)] for end, n in zip(grid, size, strict=True)]
+    cuts = [[slice(start, min(start + n, end)) for start in range(0, end, n)] for end, n in zip(grid, size, strict=True)]
     yield from itertools.product(*cuts)
 
 
@@ -61,8 +53,8 @@ def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
     [(0, 2), (2, 4), (4, 5)]
     """
     rows = max(1, ROW_BLOCK_VALUES // max(1, math.prod(shape[1:])))
-    for first in range(0, shape[0], rows):
-        yield slice(first, min(first + rows, shape[0]))
+    for (along,) in grid_blocks(shape[:1], (rows,)):
+        yield along
 
 
 def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: Sequence[float] = ()) -> tuple[Tensor, ...]:
@@ -71,42 +63,31 @@ def grid_axes(shape: Sequence[int], dtype: torch.dtype = torch.float32, cells: S
     Args:
         shape: Number of samples per axis, ``(N_1, ..., N_D)``.
         dtype: Dtype of the result.
-        cells: Lengths of the cells of the fitted samples, where these are means over cells. The first of them has its centre
-            at 0 and begins half a cell before it; the cells of this grid divide the same extent, and have their centres
-            where those of the fit have: ``(i + 1/2)/N`` from its beginning.
+        cells: Lengths of the fitted cells, where samples are means over cells. The first fitted cell has its centre at 0 and
+            begins half a cell before it; the cells of this grid divide the same extent.
 
     >>> grid_axes((2, 4))
     (tensor([0.0000, 0.5000]), tensor([0.0000, 0.2500, 0.5000, 0.7500]))
     >>> grid_axes((4,), cells=[0.5])
     (tensor([-0.1250,  0.1250,  0.3750,  0.6250]),)
     """
-    begins = [0.5 / n - cell / 2 for n, cell in zip(shape, cells, strict=True)] if cells else [0.0] * len(shape)
-    each = zip(shape, begins, strict=True)
-    return tuple((torch.arange(n, dtype=torch.float64) / n + begin).to(dtype) for n, begin in each)
+    starts = [0.5 / n - cell / 2 for n, cell in zip(shape, cells, strict=True)] if cells else [0.0] * len(shape)
+    axes = zip(shape, starts, strict=True)
+    return tuple((torch.arange(n, dtype=torch.float64) / n + start).to(dtype) for n, start in axes)
 
 
 def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
-    """Coordinates ``(*batch, D)`` of the samples of a grid at row-major positions ``index``, ``(*batch,)``."""
-    grid = [len(axis) for axis in axes]
-    if index.device.type != "cpu":
-        positions = torch.unravel_index(index, tuple(grid))
-    else:  # faster on the CPU: NumPy divides by a constant with multiplications
-        rest, found = index.numpy(), []
-        for axis in range(len(grid)):
-            step = math.prod(grid[axis + 1 :])
-            along = rest // step
-            rest = rest - along * step
-            found.append(torch.as_tensor(along))
-        positions = tuple(found)
-    columns = [
-        axis.index_select(0, along.flatten().to(axis.device)).view(index.shape)
-        for axis, along in zip(axes, positions, strict=True)
-    ]
-    return torch.stack(columns, dim=-1)
+    """Coordinates ``(*batch, D)`` of the samples of a grid at the row-major ``index``, ``(*batch,)``."""
+    grid = tuple(len(axis) for axis in axes)
+    if index.device.type == "cpu":  # NumPy is several times faster
+        along = tuple(torch.from_numpy(one) for one in np.unravel_index(index.numpy(), grid))
+    else:
+        along = torch.unravel_index(index, grid)
+    return torch.stack([axis[one.to(axis.device)] for axis, one in zip(axes, along, strict=True)], dim=-1)
 
 
 class FileValues:
-    """Signals that are read from their file block by block; they must have an ``array``."""
+    """Signals that are read from their file block by block."""
 
     def __init__(self, raw: RawSignals) -> None:
         if raw.array is None:
@@ -132,18 +113,18 @@ class FileValues:
         if stride is not None:  # after reading: strided reads of chunked files are slow
             every = (slice(None), *(slice(None, None, step) for step in stride))
             part = part[every]
-        if self.raw.unit or (part.dtype == np.float32 and (scaling.low, scaling.high) == ((0.0,), (1.0,))):
+        if self.raw.unit:
             values = np.asarray(part, dtype=np.float32)
         elif len(scaling.low) == 1:
             values = scaling.to_unit(part, 0)
         else:
-            values = np.stack([scaling.to_unit(signal, place) for place, signal in enumerate(part)])
+            values = np.stack([scaling.to_unit(own, signal) for signal, own in enumerate(part)])
         # the sum is cheaper than a test of each value, and not finite if one value is not
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
-            where = [axis.start for axis in block]
             raise InputError(
-                f"the block that starts at sample {where} holds missing samples (NaN or infinite), which signals that are "
-                "read from their file cannot have: set --data.storage.in_memory true, or fit a part of the signals"
+                f"the block that starts at sample {[along.start for along in block]} holds missing samples (NaN or "
+                "infinite), which signals that are read from their file cannot have: set --data.storage.in_memory true, or fit a part "
+                "of the signals"
             )
         # a copy of a memory-mapped file, since a tensor may be written to
         return torch.from_numpy(np.require(values, requirements=["C", "W"]))
@@ -165,19 +146,18 @@ def load(raw: RawSignals) -> Tensor:
     opened = raw.array() if raw.array is not None and raw.unit else None
     if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
         return torch.from_numpy(opened)
-    remedy = "Set --data.storage.in_memory false to read blocks, or make the signals smaller"
-    remedy += " (resize, center_crop, frames, length)"
-    check_memory("the set of signals", raw.shape, np.dtype(np.float32).itemsize, remedy)
+    remedy = "Set --data.storage.in_memory false to read blocks, or make the signals smaller (resize, center_crop, frames, length)"
+    check_memory("the set of signals", raw.shape, 4, f"Set --data.storage.in_memory false to read blocks, or {smaller}")
     values = np.empty(raw.shape, dtype=np.float32)
-    rows, first = values.reshape(-1, *raw.shape[2:]), 0
+    rows, start = values.reshape(-1, *raw.shape[2:]), 0
     for block in raw.unit_blocks():
-        rows[first : first + len(block)] = block
-        first += len(block)
+        rows[start : start + len(block)] = block
+        start += len(block)
     return torch.from_numpy(values)
 
 
 def known_samples(values: Tensor) -> Tensor | None:
-    """Samples whose channels are all finite: ``(S, N_1, ..., N_D, C)`` -> ``(S, N_1, ..., N_D)``; ``None`` if all are."""
+    """Mask of samples with finite channels, ``(S, N_1, ..., N_D, C)`` -> ``(S, N_1, ..., N_D)``; ``None`` if all are."""
     if bool(values.sum().isfinite()):  # cheaper than a test of each value
         return None
     known = values.isfinite().all(-1)
@@ -185,19 +165,12 @@ def known_samples(values: Tensor) -> Tensor | None:
 
 
 def report_missing(known: Tensor, names: Sequence[str]) -> None:
-    """Prints how many samples are missing, and refuses signals of which all are.
-
-    Args:
-        known: Where samples are known, ``(S, N_1, ..., N_D)`` booleans.
-        names: Of the signals.
-    """
+    """Prints how many samples are missing, where the mask ``(S, N_1, ..., N_D)`` is false; all of a signal are an error."""
     missing, size = (~known).flatten(1).sum(1).tolist(), known[0].numel()
     some = [(name, count) for name, count in zip(names, missing, strict=True) if count]
     if empty := [name for name, count in some if count == size]:
         raise InputError(f"all {size} samples are missing (NaN, infinite or marked) of: {', '.join(empty)}; leave it out")
-    listed = ", ".join(f"{count} of {name}" for name, count in some[:MAX_LISTED]) + (
-        ", ..." if len(some) > MAX_LISTED else ""
-    )
+    listed = ", ".join([f"{count} of {name}" for name, count in some[:MAX_LISTED]] + ["..."] * (len(some) > MAX_LISTED))
     rank_zero_info(
         f"Missing samples are neither trained on nor scored: {sum(missing)} of {known.numel()} "
         f"({100 * sum(missing) / known.numel():.3g} %){f': {listed}' if len(names) > 1 else ''}."
@@ -205,10 +178,9 @@ def report_missing(known: Tensor, names: Sequence[str]) -> None:
 
 
 def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:
-    """Divides a grid into blocks of at most ``limit`` bytes that align with the chunks of its file, in row-major order.
+    """Divides a grid into blocks of at most ``limit`` bytes, in row-major order.
 
-    Each side of a block is a whole number of chunks. Blocks are extended along the last axis first. A chunk is never
-    divided, even if it is larger than ``limit``.
+    Blocks consist of whole chunks of the file, even if one is larger than ``limit``, and grow along the last axis first.
 
     >>> file_blocks((4, 6), (1, 6), 4, 50)
     [(slice(0, 2, None), slice(0, 6, None)), (slice(2, 4, None), slice(0, 6, None))]

@@ -13,14 +13,14 @@ from pe_lightning.errors import InputError, printable
 SIGNALS_STRATEGY = "independent_signals"
 """Name of the strategy in which each process fits its own signals."""
 NOTICES = logging.getLogger("pe_lightning")
-"""Logger of notices to the user; like Lightning's it prints to stderr where the program has no handlers."""
+"""Logger of notices to the user, which prints to stderr where the program has no handlers."""
 NOTICES.setLevel(logging.INFO)
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
 """Variables that a launcher sets before the processes are connected."""
 
 
 def check_launch_variables() -> None:
-    """Refuses variables of launchers that hold no number: PyTorch and Lightning cannot be imported with them."""
+    """Refuses variables of launchers that hold no number, with which PyTorch and Lightning cannot be imported."""
     for name in (*RANK_VARIABLES, "SLURM_NTASKS"):
         if not (given := os.environ.get(name, "0")).isdecimal():
             raise InputError(

@@ -1,7 +1,4 @@
-"""Files by their names, and files that are written as a whole or not at all.
-
-Nothing here imports torch: commands check their inputs and outputs by it before they import what they need.
-"""
+"""Files: formats by suffix, paths of a user, and writing of a whole file or none. No torch: commands check files first."""
 
 from __future__ import annotations
 
@@ -71,14 +68,8 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-# -- paths of a user ------------------------------------------------------------------------------------------------------
-
-
 def user_path(given: str | os.PathLike[str]) -> Path:
-    """A path with ``~`` and ``~name`` as home directories; :class:`InputError` if the system knows none.
-
-    Characters that the encoding of the locale lacks become the bytes of UTF-8, as in names of files that are listed.
-    """
+    """A path with ``~`` and ``~name`` as home directories, and UTF-8 for characters that the locale lacks."""
     name = os.fspath(given)
     try:
         os.fsencode(name)
@@ -93,20 +84,17 @@ def user_path(given: str | os.PathLike[str]) -> Path:
 
 
 def in_utf8(text: str) -> bytes:
-    """A text with names of files as UTF-8 in any locale; bytes of names that are not UTF-8 become replacement characters."""
+    """A text with names of files as UTF-8; bytes that are not UTF-8 become replacement characters."""
     return text.encode("utf-8", "surrogateescape").decode(errors="replace").encode()
 
 
 def real_path(given: str | os.PathLike[str]) -> Path:
-    """The absolute path of :func:`user_path` with links followed, as far as they lead: a loop of links stays as it is."""
+    """The absolute path of :func:`user_path` with links followed; a loop of links stays as it is."""
     return Path(os.path.realpath(user_path(given)))
 
 
-# -- before work ----------------------------------------------------------------------------------------------------------
-
-
 def check_readable(given: str, samples: Iterable[str] = ()) -> None:
-    """Refuses what is neither a file with content nor a folder of signals; ``samples`` may have been meant."""
+    """Refuses a path that is neither a file with content nor a folder of signals; ``samples`` are offered in the message."""
     path = user_path(given)
     if "://" in given:
         raise InputError(
@@ -122,20 +110,15 @@ def check_readable(given: str, samples: Iterable[str] = ()) -> None:
     if not path.is_file():
         if os.path.lexists(path):
             raise InputError(f"{given!r} is neither a file nor a folder, but a pipe, a device or a broken link")
-        raise no_such_file(path, samples)
-    if path.stat().st_size == 0:  # also files of /proc, some of which are endless
+        parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
+        name = path.relative_to(parent).parts[0]
+        near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
+        if not near and path.stem in samples:
+            near = f"; did you mean 'samples://{path.stem}'?"
+        where = "" if name == str(path) else f"; there is no {name!r}"
+        raise InputError(f"no such file or folder: {str(path)!r}{where} in {str(parent.absolute())!r}{near}")
+    if path.stat().st_size == 0:  # also endless files of /proc
         raise InputError(f"{given!r} is empty")
-
-
-def no_such_file(path: Path, samples: Iterable[str] = ()) -> InputError:
-    """The error about a path that does not exist, with similar names and samples."""
-    parent = next(folder for folder in path.parents if folder.is_dir() or folder == folder.parent)
-    name = path.relative_to(parent).parts[0]
-    near = did_you_mean(name, [entry.name for entry in parent.iterdir()])
-    if not near and path.stem in samples:
-        near = f"; did you mean 'samples://{path.stem}'?"
-    where = "" if name == str(path) else f"; there is no {name!r}"
-    return InputError(f"no such file or folder: {str(path)!r}{where} in {str(parent.absolute())!r}{near}")
 
 
 def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) -> None:
@@ -143,7 +126,7 @@ def check_outputs(outputs: Sequence[Path], inputs: Iterable[Path], force: bool) 
 
     Args:
         outputs: Every file that will be written.
-        inputs: Every file that is read, and folders all of whose files are; none is replaced, with ``force`` either.
+        inputs: Every file that is read, and folders whose files are read; ``force`` replaces none of them.
         force: Whether files that exist may be replaced.
     """
     read, written = set(map(real_path, inputs)), set()
@@ -169,34 +152,33 @@ def named_files(tree: Any) -> list[Path]:
     return [Path(tree)] if isinstance(tree, str) and os.path.isfile(os.path.expanduser(tree)) else []
 
 
-def check_results(folder: Path, verb: str, names: Iterable[str]) -> None:
-    """Refuses to replace files in a folder that the verb did not write, or that were changed since.
+def check_results(folder: Path, verb: str, names: Iterable[str]) -> dict[str, list[str]]:
+    """Refuses to replace files in a folder that a verb did not write, or that were changed since.
 
     Args:
         folder: The folder of the results; it need not exist.
         verb: The verb of the command, or ``reproduce NAME``.
         names: Paths of the files, relative to the folder.
+
+    Returns:
+        SHA-256 of the contents that the verb has written, by path.
     """
     if os.path.lexists(folder) and not folder.is_dir():
         raise InputError(f"cannot write to {str(folder)!r}, which is not a folder: choose another name, --out OTHER")
-    own = _own_results(folder, verb)
+    listed = _list_of_results(folder, verb)
+    try:
+        own = {str(name): list(digests) for name, digests in json.loads(listed.read_text()).items()}
+    except FileNotFoundError:
+        own = {}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"cannot read the list of results {str(listed)!r}: {error}") from error
     for path in (folder / name for name in names):
         if os.path.lexists(path) and not _is_own(path, own.get(str(path.relative_to(folder)), ())):
             raise InputError(
                 f"{str(path)!r} was not written by pe-lightning {verb}, or was changed since: choose another folder, --out "
                 "OTHER, or move that file"
             )
-
-
-def _own_results(folder: Path, verb: str) -> dict[str, list[str]]:
-    """SHA-256 of the contents that the verb has written, by the paths of the files."""
-    try:
-        content = json.loads(_list_of_results(folder, verb).read_text())
-        return {str(name): [str(digest) for digest in digests] for name, digests in content.items()}
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"cannot read the list of results {str(_list_of_results(folder, verb))!r}: {error}") from error
+    return own
 
 
 def _list_of_results(folder: Path, verb: str) -> Path:
@@ -207,14 +189,8 @@ def _is_own(path: Path, digests: Collection[str]) -> bool:
     return bool(digests) and path.is_file() and not path.is_symlink() and sha256_of(path) in digests
 
 
-# -- writing --------------------------------------------------------------------------------------------------------------
-
-
 def write_atomically(path: str | Path, content: str | bytes | memoryview, force: bool = True) -> None:
-    """Writes a file atomically: a reader finds the old content or the new content, never a part of it.
-
-    ``force``: whether a file of this name is replaced.
-    """
+    """Writes a file atomically: a reader finds the old or the new content. ``force``: whether a file is replaced."""
     data = in_utf8(content) if isinstance(content, str) else content
     with replacing(Path(path), len(data), force) as temporary:
         temporary.write_bytes(data)
@@ -222,14 +198,12 @@ def write_atomically(path: str | Path, content: str | bytes | memoryview, force:
 
 @contextmanager
 def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterator[Path]:
-    """Yields a temporary path of the same suffix, which becomes ``path`` on success; deleted on an exception.
-
-    The caller creates the temporary file or folder, so that it has the usual permissions.
+    """Yields a temporary path of the same suffix, which becomes ``path``, or is deleted on an exception.
 
     Args:
         path: The file or folder.
-        size: Number of bytes that will be written, if known; named in the error.
-        force: Whether a file of this name is replaced. If not, of several processes that write it one succeeds.
+        size: Number of bytes that will be written, if known, for the message.
+        force: Whether a file of this name is replaced. If not, one of several processes that write it succeeds.
     """
     temporary = path.with_name(f".{uuid4().hex}.part{path.suffix}")
     try:
@@ -241,7 +215,12 @@ def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterat
         with temporary.open("r+b") as file:
             os.fsync(file.fileno())
         if not force:
-            _claim(path)
+            try:
+                path.open("xb").close()
+            except FileExistsError as error:
+                raise InputError(
+                    f"{str(path)!r} has been written by another program meanwhile; that file is kept"
+                ) from error
         os.replace(temporary, path)
     except OSError as error:
         raise _not_written(path, size, error) from error
@@ -252,17 +231,12 @@ def replacing(path: Path, size: int | None = None, force: bool = True) -> Iterat
 
 @contextmanager
 def replacing_results(folder: Path, verb: str) -> Iterator[Path]:
-    """Yields a temporary folder, whose files replace those that the verb wrote into ``folder`` before, and no other file.
+    """Yields a temporary folder, whose files replace the files that the verb wrote into ``folder`` before, and no others.
 
     A hidden file of the folder, such as ``.compare.json``, lists them. On an exception the folder is as before.
 
-    Args:
-        folder: The folder of the results.
-        verb: The verb of the command, or ``reproduce NAME``.
-
     Raises:
-        InputError: If a file was not written by the verb, or was changed since (:func:`check_results`), or another command
-            is writing there.
+        InputError: As of :func:`check_results`, or if another command is writing there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -271,8 +245,8 @@ def replacing_results(folder: Path, verb: str) -> Iterator[Path]:
             temporary = Path(name)
             yield temporary
             files = {str(path.relative_to(temporary)): path for path in sorted(temporary.rglob("*")) if path.is_file()}
-            check_results(folder, verb, files)
-            before, digests = _own_results(folder, verb), {name: [sha256_of(path)] for name, path in files.items()}
+            before = check_results(folder, verb, files)
+            digests = {name: [sha256_of(path)] for name, path in files.items()}
             # both contents are its own, whenever it is killed
             write_atomically(listed, json.dumps({**before, **{n: before.get(n, []) + digests[n] for n in files}}))
             for name, path in files.items():
@@ -288,15 +262,8 @@ def replacing_results(folder: Path, verb: str) -> Iterator[Path]:
         raise _not_written(folder, None, error) from error
 
 
-def _claim(path: Path) -> None:
-    try:
-        path.open("xb").close()
-    except FileExistsError as error:
-        raise InputError(f"{str(path)!r} has been written by another program meanwhile; that file is kept") from error
-
-
 def append_lines(path: Path, lines: str) -> None:
-    """Appends whole lines, each with its line end, to a file that exists, or nothing."""
+    """Appends whole lines to a file, or nothing."""
     data = lines.encode()
     try:
         with path.open("ab", buffering=0) as file:  # one system call: a kill leaves none or all
@@ -325,7 +292,7 @@ def free_bytes(path: Path) -> int:
 
 
 def figure_bytes(figure: Figure, form: str = "png", dpi: int = 110) -> bytes:
-    """The content of a figure's file, ``png`` or ``pdf``, without a date: equal figures are equal files."""
+    """The content of a figure's file, without a date: equal figures are equal files."""
     content = io.BytesIO()
     figure.savefig(content, format=form, dpi=dpi, metadata={"CreationDate": None} if form == "pdf" else {})
     return content.getvalue()
@@ -338,7 +305,7 @@ def save_figure(path: Path, figure: Figure, dpi: int = 110) -> Path:
 
 
 def shipped_bytes(path: Path, sha256: str) -> bytes:
-    """Content of a file that is part of the package, which has the checksum of its card."""
+    """Content of a file of the package, after a check of its checksum."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")

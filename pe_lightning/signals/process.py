@@ -15,7 +15,7 @@ class Process:
     world_size: int = 1
 
     def share(self, count: int) -> slice:
-        """This process's slice of ``count`` consecutive items; sizes differ by at most one, and may be 0.
+        """This process's slice of ``count`` items; sizes differ by at most one.
 
         >>> [Process(rank, 3).share(7) for rank in range(3)]
         [slice(0, 2, None), slice(2, 4, None), slice(4, 7, None)]
@@ -23,10 +23,6 @@ class Process:
         return slice(self.rank * count // self.world_size, (self.rank + 1) * count // self.world_size)
 
     def rows(self, block: Block) -> Block:
-        """This process's share of a block, divided along the first axis.
-
-        >>> Process(1, 2).rows((slice(4, 10), slice(0, 5)))
-        (slice(7, 10, None), slice(0, 5, None))
-        """
+        """This process's share of a block, divided along the first axis."""
         share = self.share(block[0].stop - block[0].start)
         return (slice(block[0].start + share.start, block[0].start + share.stop), *block[1:])

@@ -1,4 +1,4 @@
-"""Descriptions of signals before they are loaded, and the scaling between the source's range and [0, 1]."""
+"""Signals as their source describes them, before they are loaded, and the scaling of their values to [0, 1]."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.repeated import note_repeated
 
 Media: TypeAlias = str
-"""Registered name of the medium of a signal, such as ``image``; it decides the format of reconstructions."""
+"""Registered name of a medium, such as ``image``: the format of reconstructions."""
 
 AnyArray: TypeAlias = npt.NDArray[Any]
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -27,7 +27,7 @@ BLOCK_VALUES = 1 << 22
 
 
 def unmasked(values: npt.ArrayLike) -> AnyArray:
-    """An array as it is, and of a NumPy masked array a copy with NaN, or NaT, where it is masked."""
+    """An array unchanged; a copy of a NumPy masked array, with NaN or NaT where it is masked."""
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     if values.dtype.kind == "M":
@@ -42,7 +42,7 @@ def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
 
 
 def is_one_of(values: AnyArray, numbers: Sequence[float]) -> Mask:
-    """Which values equal one of the numbers; integers are compared exactly, beyond 2^53 too."""
+    """Mask of the values that equal one of the numbers; integers are compared exactly."""
     found = np.zeros(values.shape, bool)
     for number in numbers:
         if values.dtype.kind == "f":
@@ -61,7 +61,7 @@ def with_nan(values: AnyArray, marked: Mask) -> AnyArray:
 
 
 def full_value(dtype: np.dtype[Any] | str) -> int:
-    """The value that represents 1: the largest integer of the dtype, or 1."""
+    """The value that becomes 1: the largest integer of the dtype, or 1."""
     return int(np.iinfo(dtype).max) if np.dtype(dtype).kind in "iu" else 1
 
 
@@ -71,14 +71,12 @@ def to_unit(image: AnyArray) -> AnyArray:
 
 
 class ArrayLike(Protocol):
-    """An array that is read by slices without loading all of it: a memory map, an HDF5 dataset."""
+    """An array ``(S, N_1, ..., N_D, C)`` of any dtype that is read by slices: a memory map, an HDF5 dataset."""
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """``(S, N_1, ..., N_D, C)``."""
+    def shape(self) -> tuple[int, ...]: ...
 
-    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
-        """The values of a block, in any dtype."""
+    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray: ...
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,8 @@ class ValueRange:
         return cls(np.dtype(dtype).name, (float(info.min),), (float(info.max),))
 
     def of(self, signal: int) -> tuple[float, float]:
-        place = 0 if len(self.low) == 1 else signal
-        return self.low[place], self.high[place]
+        index = 0 if len(self.low) == 1 else signal
+        return self.low[index], self.high[index]
 
     @property
     def found_in_data(self) -> bool:
@@ -133,7 +131,7 @@ class ValueRange:
                 result /= np.float32(high)
             return result
         if low == 0 and high == 1:
-            return values.astype(np.float32)
+            return values.astype(np.float32, copy=False)
         return ((values.astype(np.float64) - low) / (high - low)).astype(np.float32)
 
     def restore(self, values: AnyArray, signal: int) -> AnyArray:
@@ -167,16 +165,15 @@ def value_scaling(
     full_range: bool = True,
     unit: bool = True,
 ) -> ValueRange:
-    """Scaling of an array or a volume to [0, 1].
+    """Scaling of values to [0, 1].
 
-    Booleans and integers of 8 and 16 bits use the full range of their dtype; wider integers need ``limits``. Floating point
+    Booleans and integers of 8 and 16 bits use the range of their dtype; wider integers need ``limits``. Floating point
     within [0, 1] is unchanged; otherwise the minimum and the maximum become 0 and 1.
 
     Args:
-        label: Label in messages.
+        label: Name in messages.
         dtype: Dtype of the values.
-        blocks: Reads all values in blocks along the first axis; not called if the dtype decides. Values that are not finite
-            are missing, and left out.
+        blocks: Reads all values in blocks, unless the dtype decides. Values that are not finite are missing.
         limits: ``(low, high)``, the values that become 0 and 1; values outside are an error.
         full_range: Whether integers use the range of their dtype, instead of their minimum and maximum.
         unit: Whether values within [0, 1] are unchanged.
@@ -216,7 +213,7 @@ def value_scaling(
 
 
 def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> ValueRange:
-    """One scaling for several signals, given with the labels of their files; ``notify``: prints ranges found in the data."""
+    """One scaling for several signals, given with the names of their files; ``notify``: prints ranges found in the data."""
     found = [
         f"{label} holds values from {scaling.low[0]:g} to {scaling.high[0]:g}"
         for label, scaling in dict(scalings).items()
@@ -231,12 +228,12 @@ def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> V
     ranges = [scaling for _, scaling in scalings]
     if len(set(ranges)) == 1:
         return ranges[0]
-    return ValueRange(ranges[0].dtype, tuple(each.low[0] for each in ranges), tuple(each.high[0] for each in ranges))
+    return ValueRange(ranges[0].dtype, tuple(own.low[0] for own in ranges), tuple(own.high[0] for own in ranges))
 
 
 @dataclass(frozen=True)
 class RawSignals:
-    """Description of a set of signals of one shape that are not loaded yet.
+    """Signals of one shape that are not loaded yet.
 
     Args:
         names: One name per signal, distinct.
@@ -247,12 +244,11 @@ class RawSignals:
         unit: Whether ``blocks`` and ``array`` are in [0, 1] already; otherwise ``scaling`` maps them to it.
         blocks: Decodes all signals in order, each in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``.
             Raises :class:`InputError` for damaged input.
-        array: Opens the values for reading by slices, ``(S, N_1, ..., N_D, C)``; ``None`` if they must be decoded.
+        array: Opens the values for reading by slices; ``None`` if they must be decoded.
         rate: Samples per second along the first axis, if it is time.
         media: Medium of the signals.
         axes: The axes in the user's units, if they are known.
-        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); ``grid`` is then ``(P,)``, and ``axes`` are
-            known. ``None``: the samples are on a grid.
+        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); ``grid`` is then ``(P,)``.
     """
 
     names: tuple[str, ...]
@@ -293,7 +289,7 @@ class RawSignals:
         return 4 * math.prod(self.shape)
 
     def decoded(self) -> Iterator[tuple[int, AnyArray]]:
-        """Decodes and checks all values in order. Yields signal and stored values ``(n, N_2, ..., N_D, C)``."""
+        """All values in order, checked: the index of the signal, and stored values ``(n, N_2, ..., N_D, C)``."""
         signals, rows, *rest = self.shape
         row, read = 0, "no more values"
         for block in self.blocks():

@@ -13,7 +13,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 MAX_MARKS, FAR, MIN_OTHERS = 3, 2.0, 5
 """Different numbers that may mark missing values, and their least distance from the others, as a share of their range."""
 MAX_VALUES = 1 << 17
-"""Values that are looked at: of a larger block these at equal distances, and no further blocks."""
+"""Most values that are examined, at equal distances in a larger block."""
 REMEDY = "type --missing={0} for fill, --data.missing={0} for fit, missing={0} in Python"
 
 
@@ -22,7 +22,7 @@ def note_repeated(label: str, blocks: Iterable[npt.NDArray[Any]], remedy: str = 
 
     Args:
         label: Name of the values in the message.
-        blocks: Values of any shape; those that are not finite are missing. Integers of 8 bits are not looked at.
+        blocks: Values of any shape. Integers of 8 bits are not examined.
         remedy: What to do, with ``{0}`` for the number.
     """
     taken, seen, is_all = [np.zeros(0, np.float16)], 0, True

@@ -92,7 +92,16 @@ class Signals:
         scattered = raw.points is not None
         grid, count = (tuple(axis.size for axis in raw.axes), raw.grid[0]) if scattered else (raw.grid, None)
         info = SignalInfo(
-            raw.names, grid, raw.channels, raw.scaling, raw.rate, raw.media, source.metric, raw.axes, count, splitting.samples
+            raw.names,
+            grid,
+            raw.channels,
+            raw.scaling,
+            raw.rate,
+            raw.media,
+            source.metric,
+            raw.axes,
+            count,
+            splitting.samples,
         )
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
@@ -227,7 +236,7 @@ def _split_of_known(sampling: Sampling, info: SignalInfo, known: Tensor) -> Spli
 
 
 def _trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange:
-    """The scaling by the trained samples, for which values are read again; signals with one range, as in a file, keep one."""
+    """The scaling by the trained samples, for which values are read again; signals with one range keep one."""
     if split.trains_all:
         return raw.scaling
     signals, rows, *rest = raw.shape[:-1]

@@ -186,7 +186,7 @@ class GridSplit(Split):
         return replace(self, index=(*self.index[:longest], index[keep], *self.index[longest + 1 :]))
 
     def take(self, values: Tensor) -> Tensor:
-        """The trained samples, ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)`` contiguous; no copy if they are all."""
+        """The trained samples, ``(S, N_1, ..., N_D, C)`` -> ``(S, n_1, ..., n_D, C)``; all samples are not copied."""
         for axis, index in enumerate(self.index):
             if len(index) < values.shape[axis + 1]:
                 values = values.index_select(axis + 1, index)
@@ -271,8 +271,8 @@ def _row_major(index: Sequence[Tensor], grid: Sequence[int]) -> Tensor:
     return reduce(lambda flat, axis: (flat[:, None] * axis[1] + axis[0]).flatten(), along, torch.zeros(1, dtype=torch.int64))
 
 
-# Each sample has a 64-bit key that depends only on its index, the seed and the signal, and the samples with the smallest keys
-# are chosen: the same ones on every machine, in every process and block. NumPy guarantees a stable output of its bit
+# Each sample has a 64-bit key that depends only on its index, the seed and the signal. Samples with the smallest keys are
+# chosen: the same ones on every machine, in every process and block. NumPy guarantees a stable output of its bit
 # generators, but not of Generator.choice.
 
 

@@ -1,7 +1,4 @@
-"""Checks of arguments against a declared range, and of the sizes in headers of files before anything is decoded.
-
-Checks of arguments return the value as plain Python. All raise :class:`~pe_lightning.errors.InputError`.
-"""
+"""Checks of arguments, which return plain Python values, and of sizes in headers of files before anything is decoded."""
 
 from __future__ import annotations
 
@@ -22,31 +19,20 @@ Size: TypeAlias = int | list[int]
 
 MAX_INTEGER = 2**63 - 1
 MAX_PIXELS = 178_956_970
-"""Default limit of pixels, that of Pillow: the header of a small file can claim any number."""
+"""Default limit of pixels, as in Pillow: the header of a small file can claim any number."""
 MAX_COMPRESSION_RATIO = 2000
 """Decoded size over file size above which a file is empty or damaged; deflate reaches 1032."""
 MAX_UNCHECKED_BYTES = 1 << 28
-"""Decoded size up to which the ratio is not checked: constant pictures and arrays compress further."""
+"""Decoded size up to which the ratio is not checked: constant arrays compress further."""
 
 
 def is_integer(value: object, minimum: int = 0, maximum: int = MAX_INTEGER) -> bool:
-    """Whether a value is an integer, also of NumPy, from ``minimum`` to ``maximum``; booleans are not."""
+    """Whether a value is an integer, also of NumPy, but not a boolean, from ``minimum`` to ``maximum``."""
     return type(value) is not bool and isinstance(value, Integral) and minimum <= int(value) <= maximum
 
 
 def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEGER, hint: str = "") -> int:
-    """The value as ``int`` if it is one from ``minimum`` to ``maximum``.
-
-    Args:
-        name: Name in messages.
-        value: Given value.
-        minimum: The smallest that is allowed.
-        maximum: The largest that is allowed.
-        hint: Text after the range in the message, such as ``", or null for all"``.
-
-    >>> integer("rank", 3, 1)
-    3
-    """
+    """An integer from ``minimum`` to ``maximum`` as ``int``; ``hint`` follows the range in the message."""
     if not is_integer(value, minimum, maximum):
         allowed = f">= {minimum}" if maximum == MAX_INTEGER else f"from {minimum} to {maximum}"
         raise InputError(f"{name} must be an integer {allowed}{hint}; got {value!r}")
@@ -54,20 +40,14 @@ def integer(name: str, value: object, minimum: int = 0, maximum: int = MAX_INTEG
 
 
 def integers(name: str, value: object, minimum: int = 0, hint: str = ", or a list of one per axis") -> int | list[int]:
-    """One integer, or a list of them, each as :func:`integer`."""
+    """An integer of at least ``minimum``, or a list of such integers."""
     if isinstance(value, (list, tuple)) and value and all(is_integer(one, minimum) for one in value):
         return [int(one) for one in value]
     return integer(name, value, minimum, hint=hint)
 
 
 def number(name: str, value: object, interval: str, hint: str = "") -> float:
-    """The value as ``float`` if it is in an interval.
-
-    Args:
-        name: Name in messages.
-        value: Given value.
-        interval: The range in interval notation: ``"[0, 1)"``, ``"(0, inf)"``.
-        hint: Text after the range in the message, such as ``", such as 0.25"``.
+    """A number in an interval as ``float``; ``hint`` follows the range in the message.
 
     >>> number("fraction", 1, "(0, 1]")
     1.0
@@ -89,7 +69,7 @@ def number(name: str, value: object, interval: str, hint: str = "") -> float:
 
 
 def choice(name: str, value: T, allowed: object) -> T:
-    """The value if it is one of those that are allowed, a sequence or a ``Literal`` type, and of the same type."""
+    """A value that a sequence or a ``Literal`` type lists, with the same type."""
     options: Sequence[Any] = get_args(allowed) or allowed  # type: ignore[assignment]
     if not any(value is one or (value == one and type(value) is type(one)) for one in options):
         words = [str(one).lower() if isinstance(one, bool) else str(one) for one in options]
@@ -124,7 +104,7 @@ def number_range(name: str, value: Sequence[float] | None, least: float = -np.in
 
 
 def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
-    """The common value of all files, given by their labels; else an error names ``what``, a plural, and a remedy."""
+    """The common value of labelled files; different values are an error that names ``what``, a plural, and a remedy."""
     groups: dict[H, list[str]] = {}
     for given, value in values:
         groups.setdefault(value, []).append(given)
@@ -139,7 +119,7 @@ def in_common(what: str, values: Sequence[tuple[str, H]], remedy: str) -> H:
 
 
 def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
-    """Number of leading samples taken of each signal: ``length``, or the common one of ``lengths``, given by labels."""
+    """Number of leading samples taken of each signal: ``length``, or the common length of labelled signals."""
     name, shortest = min(lengths, key=lambda entry: entry[1])
     if shortest < 2:
         raise InputError(f"{name!r} has {shortest} sample(s); a signal needs at least 2. Remove it from the paths")
@@ -151,7 +131,7 @@ def one_length(lengths: Sequence[tuple[str, int]], length: int | None) -> int:
 
 
 def check_numbers(label: str, dtype: np.dtype[Any], hint: str = "", kinds: str = "iuf") -> None:
-    """Refuses values that are no numbers, given by the kinds of NumPy: of integers and floating point by default."""
+    """Refuses a dtype that is of none of these kinds of NumPy."""
     if dtype.kind not in kinds:
         supported = "booleans, integers" if "b" in kinds else "integers"
         raise InputError(f"{label} holds {dtype} values; supported are {supported} and floating point{hint}")
@@ -182,7 +162,7 @@ def check_claim(label: str, shape: Sequence[int], itemsize: int, stored: int) ->
 
 
 def check_memory(label: str, shape: Sequence[int], itemsize: int, remedy: str) -> None:
-    """Refuses to decode at once what does not fit in the free memory; ``remedy`` is a sentence without its full stop."""
+    """Refuses to decode at once more than the free memory; ``remedy`` is a sentence without its full stop."""
     free = free_memory()
     if math.prod(shape) * itemsize > free:
         raise InputError(
