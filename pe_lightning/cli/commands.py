@@ -15,7 +15,7 @@ from rich.text import Text
 from pe_lightning.errors import InputError, check_known, console, say, show_bytes
 from pe_lightning.registry import REGISTRIES, find_registry
 from pe_lightning.signals.cache import Entry, SignalCache
-from pe_lightning.signals.entries import names_of, open_entry
+from pe_lightning.signals.entries import EntryValues
 
 if TYPE_CHECKING:
     from pe_lightning.encoders import Encoder
@@ -191,10 +191,10 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
 def _content(entry: Entry) -> tuple[Text, str, str]:
     """The first name with the number of other signals, the shape and the dtype."""
     try:
-        values = open_entry(entry.path)
-        first, *others = names_of(values)
+        signals = EntryValues(entry.path).signals()
+        first, *others = signals.names
         names = f"{first} and {len(others)} more" if others else first
-        return Text(names), "x".join(map(str, values.shape)), values.dtype.name
+        return Text(names), "x".join(map(str, signals.shape)), signals.stored
     except Exception:  # HDF5 raises many types for a damaged file, which the next fit replaces
         return Text("(not readable)"), "", ""
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import ArrayLike, RawSignals
+from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.validation import check_memory
 
 Block: TypeAlias = tuple[slice, ...]
@@ -80,7 +80,7 @@ def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
     """Coordinates ``(*batch, D)`` of the samples of a grid at the row-major ``index``, ``(*batch,)``."""
     grid = tuple(len(axis) for axis in axes)
     if index.device.type == "cpu":  # NumPy is several times faster
-        along = tuple(torch.from_numpy(one) for one in np.unravel_index(index.numpy(), grid))
+        along = tuple(torch.as_tensor(one) for one in np.unravel_index(index.numpy(), grid))
     else:
         along = torch.unravel_index(index, grid)
     return torch.stack([axis[one.to(axis.device)] for axis, one in zip(axes, along, strict=True)], dim=-1)
@@ -92,24 +92,12 @@ class FileValues:
     def __init__(self, raw: RawSignals) -> None:
         if raw.array is None:
             raise InputError("these signals can only be read from the cache; leave it on (cache: auto)")
-        self.raw = raw
-        self.shape = raw.shape
-        self._array: ArrayLike | None = None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_array": None}
-
-    @property
-    def _opened(self) -> ArrayLike:
-        if self._array is None:
-            assert self.raw.array is not None
-            self._array = self.raw.array()
-        return self._array
+        self.raw, self.shape, self._array = raw, raw.shape, raw.array
 
     def read(self, block: Block, stride: Sequence[int] | None = None) -> Tensor:
         """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1]."""
         index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
-        part = self._opened[index]
+        part = self._array[index]
         if stride is not None:  # after reading: strided reads of chunked files are slow
             every = (slice(None), *(slice(None, None, step) for step in stride))
             part = part[every]
@@ -123,8 +111,8 @@ class FileValues:
         if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
             raise InputError(
                 f"the block that starts at sample {[along.start for along in block]} holds missing samples (NaN or "
-                "infinite), which signals that are read from their file cannot have: set --data.storage.in_memory true, or fit a part "
-                "of the signals"
+                "infinite), which signals that are read from their file cannot have: set --data.storage.in_memory true, or "
+                "fit a part of the signals"
             )
         # a copy of a memory-mapped file, since a tensor may be written to
         return torch.from_numpy(np.require(values, requirements=["C", "W"]))
@@ -137,16 +125,15 @@ class FileValues:
     @property
     def chunks(self) -> tuple[int, ...]:
         """Chunk size of the file in samples per axis, ``(D,)``; one row if it has no chunks."""
-        stored = getattr(self._opened, "chunks", None)
+        stored = getattr(self._array, "chunks", None)
         return tuple(stored[1:-1]) if stored else (1, *self.raw.grid[1:])
 
 
 def load(raw: RawSignals) -> Tensor:
     """All values, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; float32 arrays in memory are not copied."""
-    opened = raw.array() if raw.array is not None and raw.unit else None
-    if isinstance(opened, np.ndarray) and opened.dtype == np.float32 and not isinstance(opened, np.memmap):
-        return torch.from_numpy(opened)
-    remedy = "Set --data.storage.in_memory false to read blocks, or make the signals smaller (resize, center_crop, frames, length)"
+    if raw.unit and isinstance(raw.array, np.ndarray) and raw.array.dtype == np.float32:
+        return torch.from_numpy(raw.array)
+    smaller = "make the signals smaller (resize, center_crop, frames, length)"
     check_memory("the set of signals", raw.shape, 4, f"Set --data.storage.in_memory false to read blocks, or {smaller}")
     values = np.empty(raw.shape, dtype=np.float32)
     rows, start = values.reshape(-1, *raw.shape[2:]), 0

@@ -142,9 +142,10 @@ class EntryValues:
     Args:
         path: The entry.
         restore: Called with the error and the inode of an entry that cannot be read; writes the entry again, or raises.
+            ``None``: the error is raised.
     """
 
-    def __init__(self, path: Path, restore: Callable[[Exception, int], None]) -> None:
+    def __init__(self, path: Path, restore: Callable[[Exception, int], None] | None = None) -> None:
         self.path, self._restore = path, restore
         self._opened: tuple[int, int, h5py.Dataset] | None = None
         self.shape: tuple[int, ...] = self.dataset.shape
@@ -174,19 +175,18 @@ class EntryValues:
             scaling=ValueRange(about["source_dtype"].decode(), low, high),
             unit=bool(about["in_unit_range"]),
             blocks=self.blocks,
-            array=self.itself,
+            array=self,
             rate=about["samples_per_second"].item() if "samples_per_second" in about else None,
             media=about["media"].decode(),
         )
-
-    def itself(self) -> EntryValues:
-        return self
 
     def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:
         """The values of a block; values with a wrong checksum are restored first."""
         try:
             values: AnyArray = self.dataset[index]
         except (OSError, KeyError) as error:  # a wrong checksum, or a file that cannot be opened again
+            if self._restore is None:
+                raise
             inode = -1 if self._opened is None else self._opened[1]
             self._opened = None
             self._restore(error, inode)

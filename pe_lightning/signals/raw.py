@@ -244,7 +244,7 @@ class RawSignals:
         unit: Whether ``blocks`` and ``array`` are in [0, 1] already; otherwise ``scaling`` maps them to it.
         blocks: Decodes all signals in order, each in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``.
             Raises :class:`InputError` for damaged input.
-        array: Opens the values for reading by slices; ``None`` if they must be decoded.
+        array: The values, read by slices; ``None`` if they must be decoded. It can be pickled, and used after a fork.
         rate: Samples per second along the first axis, if it is time.
         media: Medium of the signals.
         axes: The axes in the user's units, if they are known.
@@ -258,7 +258,7 @@ class RawSignals:
     scaling: ValueRange
     unit: bool
     blocks: Callable[[], Iterator[AnyArray]]
-    array: Callable[[], ArrayLike] | None = None
+    array: ArrayLike | None = None
     rate: float | None = None
     media: Media = "array"
     axes: tuple[Axis, ...] = ()
@@ -276,7 +276,7 @@ class RawSignals:
             scaling,
             unit=values.dtype.kind == "f",
             blocks=lambda: (signal[top : top + rows] for signal in values for top in range(0, len(signal), rows)),
-            array=lambda: values,
+            array=values,
             media=media,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import h5py
 import numpy as np
@@ -27,21 +28,9 @@ def test_blocks_cover_the_grid_once_and_in_order(grid, size):
     assert list(grid_blocks(grid, grid)) == [whole(grid)]
 
 
-class Opened:
-    """Gives an array; can be pickled, as a source's must."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __call__(self):
-        return self.array
-
-
-def raw_of(array: np.ndarray, scaling: ValueRange, unit: bool = False, opened=None) -> RawSignals:
-    return RawSignals(
-        tuple(f"s{i}" for i in range(len(array))), array.shape[1:-1], array.shape[-1], str(array.dtype), scaling, unit,
-        blocks=lambda: (part for signal in array for part in np.array_split(signal, 3)), array=opened or Opened(array),
-    )  # fmt: skip
+def raw_of(values: np.ndarray, scaling: ValueRange, array=None) -> RawSignals:
+    raw = RawSignals.in_memory(values, [f"s{i}" for i in range(len(values))], scaling)
+    return replace(raw, unit=False, array=values if array is None else array)
 
 
 @pytest.mark.parametrize(
@@ -98,5 +87,5 @@ def test_the_chunks_of_a_file(tmp_path):
     array = np.zeros((1, 8, 6, 1), np.float32)
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("x", data=array, chunks=(1, 2, 3, 1))
-        assert FileValues(raw_of(array, ValueRange("float32"), opened=lambda: file["x"])).chunks == (2, 3)
+        assert FileValues(raw_of(array, ValueRange("float32"), array=file["x"])).chunks == (2, 3)
     assert FileValues(raw_of(array, ValueRange("float32"))).chunks == (1, 6)

@@ -90,7 +90,7 @@ def test_round_trip(cache, dtype, shape, monkeypatch):
     assert cache.find(KEY, source) is None
     for raw in (cache.store(KEY, source), cache.find(KEY, source), SignalCache(cache.path).store(KEY, source)):
         block = tuple(slice(n // 3, n) for n in shape)
-        assert np.array_equal(raw.array()[block], values[block])
+        assert np.array_equal(raw.array[block], values[block])
         assert np.array_equal(in_order(raw), values)
         assert {block.dtype.name for block in raw.blocks()} == {dtype}
     assert source.decoded == 1
@@ -195,7 +195,7 @@ def test_values_that_are_damaged_are_decoded_again_when_they_are_read(cache, cha
     monkeypatch.setattr(entries, "MIN_CHUNK_SAMPLES", 140)
     source = Counting()
     raw = cache.store(KEY, source)
-    assert np.array_equal(raw.array()[:1], numbers()[:1])
+    assert np.array_equal(raw.array[:1], numbers()[:1])
     path = cache.entry(KEY)
     with path.open("r+b") as file:
         content = change(path.read_bytes())
@@ -203,7 +203,7 @@ def test_values_that_are_damaged_are_decoded_again_when_they_are_read(cache, cha
         file.truncate(len(content))
     found = raw if opened else cache.find(KEY, source) or cache.store(KEY, source)
     with caplog.at_level("INFO"):
-        assert np.array_equal(found.array()[1:2], numbers()[1:2])
+        assert np.array_equal(found.array[1:2], numbers()[1:2])
     assert source.decoded == 2
     assert np.array_equal(in_order(cache.find(KEY, source)), numbers())
 
@@ -278,7 +278,7 @@ def store_together(path, log, barrier):
 
 @fork
 def test_a_handle_is_not_used_across_a_fork(cache, monkeypatch):
-    array = cache.store(KEY, Counting()).array()
+    array = cache.store(KEY, Counting()).array
     assert np.array_equal(array[:], numbers())
     opened, open_file = [], h5py.File
     monkeypatch.setattr(h5py, "File", lambda path, **options: opened.append(path) or open_file(path, **options))

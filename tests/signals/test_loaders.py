@@ -47,7 +47,7 @@ def dataset(sampling: str, kind: str, chunks: tuple[int, int] = (4, 5)) -> Signa
         return SignalDataset(values, chosen.split(GRID, 2), "rest")
     raw = RawSignals.in_memory(values.numpy(), ("a", "b"), ValueRange("float32"))
     opened = Chunked(values.numpy(), chunks)
-    return SignalDataset(FileValues(replace(raw, array=lambda: opened)), chosen.stream(GRID, 2), "rest")
+    return SignalDataset(FileValues(replace(raw, array=opened)), chosen.stream(GRID, 2), "rest")
 
 
 def loader(data: SignalDataset, kind="points", size=None, shuffle=True, steps=None, seed=1, process=None):

@@ -195,7 +195,7 @@ def read_arrays(
         scaling=join_scalings(each, notify=limits is None),
         unit=False,
         blocks=partial(_blocks, arrays),
-        array=partial(FileArrays, arrays) if in_place(files) else None,
+        array=FileArrays(arrays) if in_place(files) else None,
     )
 
 

@@ -81,7 +81,7 @@ def test_arrays(tmp_path):
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "b.npz", x=array)
     raw = read(tmp_path / "a.npy", fps=12)
-    assert (raw.names, raw.rate, raw.array().shape) == (("a-0", "a-1"), 12, (2, 6, 8, 10, 3))
+    assert (raw.names, raw.rate, raw.array.shape) == (("a-0", "a-1"), 12, (2, 6, 8, 10, 3))
     luma = np.rint(array @ np.array([0.299, 0.587, 0.114]))[..., None]
     for name in ("a.npy", "b.npz"):
         raw = read(tmp_path / name, frames=[1, 6, 2], center_crop=[2, 4, 6], color="grey", fps=10)
