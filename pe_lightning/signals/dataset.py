@@ -74,7 +74,7 @@ class SignalDataset:
         if self.points is not None:
             self.points = self.points.to(dtype)
             if not isinstance(self.split, PointSplit):
-                index = self.split.train_positions(whole(self.split.grid))[1]
+                index = self.split.train_index(whole(self.split.grid))[1]
                 self.split = PointSplit(self.split.grid, index[None], known=self.split.known)
 
     def of(self, signals: slice) -> SignalDataset:
@@ -123,7 +123,7 @@ class SignalDataset:
             blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
         indices, parts = [], []
         for block in blocks:
-            inside, index = self.split.train_positions(block)
+            inside, index = self.split.train_index(block)
             step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
             indices.append(index[::step])
             parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))

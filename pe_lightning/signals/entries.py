@@ -107,8 +107,8 @@ def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
                 values.attrs["samples_per_second"] = raw.rate
             values.attrs["source_dtype"] = np.bytes_(raw.scaling.dtype)
             values.attrs.update({"source_low": raw.scaling.low, "source_high": raw.scaling.high})
-            for first, layer in _layers(raw, together, rows):
-                values[first] = layer
+            for index, layer in _layers(raw, together, rows):
+                values[index] = layer
                 file.check()
         file.check()
         os.fsync(file.fileno())
@@ -119,19 +119,18 @@ def _layers(raw: RawSignals, together: int, rows: int) -> Iterator[tuple[tuple[s
     signals, length, *rest = raw.shape
     layer: AnyArray = np.empty((together, rows, *rest), raw.stored)
     filled = layer.reshape(-1, *rest)
-    first, row, held = 0, 0, 0
+    start, row, held = 0, 0, 0
     for _, block in raw.decoded():
         while len(block):
-            some, many = min(rows, length - row), min(together, signals - first)
+            some, many = min(rows, length - row), min(together, signals - start)
             taken = block[: some * many - held]
             filled[held : held + len(taken)] = taken
             held, block = held + len(taken), block[len(taken) :]
             if held == some * many:
-                where = slice(first, first + many), slice(row, row + some)
-                yield where, filled[:held].reshape(many, some, *rest)
+                yield (slice(start, start + many), slice(row, row + some)), filled[:held].reshape(many, some, *rest)
                 held, row = 0, row + some
                 if row == length:
-                    first, row = first + many, 0
+                    start, row = start + many, 0
 
 
 class EntryValues:
@@ -198,7 +197,7 @@ class EntryValues:
         for signals, rows in itertools.product(*map(_slices, self.shape[:2], self.chunks[:2])):
             for layer in self[signals, rows]:
                 few = max(1, BLOCK_VALUES // math.prod(layer.shape[1:]))
-                yield from (layer[part] for part in _slices(len(layer), few))
+                yield from (layer[along] for along in _slices(len(layer), few))
         self._opened = None
 
 

@@ -267,7 +267,7 @@ class FilePointLoader(TrainLoader):
         buffer = []
         for turn, place in enumerate(places):
             block = self.blocks[place]
-            inside, index = self.split.train_positions(block)
+            inside, index = self.split.train_index(block)
             count, signals, channels = len(inside), self.values.shape[0], self.values.shape[-1]
             if turn % self.process.world_size == self.process.rank:
                 order = permutation(count, self.seed + 1, number * len(self.blocks) + place)

@@ -86,7 +86,7 @@ class Split(ABC):
         scored = self._scored(eval_mask, block)
         return scored if self.known is None else scored & self.known[(slice(None), *block)]
 
-    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+    def train_index(self, block: Block) -> tuple[Tensor, Tensor]:
         """Row-major indices of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
         mask = self._trained(block)
         if len(mask) > 1:
@@ -171,7 +171,7 @@ class GridSplit(Split):
         axes = zip(self.index, block, strict=True)
         return [_between(index, along.start, along.stop) - along.start for index, along in axes]
 
-    def train_positions(self, block: Block) -> tuple[Tensor, Tensor]:
+    def train_index(self, block: Block) -> tuple[Tensor, Tensor]:
         inside = self._inside(block)
         in_grid = [index + along.start for index, along in zip(inside, block, strict=True)]
         return _row_major(inside, shape_of(block)), _row_major(in_grid, self.grid)
@@ -248,7 +248,7 @@ class RandomSplit(Split):
     def train_indices(self) -> Iterator[Tensor]:
         rows = max(1, KEYS_AT_ONCE * self.grid[0] // math.prod(self.grid))
         for block in grid_blocks(self.grid, (rows, *self.grid[1:])):
-            yield self.train_positions(block)[1][None]
+            yield self.train_index(block)[1][None]
 
     def _trained(self, block: Block) -> Tensor:
         return torch.from_numpy(chosen_in(self.seed, 0, self.limit, self.grid, block))[None]

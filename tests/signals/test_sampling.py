@@ -59,7 +59,7 @@ def check_split(split, grid, data):
         whole = mask_of()
         assert mask_of(block).equal(whole[(slice(None), *block)])
     if len(train) == 1:
-        inside, index = split.train_positions(block)
+        inside, index = split.train_index(block)
         assert inside.equal(train[0][block].flatten().nonzero()[:, 0])
         marked = torch.zeros(train[0].numel(), dtype=torch.bool)
         marked[index] = True
@@ -251,7 +251,7 @@ def test_one_mask_per_signal(tmp_path):
     with pytest.raises(InputError, match=r"3 masks for 2 signal\(s\)"):
         MaskSampling(paths).split((5, 7), 2)
     with pytest.raises(InputError, match="the same trained samples; give one mask for all"):
-        MaskSampling(paths).split((5, 7), 3).train_positions((slice(0, 5), slice(0, 7)))
+        MaskSampling(paths).split((5, 7), 3).train_index((slice(0, 5), slice(0, 7)))
     save(tmp_path / "1.npy", np.ones((5, 7), bool))
     with pytest.raises(InputError, match=r"different numbers of samples that masks mark.*8: .*0.npy.*35: .*1.npy"):
         MaskSampling(paths).split((5, 7), 3)
