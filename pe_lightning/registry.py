@@ -137,30 +137,23 @@ class Registry(Generic[T]):
                 raise
         return self._points
 
-    def _load(self, name: str) -> None:
-        """Imports the entry points of a name; a plugin that breaks the rules is an error at each call."""
+    def load_plugins(self, name: str | None = None) -> None:
+        """Imports the plugins with this name or class name, or all, with a :class:`PluginWarning` for each broken one.
+
+        A plugin that breaks the rules is an error at each call.
+        """
         waiting = self._entry_points()
-        points = waiting.pop(name, [])  # before the import, since a plugin may look up names itself
-        try:
-            for point in points:
-                self._load_plugin(point)
-        except InputError:
-            waiting[name] = points
-            raise
-
-    def load_named(self, name: str) -> None:
-        """Imports the plugins with this name or class name."""
-        for registered, points in list(self._entry_points().items()):
-            if registered == name or any(point.attr == name for point in points):
-                self._load(registered)
-
-    def load_plugins(self) -> None:
-        """Imports all entry points of the group, with a :class:`PluginWarning` for each that cannot be imported."""
-        names = sorted(self._entry_points())
-        for name in names:
-            self._load(name)
-        for name in self._broken.keys() & names:  # after the loop: with -W error a warning would stop the other plugins
-            warnings.warn(self._broken[name], PluginWarning, stacklevel=2)
+        named = [key for key, points in waiting.items() if name in (None, key, *(point.attr for point in points))]
+        for key in sorted(named):
+            points = waiting.pop(key, [])  # before the import, since a plugin may look up names itself
+            try:
+                for point in points:
+                    self._load_plugin(point)
+            except InputError:
+                waiting[key] = points
+                raise
+        for key in self._broken.keys() & named if name is None else ():  # after the imports: a warning may be an error
+            warnings.warn(self._broken[key], PluginWarning, stacklevel=2)
 
     def _load_plugin(self, point: EntryPoint) -> None:
         distribution = f"{point.dist.name} {point.dist.version}" if point.dist is not None else "(unknown)"
@@ -192,19 +185,19 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
-        self.load_named(str(name))
+        self.load_plugins(str(name))
         return name in self._classes or name in self.names()
 
     def name_of(self, cls: type) -> str:
         """The registered name of a class, or its import path if it is not registered."""
         for name, points in list(self._entry_points().items()):
             if any(point.module.partition(".")[0] == cls.__module__.partition(".")[0] for point in points):
-                self._load(name)
+                self.load_plugins(name)
         return next((name for name, known in self._classes.items() if known is cls), path_of(cls))
 
     def get(self, name: str) -> type[T]:
         """The class for a registered name, the ``__name__`` of a registered class, or an import path."""
-        self.load_named(name)
+        self.load_plugins(name)
         if name in self._classes:
             return self._classes[name]
         if name in self._broken:

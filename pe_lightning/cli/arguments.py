@@ -192,7 +192,7 @@ def import_named(settings: Any, key: str = "") -> None:
     """Imports the plugins that a configuration names by the name of a class: the parser finds classes that are imported."""
     if isinstance(settings, str) and key in ("class_path", "model", "data", "callbacks"):
         for registry in ("models", "datamodules", "callbacks"):
-            find_registry(registry).load_named(settings)
+            find_registry(registry).load_plugins(settings)
     for inner, value in settings.items() if isinstance(settings, Mapping) else ():
         import_named(value, str(inner))
     for value in settings if isinstance(settings, list) else ():
