@@ -68,9 +68,6 @@ def message(error: pytest.ExceptionInfo[InputError]) -> str:
     return str(error.value)
 
 
-# -- registering ------------------------------------------------------------------------------------------------------
-
-
 def test_names(shapes: Registry[Shape]) -> None:
     assert shapes.names() == list(shapes) == ["circle", "polygon"]
     assert "circle" in shapes
@@ -104,9 +101,6 @@ def test_invalid_classes_and_names_are_not_registered(shapes: Registry[Shape]) -
     with pytest.raises(InputError, match="does not define area"):
         shapes.register("half")(Half)
     assert shapes.names() == ["circle", "polygon"]
-
-
-# -- asking -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,8 +153,6 @@ def test_a_description_is_resolved(shapes: Registry[Shape]) -> None:
             shapes.resolve(wrong)  # type: ignore[arg-type]
 
 
-# -- plugins ----------------------------------------------------------------------------------------------------------
-
 PLUGIN = f"from {__name__} import Shape\nclass Star(Shape):\n    pass\n"
 
 
@@ -212,8 +204,6 @@ def test_a_plugin_that_breaks_the_rules_is_an_error_each_time(
         with pytest.raises(InputError, match=rf"(?s){reason}.*distribution pe_bad 1\.5"):
             shapes.names()
 
-
-# -- the promise of docs/architecture.md ------------------------------------------------------------------------------
 
 ROOT = Path(__file__).parents[1]
 

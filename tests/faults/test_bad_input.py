@@ -89,9 +89,6 @@ def test_an_unexpected_exception_is_a_paragraph_and_a_file(
     assert "in <lambda>" in written.read_text()
 
 
-# -- W&B --------------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("given", [{"tags": ["x" * 100]}, {"project": "a/b?"}, {}], ids=["tag", "project", "mode"])
 def test_settings_that_wandb_refuses_are_refused_before_any_work(
     given: dict[str, object], monkeypatch: pytest.MonkeyPatch
@@ -120,9 +117,6 @@ def test_trouble_with_wandb_ends_no_fit(
     assert "W&B failed (OSError, read-only home)" in caplog.text
     (metrics,) = Path().glob("runs/*/1/metrics.json")
     assert "test/psnr" in metrics.read_text()
-
-
-# -- files ------------------------------------------------------------------------------------------------------------------
 
 
 def test_no_program_is_started_for_a_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,9 +173,6 @@ def test_a_table_of_very_many_columns() -> None:
     with pytest.raises(InputError, match=r"has 20000 columns, more than 10000: choose columns by select"):
         _ = RowDataModule("a.csv").values
     assert RowDataModule("a.csv", select=[3]).values.shape == (1, 4, 1)
-
-
-# -- results ----------------------------------------------------------------------------------------------------------------
 
 
 def test_a_baseline_that_cannot_be_computed_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:

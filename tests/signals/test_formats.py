@@ -103,9 +103,6 @@ FORMATS: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray]] = {
 }
 
 
-# -- files of which a copy has more than the values ------------------------------------------------------------------------
-
-
 def png(path: Path, values: np.ndarray) -> None:
     """A picture whose second or fourth channel is opacity; with a gamma, or with a text, a resolution and a profile."""
     if values.dtype == np.uint16:

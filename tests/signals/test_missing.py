@@ -111,31 +111,12 @@ def test_folds_are_disjoint_and_together_everything() -> None:
     assert not blocks.all(0).any()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"kind": "rows"}, "folds.kind must be random or blocks"),
-        ({"number": 1}, "folds.number must be an integer >= 2"),
-        ({"fold": 5}, "folds count from 0 to 4"),
-        ({"size": 3}, "size of blocks"),
-        ({"kind": "blocks", "size": 9}, r"5 folds of 4 block\(s\) of 9x9 samples"),
-        ({"kind": "blocks", "size": [3]}, "has 1 numbers for signals of 2 axes"),
-    ],
-)
-def test_folds_that_are_refused(arguments: dict[str, object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        FoldSampling(**arguments).split((10, 10), 1)  # type: ignore[arg-type]
-
-
 def test_folds_are_of_everything_that_is_known() -> None:
     assert TensorDataModule(torch.rand(1, 9, 9, 1), folds="random").describe()["protocol"] == "5 random folds"
     with pytest.raises(InputError, match="every known sample is trained on"):
         TensorDataModule(torch.rand(1, 9, 9, 1), sampling="random", folds="blocks").prepare()
     with pytest.raises(InputError, match="has no argument 'sise'"):
         TensorDataModule(torch.rand(1, 9, 9, 1), folds={"kind": "blocks", "sise": 2})
-
-
-# -- what marks them in a source ---------------------------------------------------------------------------------------
 
 
 def picture(path: Path) -> tuple[np.ndarray, np.ndarray]:
