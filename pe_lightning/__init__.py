@@ -4,9 +4,8 @@ Signals are rows, images and video cubes. A signal is a function from
 coordinates in [0, 1] to values in [0, 1]; an *encoder* turns one coordinate into features, an *encoding* combines the
 axes, and a *module* maps the features to values.
 
-``docs/architecture.md`` says what is where, and which part may import which.
-
-Importing this package imports neither torch nor Lightning; the names below are imported when they are used.
+``docs/architecture.md`` describes the parts. Importing this package imports neither torch nor Lightning; the names below are
+imported when they are used.
 """
 
 from typing import TYPE_CHECKING, Any

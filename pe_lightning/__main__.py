@@ -60,11 +60,10 @@ def main(args: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit status.
 
     The status is 0 on success, 1 after a fault of the program and 2 for invalid input. After a signal it is 128 + the number
-    of the signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 141 if the reader of the output has closed it. Characters
-    that the encoding of a stream lacks are replaced.
+    of the signal: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP; 141 if the reader of the output has closed it.
 
     Args:
-        args: The arguments; ``None`` for those of the process.
+        args: The arguments, by default of the process.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -77,7 +76,7 @@ def main(args: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except OSError as error:
-        # errors in writing files name them; an error without a name is that of the output
+        # errors in writing files name them; an error without a name is about the output
         if error.filename is not None or error.errno not in (errno.EPIPE, errno.ENOSPC):
             return _fail(*last_resort(error))
         problem = error
@@ -90,7 +89,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _discard(stream: TextIO) -> None:
-    """Redirects a stream to the null device: the interpreter flushes it at exit and would fail again."""
+    """Redirects a stream to the null device, since the interpreter flushes it at exit and would fail again."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -128,15 +127,15 @@ def _answer(args: Sequence[str]) -> int:
 
 
 def _verbs() -> dict[str, EntryPoint]:
-    """Verbs that are typed functions, in the order of the help; of equal names the first is taken."""
+    """Verbs that are typed functions, in the order of the help; the first of equal names counts."""
 
-    def place(point: EntryPoint) -> tuple[int, str, str]:
+    def rank(point: EntryPoint) -> tuple[int, str, str]:
         package = point.module.partition(".")[0]
-        first = ORDER.index(point.name) if package == __package__ and point.name in ORDER else len(ORDER)
-        return first, package, point.name
+        own = package == __package__ and point.name in ORDER
+        return ORDER.index(point.name) if own else len(ORDER), package, point.name
 
     verbs: dict[str, EntryPoint] = {}
-    for point in sorted(entry_points(group=VERB_GROUP), key=place):
+    for point in sorted(entry_points(group=VERB_GROUP), key=rank):
         if point.name not in TRAINER_VERBS:
             verbs.setdefault(point.name, point)
     return verbs
@@ -152,7 +151,7 @@ def _function(point: EntryPoint) -> Callable[..., int | None]:
 
 
 def _docstring(point: EntryPoint) -> str:
-    """The docstring of a verb, from the source of its module: importing the modules of all verbs takes seconds."""
+    """The docstring of a verb, from the source of its module, since importing all modules takes seconds."""
     top, *inner = point.module.split(".")
     spec = importlib.util.find_spec(top)
     for name in inner:
@@ -165,7 +164,6 @@ def _docstring(point: EntryPoint) -> str:
 
 
 def _described_verbs() -> dict[str, str]:
-    """All verbs with a line of help, which begins the docstring of a typed function."""
     described = dict(TRAINER_VERBS)
     for name, point in _verbs().items():
         try:
@@ -177,7 +175,7 @@ def _described_verbs() -> dict[str, str]:
 
 
 def _fail(message: str, status: int) -> int:
-    """Prints an error. The traceback of a fault, printed where no file can be written, is not shortened."""
+    """Prints an error; the traceback of a fault is not shortened."""
     try:
         say(*f"pe-lightning: error: {paragraph(message) if status == 2 else message}".splitlines(), file=sys.stderr)
     except OSError:

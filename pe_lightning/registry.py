@@ -243,7 +243,7 @@ class Registry(Generic[T]):
                 f"{self.kind}: give a name such as {example!r}, a mapping with a 'name' such as {{name: {example}}}, or an "
                 f"object of the class {self.base.__name__}; got {given!r}"
             )
-        # what is beside init_args was given later, by an option such as --model.encoder.sigma
+        # arguments beside init_args were given later, by an option such as --model.encoder.sigma
         return self.create(name, **{**(arguments.pop("init_args", None) or {}), **arguments})
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,6 @@ class SignalCache:
         return found
 
     def _restore(self, key: str, source: Source, error: Exception, inode: int) -> None:
-        """Decodes the signals of a damaged entry again, unless another process has replaced it."""
         path = self.entry(key)
         with suppress(FileNotFoundError):
             if path.stat().st_ino == inode:

@@ -308,5 +308,5 @@ def shipped_bytes(path: Path, sha256: str) -> bytes:
     """Content of a file of the package, after a check of its checksum."""
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"{str(path)!r} is damaged: its checksum is not that of its card; install pe-lightning again")
+        raise InputError(f"{str(path)!r} is damaged: its checksum differs from its card; install pe-lightning again")
     return content

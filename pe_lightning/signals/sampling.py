@@ -207,7 +207,7 @@ class MaskSampling(Sampling):
 
 @samplings.register("folds")
 class FoldSampling(Sampling):
-    """All samples but those of one fold, for cross-validation; the folds are disjoint, and together all samples.
+    """All samples outside one fold, for cross-validation; the folds are disjoint, and together all samples.
 
     Args:
         kind: ``random``: single samples. ``blocks``: blocks of samples, which show how gaps of that size are filled.

@@ -223,7 +223,7 @@ def _split_of_known(sampling: Sampling, info: SignalInfo, known: Tensor) -> Spli
     split, counts = _split(sampling, info, known), known.flatten(1).sum(1)
     if split.num_train < 2:
         raise InputError(
-            f"{int(counts.min())} of {known[0].numel()} samples are known, of which {split.num_train} would be trained on, "
+            f"{int(counts.min())} of {known[0].numel()} samples are known, {split.num_train} would be trained on, "
             "and a fit needs at least 2: check what marks missing samples"
         )
     if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
@@ -294,7 +294,7 @@ def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, 
         ),
         (
             splitting.folds is not None and not (nothing_scored and loaded),
-            "folds score signals in memory of which every known sample is trained on: set --data.sampling.stride 1 and "
+            "folds score signals in memory whose known samples are all trained on: set --data.sampling.stride 1 and "
             "--data.storage.in_memory true, or leave out folds",
         ),
     )

@@ -97,7 +97,7 @@ def test_what_is_printed_and_what_is_refused(caplog: pytest.LogCaptureFixture) -
     with pytest.raises(InputError, match=r"all 20 samples are missing .* of: b"):
         TensorDataModule(values, ["a", "b"]).prepare()
     values[1, 4] = 0.5
-    with pytest.raises(InputError, match="1 of 20 samples are known, of which 1 would be trained on"):
+    with pytest.raises(InputError, match="1 of 20 samples are known, 1 would be trained on"):
         TensorDataModule(values, ["a", "b"], GridSampling(1)).prepare()
 
 
@@ -113,7 +113,7 @@ def test_folds_are_disjoint_and_together_everything() -> None:
 
 def test_folds_are_of_everything_that_is_known() -> None:
     assert TensorDataModule(torch.rand(1, 9, 9, 1), folds="random").describe()["protocol"] == "5 random folds"
-    with pytest.raises(InputError, match="every known sample is trained on"):
+    with pytest.raises(InputError, match="whose known samples are all trained on"):
         TensorDataModule(torch.rand(1, 9, 9, 1), sampling="random", folds="blocks").prepare()
     with pytest.raises(InputError, match="has no argument 'sise'"):
         TensorDataModule(torch.rand(1, 9, 9, 1), folds={"kind": "blocks", "sise": 2})
