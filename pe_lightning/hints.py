@@ -18,8 +18,8 @@ class Hints:
     """What to type for words of other programs, and examples of commands.
 
     Args:
-        words: For each word given as a verb or an option: pairs of an option and what to type, for verbs that have the option.
-            An empty option holds for every verb, and for the word as a verb.
+        words: For each word given as a verb or an option: pairs of an option and what to type, for verbs that have
+            the option. An empty option holds for every verb, and for the word as a verb.
         examples: Lines in the help of a verb; under the empty name, in the help of the command.
     """
 
