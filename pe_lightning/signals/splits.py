@@ -66,8 +66,8 @@ class Split(ABC):
 
     def _scored(self, eval_mask: EvalMask, block: Block) -> Tensor:
         if eval_mask == "rest":
-            rest = ~self._trained(block)
-            return rest if self.validation is None else rest & ~self.validation[(slice(None), *block)]
+            rest, index = ~self._trained(block), (slice(None), *block)
+            return rest if self.validation is None else rest & ~self.validation[index]
         if eval_mask in ("odd", "midpoints"):
             needed = {"odd": "2, offset: 0}", "midpoints": "2}, or another even stride on every axis"}[eval_mask]
             raise InputError(
@@ -83,8 +83,8 @@ class Split(ABC):
     def test_mask(self, eval_mask: EvalMask, block: Block | None = None) -> Tensor:
         """Mask of the scored samples."""
         block = block or whole(self.grid)
-        scored = self._scored(eval_mask, block)
-        return scored if self.known is None else scored & self.known[(slice(None), *block)]
+        scored, index = self._scored(eval_mask, block), (slice(None), *block)
+        return scored if self.known is None else scored & self.known[index]
 
     def train_index(self, block: Block) -> tuple[Tensor, Tensor]:
         """Row-major indices of the trained samples of a block, in the block and in the grid, each ``(P,)`` ascending."""
