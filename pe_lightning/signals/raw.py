@@ -43,16 +43,11 @@ def float_for(dtype: np.dtype[Any] | str) -> np.dtype[Any]:
 
 def is_one_of(values: AnyArray, numbers: Sequence[float]) -> Mask:
     """Mask of the values that equal one of the numbers; integers are compared exactly."""
-    found = np.zeros(values.shape, bool)
-    for number in numbers:
-        if values.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # beyond the range of the dtype
-                found |= values == values.dtype.type(number)
-        elif values.dtype.kind not in "iu":
-            found |= values == number
-        elif np.iinfo(values.dtype).min <= number <= np.iinfo(values.dtype).max and number == int(number):
-            found |= values == int(number)
-    return found
+    if values.dtype.kind in "iu":
+        info = np.iinfo(values.dtype)
+        numbers = [int(number) for number in numbers if info.min <= number <= info.max and number == int(number)]
+    with np.errstate(over="ignore"):  # beyond the range of the dtype
+        return np.isin(values, np.array(numbers, values.dtype if values.dtype.kind in "fiu" else None), kind="sort")
 
 
 def with_nan(values: AnyArray, marked: Mask) -> AnyArray:
