@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 from lightning.pytorch import Trainer
+
+from pe_lightning.cli import recipes
 
 LONGEST = ("test_no_tensor_stays_on_the_cpu", "test_the_site_needs_no_network")
 
@@ -36,6 +39,20 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
     return tmp_path
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Verbs, hints and recipes are those of the framework, as where no other package is installed."""
+
+    def own(**group: str) -> list[EntryPoint]:
+        return [point for point in entry_points(**group) if point.value.startswith("pe_lightning.")]
+
+    for module in ("pe_lightning.__main__", "pe_lightning.hints", "pe_lightning.cli.recipes"):
+        monkeypatch.setattr(f"{module}.entry_points", own)
+    recipes._paths.cache_clear()
+    yield
+    recipes._paths.cache_clear()
 
 
 @pytest.fixture

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-from fits import GAU, MODULES, SAMPLINGS, signals
+from fits import GAU, MODULES, SAMPLINGS, MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer
 from torch import Tensor
 
-from pe_fill import Adaptive, Local, SparseLinear
 from pe_lightning.encoders.base import registry as encoders
 from pe_lightning.networks.activations import activations
 from pe_lightning.signals import Batching
-from pe_lightning.signals.sampling import GridSampling
 from pe_lightning.training import ComplexLinear, FunctionModule, SimpleMLP, TensorDataModule
-from pe_papers.analysis import StableRank
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Case:
     callbacks: Callable[[], list[Callback]] = list
 
 
-def _with_gap() -> Tensor:
+def with_gap() -> Tensor:
     values = signals(2, 24, 20)
     values[:, 5:9, 6:9] = torch.nan
     return values
@@ -58,10 +59,8 @@ CASES: dict[str, Case] = {
     "chunks of signals": Case(lambda: MODULES["simple"](signals_per_chunk=2), steps=3),
     "one learned encoder": Case(lambda: ComplexLinear("lff", shared_encoder=True), steps=3),
     "validation": Case(MODULES["simple"], data={"validation": 0.2}, steps=3),
-    "callbacks": Case(MODULES["simple"], steps=3, callbacks=lambda: [StableRank(2)]),
-    "gap, simple": Case(MODULES["simple"], _with_gap, steps=3),
-    "gap, exact": Case(_exact(), _with_gap),
-    "gap, adaptive": Case(Adaptive, lambda: _with_gap()[:1, :16, :12]),
+    "gap, simple": Case(MODULES["simple"], with_gap, steps=3),
+    "gap, exact": Case(_exact(), with_gap),
     **{f"exact, {s}": Case(_exact(), lambda: signals(2, 16, 12), {"sampling": SAMPLINGS[s]}) for s in ("grid", "random")},
     "exact, ridge": Case(_exact(ridge=1e-3)),
     "exact, row": Case(_exact(), lambda: signals(2, 64)),
@@ -74,14 +73,6 @@ CASES: dict[str, Case] = {
         lambda: ComplexLinear(GAU, depth=1, hidden_size=6, solver="exact", optimizer=lambda p: torch.optim.SGD(p, lr=1e-3)),
         steps=2,
     ),
-    "sparse": Case(lambda: SparseLinear("keys", num_coefficients=60), data={"sampling": GridSampling(1)}),
-    "adaptive": Case(Adaptive, lambda: signals(1, 24, 20)),
-    "adaptive, noise": Case(lambda: Adaptive(noise="auto"), lambda: signals(1, 24, 20)),
-    "adaptive, scattered": Case(Adaptive, lambda: signals(1, 16, 12), {"sampling": SAMPLINGS["random"]}),
-    "adaptive, row": Case(Adaptive, lambda: signals(2, 64)),
-    "adaptive, cube": Case(Adaptive, lambda: signals(1, 12, 12, 12)),
-    "adaptive, prior": Case(lambda: Adaptive(pretrained="pictures"), lambda: signals(1, 48, 40)),
-    "local": Case(Local, lambda: signals(1, 48, 40)),
 }
 """By name. Every registered encoder and activation is among them."""
 
@@ -106,3 +97,23 @@ def assert_equal(found: dict[str, Tensor], expected: dict[str, Tensor], decibels
     """Scores are equal to a tolerance; those without samples are NaN. Errors below 60 dB are as much rounding as fit."""
     found, expected = ({name: score.clamp(max=60) for name, score in scores.items()} for scores in (found, expected))
     torch.testing.assert_close(found, expected, rtol=0, atol=decibels, equal_nan=True)
+
+
+def on_gpu(test: Any) -> Any:
+    """Marks a test that needs a GPU."""
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")(test))
+
+
+def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any) -> None:
+    """The case on the CPU and on the GPU."""
+    settings = {"max_steps": case.steps, "num_sanity_val_steps": 0, "devices": 1, **more}
+    cpu, gpu = (scores(case, make_trainer(accelerator=name, **settings)) for name in ("cpu", "gpu"))
+    assert_equal(gpu, cpu, decibels)
+
+
+def check_on_an_emulated_device(module: str, count: int) -> None:
+    """The cases of a module on a device in CPU memory: an operation on tensors of both fails, as with a GPU."""
+    script = Path(__file__).parent / "training/emulated_device.py"
+    made = subprocess.run([sys.executable, str(script), module], capture_output=True, text=True, timeout=600)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert made.stdout.count(" ok\n") == count + 1  # and the collectives

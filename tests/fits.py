@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from torch import Tensor
 
+from pe_lightning.estimators import Estimator
 from pe_lightning.signals.sampling import RandomSampling
-from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, CoordinateModule, FunctionModule, SimpleMLP, TensorDataModule
 
 MakeTrainer = Callable[..., Trainer]
 
@@ -41,7 +43,7 @@ def smooth(signals: int = 2, size: tuple[int, ...] = (24, 20), channels: int = 3
     return ((values - low) / (high - low)).movedim(1, -1).contiguous()
 
 
-def fit(module: CoordinateModule, data: TensorDataModule, make_trainer: MakeTrainer, steps: int, **more: Any) -> Trainer:
+def fit(module: FunctionModule, data: TensorDataModule, make_trainer: MakeTrainer, steps: int, **more: Any) -> Trainer:
     trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0, **more)
     trainer.fit(module, data)
     return trainer
@@ -50,6 +52,45 @@ def fit(module: CoordinateModule, data: TensorDataModule, make_trainer: MakeTrai
 def fitted(make_trainer: MakeTrainer, model: ComplexLinear, data: TensorDataModule, steps: int = 0) -> ComplexLinear:
     make_trainer(max_steps=steps, num_sanity_val_steps=0).fit(model, datamodule=data)
     return model
+
+
+def check_derivatives(module: Callable[[Tensor], Tensor]) -> None:
+    """Of a float64 module of two axes, against differences of values."""
+    coords, step = (0.2 + 0.6 * torch.rand(2, 3, 2, dtype=torch.float64)).requires_grad_(), 1e-4
+    (gradient,) = torch.autograd.grad(module(coords).sum(), coords, create_graph=True)
+    units = step * torch.eye(2, dtype=torch.float64)
+    with torch.no_grad():
+        ends = [(module(coords + u) - module(coords - u)).sum((0, -1)) / (2 * step) for u in units]
+    expected = torch.stack(ends, -1)
+    torch.testing.assert_close(gradient.detach(), expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
+    (curvature,) = torch.autograd.grad(gradient.square().sum(), coords)
+    assert curvature.isfinite().all()
+
+
+def check_field_of_module(
+    estimator: Estimator, module: FunctionModule, data: TensorDataModule, make_trainer: MakeTrainer
+) -> bool:
+    """The field of an estimator is the function of its module. Returns whether the field has standard deviations."""
+    trainer = fit(module, data, make_trainer, 0)
+    field, axes = estimator.fit(data.signals), [torch.arange(n) / n for n in (7, 9)]
+    points = torch.rand(5, 2, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        torch.testing.assert_close(field.grid(axes), module.predict_grid(axes), rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(field.at(points), module(points), rtol=1e-4, atol=2e-5)
+        unknown = torch.tensor([[0.0, torch.nan], [-torch.inf, 0.0]])
+        for found in (field.at(torch.cat([points, unknown])), module(torch.cat([points, unknown]))):
+            assert found.isnan().all((0, 2)).tolist() == [False] * 5 + [True] * 2
+            torch.testing.assert_close(found[:, :5], field.at(points), rtol=1e-4, atol=2e-5)
+    assert field.label == type(module).__name__
+    assert field.solution is not None
+    assert module.solution is not None
+    assert field.solution.ridge == pytest.approx(module.solution.ridge)
+    if module.has_std:  # a linear layer does not hold its samples
+        torch.testing.assert_close(field.std(points), module.std(points), rtol=1e-3, atol=1e-5)
+    tensors = [value for value in field.state_dict().values() if isinstance(value, torch.Tensor)]
+    assert all(value.isfinite().all() for value in tensors)
+    assert trainer.global_step == 0
+    return field.has_std
 
 
 class Losses(Callback):

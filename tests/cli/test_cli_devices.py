@@ -22,35 +22,21 @@ def assert_same_state(one: Path, two: Path, tolerance: float) -> None:
         torch.testing.assert_close(states[1][name], value, rtol=0, atol=tolerance * float(value.abs().max()))
 
 
-@pytest.mark.parametrize("recipe", ["closed_form.yaml", "adaptive.yaml"])
-def test_two_processes_solve_what_one_does(tmp_path, recipe):
-    one = fit(tmp_path / "one", recipe)
-    others = [(fit(tmp_path / "two", recipe, *DDP), 1e-4)]
-    if recipe == "closed_form.yaml":
-        streamed = ["--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
-        others.append((fit(tmp_path / "streamed", recipe, *DDP, *streamed), 1e-3))
-    for other, tolerance in others:
-        for key in ("test/psnr", "train/psnr"):
-            assert other[key] == pytest.approx(one[key], abs=tolerance)
-        assert other["ridge"] == pytest.approx(one["ridge"])
-        assert other["data_fingerprint"] == one["data_fingerprint"]
-    assert others[0][0]["baselines"] == one["baselines"]
+STREAMED = ["--data.storage.in_memory", "false", "--data.batching.kind", "blocks"]
 
 
-@pytest.mark.parametrize("devices", [DDP, SIGNALS], ids=["ddp", "signals"])
-def test_two_processes_keep_the_numbers_that_one_does(tmp_path, devices):
-    auto = ["--model.num_coefficients", "auto"]
-    one = fit(tmp_path / "one", "sparse.yaml", *THREE, *auto)
-    two = fit(tmp_path / "two", "sparse.yaml", *THREE, *auto, *devices)
-    alone, together = (metrics["solution"]["sparse"] for metrics in (one, two))
-    assert together["noise"] == pytest.approx(alone["noise"])
-    assert together["denoised"] == alone["denoised"] == [True] * 3
-    assert two["train/psnr_per_signal"] == pytest.approx(one["train/psnr_per_signal"], abs=1e-3)
-    assert two["num_params"] == one["num_params"]
-    kept = [checkpoint(only_run(tmp_path / name))["pe_lightning/sparse"] for name in ("one", "two")]
-    assert [len(signals) for signals in kept] == [3, 3]
-    for first, second in zip(*kept, strict=True):
-        torch.testing.assert_close(second["values"].abs().sum(), first["values"].abs().sum(), rtol=1e-4, atol=0)
+@pytest.mark.parametrize(("more", "tolerance"), [([], 1e-4), (STREAMED, 1e-3)], ids=["memory", "streamed"])
+def test_two_processes_solve_what_one_does(tmp_path, more, tolerance):
+    assert_two_processes_solve("closed_form.yaml", tmp_path, more, tolerance)
+
+
+def assert_two_processes_solve(recipe: str, folder: Path, more: list[str], tolerance: float) -> None:
+    one, two = fit(folder / "one", recipe), fit(folder / "two", recipe, *DDP, *more)
+    for key in ("test/psnr", "train/psnr"):
+        assert two[key] == pytest.approx(one[key], abs=tolerance)
+    assert two["ridge"] == pytest.approx(one["ridge"])
+    assert two["data_fingerprint"] == one["data_fingerprint"]
+    assert more or two["baselines"] == one["baselines"]
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["rows of an odd grid", "points from the file"])

@@ -51,21 +51,15 @@ def test_paths_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
     assert slug("\udcc3\udcbc\udcff a") == "ü-a"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["fit ~nobody-here/a.png", "fill ~nobody-here/a.png --out b.png", "predict --ckpt_path ~nobody-here/a.ckpt"],
-)
+@pytest.mark.parametrize("arguments", ["fit ~nobody-here/a.png", "predict --ckpt_path ~nobody-here/a.ckpt"])
 def test_a_home_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
     assert "no home directory is known for" in error_of(capsys, arguments.split())
 
 
 def test_links_in_a_circle_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("loop.png").symlink_to("loop.png")
-    picture()
     assert "'loop.png' is neither a file nor a folder" in error_of(capsys, ["fit", "loop.png"])
     assert "there is no run to compare" in error_of(capsys, ["compare", "loop.png"])
-    refused = error_of(capsys, ["fill", "a.png", "--upscale", "2", "--out", "loop.png"])
-    assert "'loop.png' exists" in refused
 
 
 def test_without_a_home_directory_signals_are_not_cached(monkeypatch, capsys, caplog) -> None:
@@ -95,8 +89,6 @@ def test_a_fit_of_a_name_of_any_bytes_is_repeated_from_its_configuration(capfd: 
     assert metrics(run)["signals"] == [name.removesuffix(".png")]
     assert main(["fit", "--config", str(run / "config.yaml")]) == 0
     assert main(["predict", "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0
-    assert main(["fill", name, "--upscale", "2", "--out", f"x{name}", "--folds", "none"]) == 0
-    assert Path(f"x{name}").is_file()
     shown = "".join(capfd.readouterr())
     assert "[bold]" in shown
     assert [char for char in shown if not char.isprintable() and char != "\n"] == []
@@ -116,13 +108,11 @@ def test_names_in_the_locale_c() -> None:
     for arguments in (
         ["fit", "ü.png", *EXACT],
         ["fit", "--config", f"{run}/config.yaml"],
-        ["fill", "ü.png", "--upscale", "2", "--out", "ö.png", "--folds", "none"],
         ["fit", "--config", "ä.yaml"],
     ):
         command = [sys.executable, "-m", "pe_lightning", *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
         assert done.returncode == 0, done.stderr
-    assert Path("ö.png").is_file()
     assert Path(run, "reconstructions/ü_comparison.png").is_file()
     assert main(["fit", "--config", f"{run}/config.yaml"]) == 0
 

@@ -61,7 +61,7 @@ def test_each_signal_is_scored_as_torchmetrics_does(name: str, shape: tuple[int,
 
 
 def test_names_and_units() -> None:
-    assert metrics.names() == ["accuracy", "ap", "bpd", "iou", "psnr", "snr"]
+    assert {"iou", "psnr", "snr"} <= set(metrics)
     assert [unit_of(name) for name in ("psnr", "snr", "iou", "mine")] == ["dB", "dB", "", ""]
     with pytest.raises(InputError, match="unknown metric 'psrn'; did you mean 'psnr'"):
         create("psrn", 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -159,3 +160,20 @@ def test_between_tracks_the_linear_covariance_follows_what_lengths_along_tracks_
         fit = AdaptivePoints(bank, values[~held], places[~held], (20, 20), 0.8, RIDGE, covariances=covariances[:count])
         errors.append(float((fit.at(places[held]) - values[held]).square().mean().sqrt()))
     assert errors[1] < 0.95 * errors[0]
+
+
+def test_fits_do_not_depend_on_the_number_of_threads(monkeypatch, request):
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
+    monkeypatch.setattr(point_level, "MAX_NUMBERS", 1 << 15)  # many blocks
+    generator = torch.Generator().manual_seed(0)
+    coords, values = torch.rand(300, 2, generator=generator), torch.rand(300, 2, generator=generator)
+    points = torch.rand(200, 2, generator=generator)
+    results = []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        fit = AdaptivePoints(AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE)
+        some = points.clone().requires_grad_()
+        (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
+        results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))
+        assert torch.get_num_threads() == number
+    assert torch.equal(*results)

@@ -172,3 +172,16 @@ def test_random_rows_are_not_those_that_the_same_seed_draws_first():
     data = SignalDataModule(PointArrays({"x": x}, {"v": np.sin(9 * x)}), sampling=RandomSampling(0.5, seed=0))
     held_out = data.evaluation_batch().coords[0, data.evaluation_batch().mask[0], 0]
     assert 0.4 < float((held_out < 0.5).double().mean()) < 0.6
+
+
+def test_a_held_out_outlier_changes_no_trained_value(tmp_path):
+    places, values = np.stack(np.divmod(np.arange(288), 18), 1), np.random.default_rng(0).random(288)
+
+    def read(name):
+        np.savetxt(tmp_path / name, np.c_[places, values], "%.9g", ",", header="y,x,v", comments="")
+        return PointsDataModule(str(tmp_path / name), coordinates=["y", "x"], values=["v"])
+
+    expected = (data := read("a.csv")).calibration_batch().values
+    values[np.flatnonzero(~data.split.train_mask()[0].numpy())[3]] = 1e9
+    assert torch.equal(read("b.csv").calibration_batch().values, expected)
+    assert (float(expected.min()), float(expected.max())) == (0, 1)

@@ -11,9 +11,6 @@ import torch
 from threadpoolctl import threadpool_info
 from torch import Tensor
 
-from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers import point_level
-from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.errors import InputError
 from pe_lightning.linalg.threads import OPERATIONS_PER_THREAD, one_blas_thread, side_by_side, sized_threads
@@ -84,22 +81,6 @@ def test_items_run_at_the_same_time_with_one_thread_each_in_the_modes_of_the_cal
     new.start()
     new.join()
     assert threads == [4]
-
-
-def test_local_fits_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(point_level, "MAX_NUMBERS", 1 << 15)  # many blocks
-    generator = torch.Generator().manual_seed(0)
-    coords, values = torch.rand(300, 2, generator=generator), torch.rand(300, 2, generator=generator)
-    points = torch.rand(200, 2, generator=generator)
-    results = []
-    for number in (1, 3):
-        torch.set_num_threads(number)
-        fit = AdaptivePoints(AnisotropicKernels("laplace", 2, 2, (3.0,)), values, coords, (20, 20), 0.8, RIDGE)
-        some = points.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(fit.at(some).sum(), some)
-        results.append(torch.cat([fit.at(points), fit.std(points), slope], 1))
-        assert torch.get_num_threads() == number
-    assert torch.equal(*results)
 
 
 def test_small_systems_of_numpy_and_scipy_have_one_thread() -> None:

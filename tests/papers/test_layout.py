@@ -2,8 +2,9 @@
 
 import numpy as np
 from scipy.spatial import ConvexHull
+from training.test_logging import check_steps
 
-from pe_papers.tasks import LayoutDataModule
+from pe_papers.tasks import LayoutDataModule, LayoutRelations
 from pe_papers.tasks.layout import RELATIONS, SUBSETS
 
 
@@ -55,3 +56,11 @@ def test_unseen_boxes_are_unseen_and_where_they_are_said_to_be():
         new = np.array([not set(box) <= values for box in boxes[name]])
         assert np.all(new == (name != "seen"))
         assert np.all((beyond > 1e-9) == (name == "unseen-outside"))
+
+
+def test_values_are_logged_at_optimiser_steps(make_trainer, tmp_path):
+    def make():
+        data = LayoutDataModule(num_train=64, num_test=4, batch_size=16)
+        return LayoutRelations("rff", width=16, depth=1, heads=2), data
+
+    check_steps(make, make_trainer, tmp_path)

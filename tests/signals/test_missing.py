@@ -14,7 +14,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.estimators.filling import read_file
 from pe_lightning.errors import InputError
 from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
 from pe_lightning.signals.blocks import load
@@ -249,6 +248,5 @@ def test_masks_in_the_format_of_their_volumes(tmp_path: Path) -> None:
             file["values"] = array
     for name, turned in (("nii.gz", mask.T), ("h5", mask)):
         path, mark = tmp_path / f"a.{name}", str(tmp_path / f"mask.{name}")
-        np.testing.assert_array_equal(read_file(path, mark, axes=3).missing[0, ..., 0], mask)
         raw = VideoSource(path, missing=mark).read()
         np.testing.assert_array_equal(np.isnan(unit(raw)[0, ..., 0]), turned)

@@ -13,7 +13,6 @@ import tifffile
 import torch
 from fits import fit
 
-from pe_fill import PointsDataModule
 from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, SignalDataModule, VideoDataModule
 
@@ -55,13 +54,7 @@ def two_files(path: Path, values: np.ndarray) -> ImageDataModule:
     return ImageDataModule([str(path.with_name("first.npy")), str(path.with_name("second.npy"))])
 
 
-def points(path: Path, values: np.ndarray) -> PointsDataModule:
-    y, x = np.mgrid[:16, :18]
-    np.savetxt(path.with_suffix(".csv"), np.c_[y.flat, x.flat, values[0].flat], "%.9g", ",", header="y,x,v", comments="")
-    return PointsDataModule(str(path.with_suffix(".csv")), coordinates=["y", "x"], values=["v"])
-
-
-MAKERS = [table, row, picture, random_pixels, volume, streamed, two_files, points]
+MAKERS = [table, row, picture, random_pixels, volume, streamed, two_files]
 
 
 def trained(data: SignalDataModule) -> list[torch.Tensor]:
@@ -76,8 +69,6 @@ def test_a_held_out_outlier_changes_no_trained_value(make: Callable[..., SignalD
     data, changed = make(tmp_path / "a", VALUES), VALUES.copy()
     held = ~data.split.train_mask()[0].numpy()
     place = np.unravel_index(np.flatnonzero(held)[3], (1,) * (3 - held.ndim) + held.shape if held.ndim < 3 else held.shape)
-    if isinstance(data, PointsDataModule):
-        place = (0, *np.unravel_index(np.flatnonzero(held)[3], (16, 18)))
     changed[place] = 1e9
     assert all(torch.equal(a, b) for a, b in zip(trained(data), trained(make(tmp_path / "b", changed)), strict=True))
     values = data.calibration_batch().values

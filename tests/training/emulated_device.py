@@ -1,6 +1,7 @@
 """Makes the fits of ``device_cases.py`` on a device emulated in CPU memory, and compares them with those on the CPU.
 
-    python tests/training/emulated_device.py    # all; or those whose names contain an argument
+    python tests/training/emulated_device.py                               # those of device_cases.py
+    python tests/training/emulated_device.py fill.fill_device_cases gap   # of another module; whose names have a word
 
 A tensor of the emulated device is a wrapper around a tensor of the CPU. An operation computes on what is inside, and fails
 where it is given tensors of both devices, as it does with a GPU. So a tensor that is left on the CPU is found on a machine
@@ -10,6 +11,7 @@ the device once, for all that it does.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import sys
 import tempfile
@@ -35,7 +37,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from device_cases import CASES, Case, assert_equal, scores
+from device_cases import Case, assert_equal, scores
 from fits import GAU, signals
 
 from pe_lightning.signals import grid_axes
@@ -187,9 +189,11 @@ def main() -> None:
                 found = scores(case, Trainer(strategy=strategy, max_steps=case.steps, **settings))
             assert_equal(found, expected, decibels=0.01)
 
-        checks = {"collectives": check_collectives, **{name: partial(check_fit, case) for name, case in CASES.items()}}
+        module, *words = sys.argv[1:] or ["device_cases"]
+        cases: dict[str, Case] = importlib.import_module(module).CASES
+        checks = {"collectives": check_collectives, **{name: partial(check_fit, case) for name, case in cases.items()}}
         for name, check in checks.items():
-            if any(part not in name for part in sys.argv[1:]):
+            if any(part not in name for part in words):
                 continue
             try:
                 check()

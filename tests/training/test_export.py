@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from fits import MODULES, MakeTrainer, signals
+from fits import MODULES, MakeTrainer, fit, signals
 from lightning.pytorch import LightningModule
 from torch import Tensor
 
 import pe_lightning
-from pe_fill import Adaptive, SparseLinear
 from pe_lightning.__main__ import main
-from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, CoordinateModule, FunctionModule, SimpleMLP, TensorDataModule
 
 pytest.importorskip("safetensors")
 
@@ -23,23 +22,13 @@ CASES: dict[str, Callable[[], CoordinateModule]] = {
     **MODULES,
     "exact": lambda: ComplexLinear("tri", solver="exact"),
     "learned": lambda: SimpleMLP({"name": "hash", "num_levels": 2}, depth=1, hidden_size=8),
-    "adaptive": Adaptive,
-    "sparse": lambda: SparseLinear("keys", num_coefficients=0.3),
 }
 
 
-@pytest.fixture
-def run(make_trainer: MakeTrainer, tmp_path: Path) -> Callable[[str], tuple[Path, CoordinateModule]]:
-    """A fitted model and its run directory."""
-
-    def make(name: str) -> tuple[Path, CoordinateModule]:
-        module, steps = CASES[name](), 0 if name in ("exact", "adaptive", "sparse") else 2
-        trainer = make_trainer(max_steps=steps, num_sanity_val_steps=0)
-        trainer.fit(module, TensorDataModule(signals(2, 12, 14)))
-        trainer.save_checkpoint(tmp_path / "run/checkpoints/last.ckpt")
-        return tmp_path / "run", module.eval()
-
-    return make
+def save_run(module: FunctionModule, steps: int, make_trainer: MakeTrainer, folder: Path) -> None:
+    """The run directory of a fit, after which the module is in evaluation mode."""
+    fit(module, TensorDataModule(signals(2, 12, 14)), make_trainer, steps).save_checkpoint(folder / "checkpoints/last.ckpt")
+    module.eval()
 
 
 @torch.no_grad()
@@ -49,9 +38,9 @@ def values(module: LightningModule | torch.nn.Module, count: int = 11) -> Tensor
     return found
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_safetensors_and_back(run, capsys, name: str) -> None:
-    folder, module = run(name)
+def check_export(module: FunctionModule, steps: int, make_trainer: MakeTrainer, folder: Path, capsys) -> None:
+    """Safetensors of a run have its values, and so has the checkpoint that is made of them."""
+    save_run(module, steps, make_trainer, folder)
     assert main(["export", str(folder)]) == 0
     written = folder / "exported/model.safetensors"
     assert capsys.readouterr().out == f"{written}\n"
@@ -69,24 +58,31 @@ def test_safetensors_and_back(run, capsys, name: str) -> None:
     assert values(type(module).load_from_checkpoint(folder / "back.ckpt").eval()).equal(expected)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_safetensors_and_back(name: str, make_trainer: MakeTrainer, tmp_path: Path, capsys) -> None:
+    check_export(CASES[name](), 0 if name == "exact" else 2, make_trainer, tmp_path / "run", capsys)
+
+
 @pytest.mark.slow  # torch.export takes seconds
 @pytest.mark.parametrize("name", ["complex-head", "simple"])
-def test_a_network_is_a_program_of_torch_export(run, name: str) -> None:
+def test_a_network_is_a_program_of_torch_export(name: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
     """As docs/export.md says; for any number of points."""
-    _, module = run(name)
+    save_run(module := CASES[name](), 2, make_trainer, tmp_path)
     points = {0: torch.export.Dim("points")}
     program = torch.export.export(module.networks.network_of(1), (torch.rand(7, 2),), dynamic_shapes=(points,)).module()
     for count in (1, 300):
         torch.testing.assert_close(values(program, count), values(module, count)[1])
 
 
-def test_models_that_cannot_be_exported_are_refused(run, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_models_that_cannot_be_exported_are_refused(
+    make_trainer: MakeTrainer, capsys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def error(*arguments: str) -> str:
         assert main(["export", *arguments]) == 2
         return capsys.readouterr().err
 
     assert "no model at 'nowhere': give a run directory" in error("nowhere")
-    folder, _ = run("adaptive")
+    save_run(CASES["exact"](), 0, make_trainer, folder := tmp_path / "run")
     other = tmp_path / "other.safetensors"
     other.write_bytes(b"\x00" * 40)
     assert "cannot read" in error(str(other), "--format", "checkpoint")

@@ -11,7 +11,6 @@ import torch
 from fits import signals
 from PIL import Image
 
-import pe_fill
 import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
@@ -75,7 +74,6 @@ def test_what_cannot_be_fitted_or_scored_is_said():
         assert not trained.solves
         with pytest.raises(InputError, match=f"{type(trained).__name__} is trained: give max_steps"):
             pe_lightning.fit(values, model=trained)
-    assert pe_lightning.fit(values, model=pe_fill.Adaptive()).solution.solver == "adaptive"
     with pytest.raises(InputError, match="sampling: give them to the DataModule"):
         pe_lightning.fit(pe_lightning.TensorDataModule(values), sampling="random")
     with pytest.raises(InputError, match=r"this ComplexLinear has no PSNR: Trainer\.test scores it"):
@@ -99,8 +97,6 @@ def test_masked_samples_are_missing() -> None:
     levels, hidden = rng.integers(0, 255, (1, 8, 9, 1), np.uint8), rng.random((1, 8, 9, 1)) < 0.1
     found = pe_lightning.TensorDataModule(np.ma.masked_array(levels, hidden)).source.values
     np.testing.assert_allclose(found, np.where(hidden, np.nan, levels / 255), rtol=1e-6)
-    points = pe_fill.fit_points({"x": rng.random(30)}, np.ma.masked_array(rng.random(30), np.arange(30) < 4))
-    assert points.info.num_points == 26
 
 
 def test_a_fit_of_all_samples_says_how_well_it_fits_them() -> None:

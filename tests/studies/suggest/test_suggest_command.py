@@ -10,7 +10,6 @@ import yaml
 from PIL import Image
 from scipy.io import wavfile
 
-from pe_fill.networks.drawing import draw_words
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import image_samples
 from pe_lightning.studies.suggest import command, search
@@ -57,27 +56,6 @@ def test_a_picture(capsys, tmp_path):
     assert found["test/psnr"] == pytest.approx(psnr, abs=0.01)
     assert found["solution"]["choice"]["rule"] == "given", "the numbers are in the file"
     assert name.startswith(found["encoder"]["name"] if isinstance(found["encoder"], dict) else found["encoder"][0]["name"])
-
-
-def test_the_prior_is_recommended_only_where_held_out_samples_support_it(capsys):
-    def suggested(name, picture):
-        Image.fromarray(picture).save(f"{name}.png")
-        assert main(["suggest", f"{name}.png", "--encoders", "Adaptive,gau", "--out", f"{name}.yaml"]) == 0
-        shown = capsys.readouterr().out
-        assert "Adaptive, prior *" in shown
-        assert "other pictures" in shown
-        assert yaml.safe_load(Path(f"{name}.yaml").read_text())["model"]["class_path"] == "pe_fill.Adaptive"
-        found = fitted(f"{name}.yaml", f"{name}-*")
-        assert found["test/psnr"] == pytest.approx(best_of_table(shown)[1], abs=0.01)
-        return found, shown
-
-    words, _ = suggested("words", draw_words(np.random.default_rng(0))[100:244, 100:244])
-    assert words["prior"]["name"] == "pictures"
-    assert words["prior"]["weight"][0] > 0.3
-    y, x = np.mgrid[:64, :64]
-    stripes, shown = suggested("stripes", (127.5 * (1 + np.sin(2 * np.pi * 0.18 * (0.8 * x + 0.6 * y)))).astype(np.uint8))
-    assert "prior" not in stripes
-    assert best_of_table(shown)[0] == "Adaptive"
 
 
 def test_random_samples(capsys):
@@ -221,18 +199,3 @@ def test_without_a_package_for_them_samples_that_are_all_trained_are_refused(cap
     monkeypatch.setattr(command, "entry_points", lambda **_: [])
     assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1"]) == 2
     assert "nothing is held out" in capsys.readouterr().err
-
-
-def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1", "--encoders", "tri,gau"]) == 0
-    out = capsys.readouterr().out
-    assert all(word in out for word in ("tri", "gau", "9/7", "5/3", "haar"))
-    written = yaml.safe_load(Path("suggested.yaml").read_text())
-    assert written["model"]["init_args"]["num_coefficients"] == 0.1
-    assert main(["fit", "--config", "suggested.yaml", "--wandb.enabled", "false"]) == 0
-    (found,) = tmp_path.rglob("metrics.json")
-    assert f"{json.loads(found.read_text())['train/psnr']:.2f} dB" in Path("suggested.yaml").read_text()
-    assert main(["suggest", "a.png", "--data.sampling.stride", "1", "--encoders", "impulse,tri,keys", "--force"]) == 0
-    encoder = yaml.safe_load(Path("suggested.yaml").read_text())["model"]["init_args"]["encoder"]
-    assert encoder == "keys"  # all three reproduce the samples alike

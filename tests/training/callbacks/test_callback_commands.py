@@ -9,35 +9,12 @@ import torch
 import yaml
 from commands import DEMO, NO_WANDB, error_of, fit, metrics
 
-from pe_lightning.__main__ import main
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, plain_values
 
 DEMO = [*DEMO, *NO_WANDB]
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
-
-
-def configured(run: Path) -> list[tuple[str, dict]]:
-    """Class names and arguments of the callbacks in ``config.yaml``."""
-    given = yaml.safe_load((run / "config.yaml").read_text())["trainer"]["callbacks"]
-    entries = [{"class_path": one} if isinstance(one, str) else one for one in given]
-    return [(entry["class_path"].rpartition(".")[2], entry.get("init_args", {})) for entry in entries]
-
-
-def test_all_of_them_by_name_and_in_yaml_and_again_from_the_saved_configuration():
-    rank = "pe_papers.analysis.StableRank"
-    Path("one.yaml").write_text(f"trainer: {{callbacks: [{{class_path: {rank}, init_args: {{every_n_steps: 10}}}}]}}")
-    arguments = ["--config", "one.yaml", "--trainer.callbacks+", "Snapshots", "--trainer.callbacks.every_n_steps", "10"]
-    run = fit(*DEMO, *arguments, "--trainer.callbacks+=MatmulPrecision")
-    assert (run / "snapshots/astronaut/20.png").is_file()
-    assert [name for name, _ in configured(run)] == ["StableRank", "Snapshots", "MatmulPrecision", "RunRecorder"]
-    assert dict(configured(run))["StableRank"] == {"every_n_steps": 10, "points": 2048}
-    assert metrics(run)["stable_rank"]["steps"] == [0, 10, 20]
-    again = fit("--config", str(run / "config.yaml"))
-    assert (again / "snapshots/astronaut/20.png").read_bytes() == (run / "snapshots/astronaut/20.png").read_bytes()
-    assert configured(again) == configured(run)
-    assert main(["test", "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0, "callbacks of a fit do not disturb"
 
 
 def test_bad_arguments_are_refused_before_anything_is_written(capsys):

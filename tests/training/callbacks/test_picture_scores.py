@@ -172,5 +172,5 @@ def test_arguments_of_the_recorder_of_every_run_need_no_name_before_them() -> No
     assert (recorder["table"], recorder["pictures"]) == (False, False)
     with pytest.raises(InputError, match=r"named before it: --trainer\.callbacks\+ RunRecorder"):
         callbacks("--trainer.callbacks+", "Timer", "--trainer.callbacks.table", "false")
-    with pytest.raises(InputError, match=r"named before it: .* StableRank"):
+    with pytest.raises(InputError, match=r"named before it: .* Snapshots"):
         callbacks("--trainer.callbacks.every_n_steps", "5")

@@ -18,7 +18,6 @@ from rich.console import Console
 from torch import nn
 from torch.utils.data import DataLoader
 
-from pe_fill import Adaptive
 from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
@@ -246,7 +245,6 @@ class Decay(Encoder):
             "Adam",
         ),
         (lambda: SimpleMLP(Decay(), depth=0), 1, "8x8-SimpleMLP-Decay", "Adam"),
-        (lambda: Adaptive("gau"), 0, "8x8-Adaptive-gau", None),
     ],
 )
 def test_a_run_is_named_by_its_network_and_records_what_it_used(
@@ -263,7 +261,7 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     rate = pytest.approx(2.0, abs=0.1)
     learned = {"0.rate": rate, "1.rate": rate} if "Decay" in name else {}
     assert report["learned"] == learned
-    assert ("num_features" in report["encoder"]) == (("gau" in name and "Adaptive" not in name) or "Decay" in name)
+    assert ("num_features" in report["encoder"]) == ("gau" in name or "Decay" in name)
     printed = capsys.readouterr().out
-    solved = "1 steps" if steps else "solved directly" if "Adaptive" in name else "solved exactly"
+    solved = "1 steps" if steps else "solved exactly"
     assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import nibabel
 import numpy as np
 import pytest
 import tifffile
@@ -172,3 +173,11 @@ def test_values_that_are_stored() -> None:
     np.testing.assert_array_equal(declared.valid(np.array([0.0, 5.2, 6, 9.6, 99]), np.dtype("u1")), [7, 7, 7, 9, 9])
     reals = Declared((2.0,), high=2).valid(np.array([1.0, 2, 3]), np.dtype("f8"))
     np.testing.assert_array_equal(reals, [1, np.nextafter(2, 1), np.nextafter(2, 1)])
+
+
+def test_masks_of_volumes_have_the_order_of_axes_of_the_file(tmp_path: Path) -> None:
+    volume, mask = np.random.default_rng(0).random((2, 7, 6, 5)).astype(np.float32)
+    for name, values in (("a", volume), ("mask", (mask > 0.8).astype(np.uint8))):
+        nibabel.Nifti1Image(values, np.eye(4)).to_filename(tmp_path / f"{name}.nii.gz")
+    original = read_file(tmp_path / "a.nii.gz", str(tmp_path / "mask.nii.gz"), axes=3)
+    np.testing.assert_array_equal(original.missing[0, ..., 0], mask > 0.8)

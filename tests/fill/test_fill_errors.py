@@ -1,0 +1,67 @@
+"""Bad input of ``fill``, its words in other programs, and names of files: one line that says what to type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from cli.test_cli_errors import DEMO, refused
+from cli.test_names import BYTES, picture
+from commands import error_of
+
+from pe_lightning.__main__ import main
+
+pytestmark = pytest.mark.usefixtures("empty_folder")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["denoise", "a.png"], ["pe-lightning fill FILE --smooth --out OUT"]),
+        (["compress", "a.png"], ["pe-lightning fit FILE --config image/sparse"]),
+        (["upscale", "a.png"], ["pe-lightning fill FILE --upscale 2 --out OUT"]),
+        (["fit", "samples://astronaut", "--denoise"], ["type pe-lightning fill FILE --smooth --out OUT"]),
+        (["fill", "a.png", "--mask", "m.png", "--out", "b.png"], ["type --missing MASK"]),
+        (["fill", "a.png", "-o", "b.png"], ["type --out OUT"]),
+        (
+            ["fit", *DEMO, "--model.num_coefficients", "9"],
+            ["has no argument 'num_coefficients'; --model SparseLinear has it.", "depth"],
+        ),
+        (
+            ["fit", *DEMO, "--model", "SparseLinear", "--model.num_coefficients", "lots"],
+            ["num_coefficients: expected int or float or 'auto' or dict, got lots"],
+        ),
+        (["fill", "~nobody-here/a.png", "--out", "b.png"], ["no home directory is known for"]),
+    ],
+    ids=lambda value: " ".join(value[:2]),
+)
+def test_what_to_type(capsys, arguments, words):
+    refused(capsys, arguments, *words)
+
+
+def test_results_and_signals_that_are_none(capsys):
+    picture()
+    Path("loop.png").symlink_to("loop.png")
+    assert "'loop.png' exists" in error_of(capsys, ["fill", "a.png", "--upscale", "2", "--out", "loop.png"])
+    assert main(["fit", "a.png", "--encoder", "tri", "--wandb.enabled", "false"]) == 0
+    (run,) = Path("runs").glob("*/1")
+    assert f"fit --config {run}/config.yaml" in error_of(capsys, ["fill", str(run), "--out", "filled/"])
+
+
+def test_a_name_of_any_bytes(capfd):
+    name = picture(BYTES)
+    assert main(["fill", name, "--upscale", "2", "--out", f"x{name}", "--folds", "none"]) == 0
+    assert Path(f"x{name}").is_file()
+    assert [char for char in "".join(capfd.readouterr()) if not char.isprintable() and char != "\n"] == []
+
+
+def test_a_wav_file_that_claims_another_size_is_not_filled(capsys: pytest.CaptureFixture[str]) -> None:
+    soundfile.write("a.wav", np.zeros(400), 8000, "PCM_16")
+    content = bytearray(Path("a.wav").read_bytes())
+    content[40:44] = (10**6).to_bytes(4, "little")
+    Path("a.wav").write_bytes(content)
+    line = error_of(capsys, ["fill", "a.wav", "--missing", "0", "--out", "b.wav"])
+    assert "cannot read 'a.wav'" in line
+    assert "should be" in line

@@ -1,0 +1,33 @@
+"""The recipes of this package for files, and their options."""
+
+import pytest
+from cli.test_arguments import check_recipe
+
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse, prepare
+
+
+@pytest.mark.parametrize(
+    ("words", "recipe"),
+    [
+        ("my.jpg", "image/adaptive"),
+        ("my.jpg --model.noise auto --data.resize 64", "image/adaptive"),
+        ("my.jpg --data.sampling random --data.sampling.fraction 0.1", "image/adaptive"),
+        ("my.jpg --encoder tri", "image/closed_form"),
+        ("clip.mp4 --data.sampling random", "video/adaptive"),
+        ("song.wav", "row/adaptive"),
+        ("scan.nii.gz", "volume/adaptive"),
+        ("sst.nc", "labelled/adaptive"),
+        ("dem.tif --data.variable 1 --encoder tri", "labelled/closed_form"),
+        ("table.csv --data.coordinates lon,lat --data.values v", "points/adaptive"),
+    ],
+)
+def test_files_get_the_recipe_of_their_kind(words, recipe):
+    check_recipe(words, recipe)
+
+
+def test_options_beside_files_change_a_recipe_that_is_named_after_them():
+    prepare()
+    words = ["--model.num_coefficients", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
+    config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
+    assert (config.model.init_args.num_coefficients, config.data.init_args.frames) == (0.3, [0, 4])
