@@ -56,7 +56,7 @@ class Adaptive(EstimatorModule):
         aspects: list[float] | None = None,
         window: float = 0.8,
         noise: Literal["none", "auto"] = "none",
-        pretrained: str = SHIPPED[0],
+        pretrained: str = SHIPPED,
     ) -> None:
         super().__init__(AdaptiveFit(encoder, angles, aspects, window, noise, pretrained))
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, prior_of, read_prior
-from pe_fill.estimators.samples import SampledField, TrainedSamples, check_in_memory, described_encoder
+from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.networks.local import LocalFrames, LocalGrid, LocalPrior, local_field, spaced_axes
 from pe_fill.solvers.adaptive import RIDGES, AdaptiveGrid
@@ -28,7 +28,6 @@ from pe_lightning.estimators import Estimator, FitReport, FittedField, Variant
 from pe_lightning.estimators.base import default_device
 from pe_lightning.linalg.threads import sized_threads, solve_operations
 from pe_lightning.signals import GridSplit, SignalInfo, Signals, Split, validation
-from pe_lightning.signals.dataset import to_device
 
 Fit: TypeAlias = AdaptiveGrid | AdaptiveLine | AdaptivePoints
 """A signal fitted by itself, as a function of coordinates."""
@@ -39,13 +38,12 @@ FIELD_PASSES = 20
 """Work of one signal, in passes over its samples (:func:`~pe_lightning.linalg.threads.solve_operations`)."""
 
 
-def takes_prior(split: Split) -> bool:
+def _takes_prior(split: Split) -> bool:
     """Whether a prior can have an effect: on samples on a grid of two axes, or of three with one sampled completely."""
     return isinstance(split, GridSplit) and spaced_axes(split.sizes, split.grid) is not None
 
 
-def prior_weights(fields: Sequence[SignalField]) -> list[float]:
-    """The weight of the prior in each signal."""
+def _prior_weights(fields: Sequence[SignalField]) -> list[float]:
     return [field.weight if isinstance(field, MixedGrid) else 0.0 for field in fields]
 
 
@@ -57,7 +55,7 @@ class LocalFits(NamedTuple):
         grid: Samples of the whole signal per axis.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, ``auto`` chooses the ridge by the held-out error.
-        prior: A network that was trained on other pictures, if there is one to mix in.
+        prior: A network that was trained on other pictures, to mix in.
         periodic: Which axes are periodic.
         scattered: Whether samples are points, and not samples of a grid.
     """
@@ -120,7 +118,7 @@ class LocalFits(NamedTuple):
         return MixedGrid(fit, prediction, weight) if weight else fit
 
     def _error_at_twice(self, values: Tensor, step: Sequence[float], axis: int) -> float:
-        """Mean squared error at every second sample along an axis, from the others."""
+        """Mean squared error at every second sample along an axis, predicted from the other samples."""
         wide = [distance * (1 + (a == axis)) for a, distance in enumerate(step)]
         fitted, held = (values[(slice(None),) * axis + (slice(start, None, 2),)] for start in (0, 1))
         held = held.narrow(axis, 0, (values.shape[axis] - 1) // 2)
@@ -132,7 +130,7 @@ class LocalFits(NamedTuple):
         return float((fit.predict(axes) - held).double().square().mean())
 
     def _covariances(self, samples: TrainedSamples) -> list[Matern]:
-        """The covariance of points, whose axes have different units; samples of a grid have its distances."""
+        """Covariances of points, whose axes have different units; samples of a grid have its distances."""
         if samples.coords is None or not self.scattered:
             return []
         return [learn_matern(samples.values, samples.coords, linear) for linear in (False, True)]
@@ -173,7 +171,7 @@ class AdaptiveFit(Estimator):
         Variant("Adaptive", {"pretrained": NO_PRIOR}),
         Variant(
             "Adaptive, prior *",
-            {"pretrained": SHIPPED[0]},
+            {"pretrained": SHIPPED},
             "* A network that has seen other pictures, mixed in by the weight that held-out samples support.",
         ),
     )
@@ -188,7 +186,7 @@ class AdaptiveFit(Estimator):
         aspects: Sequence[float] | None = None,
         window: float = 0.8,
         noise: Noise = "none",
-        pretrained: str = SHIPPED[0],
+        pretrained: str = SHIPPED,
     ) -> None:
         validation.integer("angles", angles, hint=", such as 12")
         for aspect in aspects or ():
@@ -202,61 +200,46 @@ class AdaptiveFit(Estimator):
         self.window, self.noise, self.pretrained = float(window), noise, pretrained
 
     def bank(self, num_axes: int, scattered: bool) -> AnisotropicKernels:
-        """The bank of encoders for signals of so many axes."""
         usual = [6.0] if num_axes == 3 and not scattered else [2.0, 6.0]
         return AnisotropicKernels(
             copy.deepcopy(self.encoder), num_axes, self.angles, usual if self.aspects is None else self.aspects
         )
 
     def read_prior(self, split: Split) -> LocalPrior | None:
-        """The prior, if there is one and it can have an effect."""
+        """The prior, if one is named and can have an effect."""
         prior = None if self.pretrained == NO_PRIOR else read_prior(self.pretrained)
-        return prior if takes_prior(split) else None
+        return prior if _takes_prior(split) else None
 
     def check(self, train: Signals) -> None:
-        check_in_memory(train, self.label)
         self.read_prior(train.split)
         self.bank(train.info.num_axes, train.info.num_points is not None)
-        TrainedSamples.of(train.train_batch(), train.info, self.label)
+        TrainedSamples.of(train, self.label, torch.device("cpu"))
 
     def applies_to(self, split: Split) -> bool:
-        return self.pretrained == NO_PRIOR or takes_prior(split)
+        return self.pretrained == NO_PRIOR or _takes_prior(split)
 
     def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
-        check_in_memory(train, self.label)
-        device, info, prior = default_device(device), train.info, self.read_prior(train.split)
-        samples = TrainedSamples.of(to_device(train.train_batch(), device), info, self.label)
-        return self.fit_samples(samples, info, None if prior is None else prior.to(device))
+        device, prior = default_device(device), self.read_prior(train.split)
+        samples = TrainedSamples.of(train, self.label, device)
+        return self._fit_samples(samples, train.info, None if prior is None else prior.to(device))
 
     def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:
-        return self.fit_samples(
-            TrainedSamples.restored(state, device), info, prior_of(state, device), state["ridges"].tolist()
-        )
+        samples, ridges = TrainedSamples.restored(state, device), state["ridges"].tolist()
+        return self._fit_samples(samples, info, prior_of(state, device), ridges)
 
     def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
         bank = self.bank(info.num_axes, info.num_points is not None)
         described = {"encoding": bank.name, "encoder": described_encoder(bank.encoders[0])}
         if self.pretrained == NO_PRIOR:
             return described
-        weights = prior_weights([signal for field in fields if isinstance(field, SampledField) for signal in field.signals])
+        weights = _prior_weights([signal for field in fields if isinstance(field, SampledField) for signal in field.signals])
         return {**described, "prior": {"name": self.pretrained, "weight": weights or None}}
 
     @torch.no_grad()
-    def fit_samples(
-        self,
-        samples: TrainedSamples,
-        info: SignalInfo,
-        prior: LocalPrior | None,
-        ridges: Sequence[float] | None = None,
+    def _fit_samples(
+        self, samples: TrainedSamples, info: SignalInfo, prior: LocalPrior | None, ridges: Sequence[float] | None = None
     ) -> SampledField:
-        """Fits samples on their device.
-
-        Args:
-            samples: The trained samples of all signals, or of some.
-            info: Shape of the signals.
-            prior: The prior to mix in, if there is one.
-            ridges: The ridge of each signal, of an earlier fit of these samples; by default they are chosen.
-        """
+        """Fits samples on their device, with the ridges of an earlier fit of them, or with chosen ones."""
         began, periodic = time.perf_counter(), tuple(axis.periodic for axis in info.axes)
         bank = self.bank(info.num_axes, info.num_points is not None).to(samples.values.device)
         fits = LocalFits(bank, info.grid, self.window, self.noise, prior, periodic, info.num_points is not None)
@@ -265,24 +248,21 @@ class AdaptiveFit(Estimator):
         fields, found = zip(*fitted, strict=True)
         if samples.values.is_cuda:
             torch.cuda.synchronize()
-        found_ridges = {fit.ridge for fit in found}
-        ridge = found_ridges.pop() if len(found_ridges) == 1 else None
+        found_ridges, weights, label = [fit.ridge for fit in found], _prior_weights(fields), "Adaptive"
+        ridge = found_ridges[0] if len(set(found_ridges)) == 1 else None
         report = FitReport("adaptive", ridge, time.perf_counter() - began, members=found[-1].num_members)
-        single, weights = info.num_signals == 1, [field.weight for field in fields if isinstance(field, MixedGrid)]
-        mixed = (
-            f", mixed with the network {self.pretrained!r} trained on other pictures (weight {max(weights, default=0):.2f})"
-        )
+        if any(weights):
+            label += f", mixed with the network {self.pretrained!r} trained on other pictures (weight {max(weights):.2f})"
         field = SampledField(
             fields,
             samples,
-            label=f"Adaptive{mixed if weights else ''}",
+            label=label,
             solution=report,
             num_axes=info.num_axes,
-            ridges=[fit.ridge for fit in found],
-            prior=prior if weights else None,  # without a weight it has no effect
-            spread=partial(fits.spread, samples.signal(0), fields[0], found[0].ridge) if single else None,
+            ridges=found_ridges,
+            prior=prior if any(weights) else None,  # without a weight it has no effect
+            spread=partial(fits.spread, samples.signal(0), fields[0], found_ridges[0]) if info.num_signals == 1 else None,
         )
         if prior is not None:
-            mean = math.fsum(prior_weights(fields)) / len(fields)
-            field.notes = (f"weight {mean:.2f}",)
+            field.notes = (f"weight {math.fsum(weights) / len(weights):.2f}",)
         return field

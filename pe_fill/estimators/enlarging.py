@@ -59,8 +59,8 @@ class Enlargement:
     Args:
         values: ``(f_1 n_1, ..., f_D n_D, C)``.
         weights: Weight of each member, by its name.
-        held_out: Reduced and enlarged again, by members, their mixture (``""``) and alternatives: without the edges.
-        truth: What these are to be.
+        held_out: The signal reduced and enlarged again, by members, their mixture (``""``) and alternatives, without edges.
+        truth: The signal without edges; ``None`` if it is too small.
     """
 
     values: Tensor
@@ -70,7 +70,6 @@ class Enlargement:
 
     @property
     def label(self) -> str:
-        """The members and their weights, in words."""
         return " + ".join(f"{weight:.2f} {name}" for name, weight in self.weights.items())
 
 
@@ -86,8 +85,7 @@ def enlarge_cells(
     Args:
         values: Means over cells, ``(n_1, ..., n_D, C)``, finite.
         factors: Parts of a cell along each axis.
-        members: Their names and functions, the last a fit of the signal. Of a signal that is too small for weights, the
-            first alone is used.
+        members: Functions by name, the last a fit of the signal; the first alone for signals too small for weights.
         alternatives: Other methods that are scored.
         limited: Whether the result is within [0, 1].
     """
@@ -97,9 +95,8 @@ def enlarge_cells(
         inner = tuple(slice(MARGIN * f, -MARGIN * f) if f > 1 else slice(None) for f in factors)
         truth = values[tuple(slice(0, f * n) for f, n in zip(factors, small.shape, strict=False))][inner]
         for name, member in {**members, **(alternatives or {})}.items():
-            held_out[name] = (
-                back_projected(member(small), small, factors)[inner] if name in members else member(small)[inner]
-            )
+            found = member(small)
+            held_out[name] = (back_projected(found, small, factors) if name in members else found)[inner]
         errors = {name: held_out[name] - truth for name in members}
         weights = _weights(errors, repeated(small, factors)[inner] - truth)
         held_out[""] = sum((weight * held_out[name] for name, weight in weights.items()), torch.zeros_like(truth))
@@ -111,7 +108,7 @@ def enlarge_cells(
 
 
 def _weights(errors: Mapping[str, Tensor], repeated: Tensor) -> dict[str, float]:
-    """The weights of least squared error that sum to one and are not negative; members without weight are left out.
+    """Weights of least squared error that sum to one and are not negative; members without weight are left out.
 
     Where no member is better than cells that are repeated, the reduced signal shows other frequencies than the signal: then
     the last member, a fit of the signal alone, has all weight.
@@ -168,7 +165,7 @@ def by_network(prior: CellPrior, factors: Sequence[int]) -> Enlarger:
 
 
 def by_fit(fit: Callable[[Tensor], Field], factors: Sequence[int]) -> Enlarger:
-    """Divides by a fit of the samples: it predicts means over the parts, or values at their centres."""
+    """Divides by a fit of the samples, which predicts means over the parts, or values at their centres."""
 
     @torch.no_grad()
     def enlarge(values: Tensor) -> Tensor:

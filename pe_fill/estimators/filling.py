@@ -1,8 +1,4 @@
-"""Missing samples filled: a fit of all known samples predicts the others.
-
-:func:`fill` is the verb ``pe-lightning fill`` and ``pe_fill.fill``. Each signal is fitted by itself. Only missing
-samples are predicted; known ones are copied.
-"""
+"""Missing samples filled: a fit of all known samples of a signal predicts the others."""
 
 from __future__ import annotations
 
@@ -79,7 +75,6 @@ Mask = NDArray[np.bool_]
 MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
 POINTS_AT_ONCE = 1 << 16
-"""Samples whose standard deviations are computed at a time."""
 DENOISING_ENCODER, MIN_DENOISED = "keys", 256
 """Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
 LANCZOS_MARGIN = 2
@@ -98,11 +93,11 @@ class FilledSignal:
         num_missing: Missing samples.
         num_samples: All samples.
         model: The fitted model, or the mixture with the weights of its members.
+        unit: An error of 1 in [0, 1], in the units of the source.
         protocol: How the held-out known samples are chosen, or why there is no score.
-        score: Their score; ``None`` without.
+        score: Score of the held-out samples.
         baselines: Scores of interpolation of the same samples.
-        left_out: Why other baselines have none.
-        unit: What an error of 1 in [0, 1] is in the units of the source.
+        left_out: Reasons why other baselines have no score.
     """
 
     name: str
@@ -121,24 +116,24 @@ class Filled:
     """Filled signals.
 
     Args:
-        values: In the shape and dtype of what was given.
+        values: In the shape and dtype of the given values.
         missing: Where a value was missing, of the same shape.
         signals: Each signal: its model and its scores.
-        original: The file or array that they come from.
+        original: The file or array of the known values.
+        stack: The values as ``(S, N_1, ..., N_D, C)``.
+        std: Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
+            known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it.
+            ``None`` without ``std``.
+        points: Whether the samples of an enlargement are values at points.
     """
 
     values: AnyArray
     missing: Mask
     signals: list[FilledSignal]
     original: EditableFile
-    stack: AnyArray = field(default_factory=lambda: np.zeros(0))
-    """The values as ``(S, N_1, ..., N_D, C)``."""
+    stack: AnyArray
     std: AnyArray | None = None
-    """Standard deviation of the values in units of the source, float32 (float64 where they exceed its range), zero at
-    known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it. ``None``
-    without ``std``."""
     points: bool = False
-    """Whether the samples of an enlargement are values at points."""
 
     def __repr__(self) -> str:
         score = "no score" if math.isnan(self.score) else f"{self.score:.2f} dB"
@@ -183,7 +178,7 @@ def fill(
     smooth: bool = False,
     upscale: int | Sequence[int] = 1,
     samples: SampleKind | Literal["auto"] = "auto",
-    pretrained: str = SHIPPED[0],
+    pretrained: str = SHIPPED,
     folds: FoldsLike = "auto",
     block: int | None = None,
     axes: int | None = None,
@@ -200,7 +195,7 @@ def fill(
     deviations and the score.
 
     Args:
-        values: A file, a folder of frames, ``samples://NAME``, what :func:`read_file` returned, or an array: ``(N,)``,
+        values: A file, a folder of frames, ``samples://NAME``, a result of :func:`read_file`, or an array: ``(N,)``,
             ``(H, W)``, ``(H, W, C)`` with C of at most 4, ``(T, H, W)``, ``(T, H, W, C)``, or with its channels first as
             in torch. Where a NumPy masked array is masked, samples are missing.
         missing: Which samples are missing besides NaN: ``nan``, ``alpha``, a colour ``#rrggbb``, a number, lost frames
@@ -214,13 +209,13 @@ def fill(
         encoder: Encoder of the exact fit.
         smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
         upscale: Samples per axis of the result relative to the source: 1, 2, 3, 4, 6 or 8; of clips in a file, per axis of
-            their frames. Or one number for each axis, such as ``(1, 2, 2)`` for the frames of an array.
+            their frames. Or one number per axis, such as ``(1, 2, 2)`` for the frames of an array.
         samples: With ``upscale``: ``cells`` if the samples are means, as the pixels of a camera. The result then has means
             over smaller cells, whose means are the known samples, and centres coincide. ``points`` are values at points:
             they are unchanged, and the result has predictions between them. ``auto``: points on one axis and in rasters
             that declare them, else cells.
-        pretrained: With ``upscale``, a network that was trained on other pictures: ``pictures``, the one of the package;
-            ``none``; or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
+        pretrained: With ``upscale``, a network that was trained on other pictures: ``pictures``, which is shipped; ``none``;
+            or a checkpoint of ``prior/cells`` for cells, of ``prior/pictures`` for points.
         folds: Held-out known samples for the score: ``random`` ones, ``blocks``, or ``none`` for no score. ``auto``: of the
             mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
         block: Samples per axis of a block.
@@ -273,8 +268,7 @@ def fill(
     if samples == "auto":
         samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
     torch.manual_seed(seed)
-    how = (model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members)
-    options = _Options(*how, original.axes)
+    options = _Options(model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, original.axes)
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
     for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
         if not where.any() and not smooth and not enlarges:
@@ -293,12 +287,11 @@ def fill(
     if moved:
         results = [np.moveaxis(each, -1, -3) for each in results]
     values, marked, *spreads = (each.reshape(shape) for each in results)
-    points = enlarges and samples == "points"
-    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points)
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, enlarges and samples == "points")
 
 
 def _factors(upscale: int | Sequence[int], original: EditableFile) -> tuple[int, ...]:
-    """Samples of the result per axis, relative to those of the source."""
+    """Samples of the result per sample of the source, of each axis."""
     num_axes = original.values.ndim - 2
     if not original.resizes:
         raise InputError(
@@ -345,11 +338,8 @@ def _of_array(
             raise InputError("grow is for missing samples of pictures and frames")
         marked = grown_mask(marked, grow)
     names = tuple(f"signal{number}" for number in range(len(stack)))
-    return EditableFile(names, stack, marked, (), _no_file, resizes=True)
-
-
-def _no_file(path: Path, values: AnyArray) -> None:
-    """An array has no file to write; :meth:`Filled.write` says what to type."""
+    # there is no file to write: Filled.write says what to type
+    return EditableFile(names, stack, marked, (), lambda path, values: None, resizes=True)
 
 
 def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
@@ -376,15 +366,14 @@ def read_file(
     key: str | None = None,
 ) -> EditableFile:
     """The signals of a file or a folder of frames, with their missing values; see :func:`fill`."""
-    return read_original(_file(os.fspath(path)), Missing(missing), axes, grow, key)
-
-
-def _file(given: str) -> SourceFile:
+    given = os.fspath(path)
     if given.startswith(SCHEME):
         kind: Literal["image", "video"] = "video" if given.removeprefix(SCHEME) in video_samples() else "image"
-        return SourceFile(sample_path(given, kind), given)
-    check_readable(given, image_samples())
-    return SourceFile(user_path(given), given)
+        file = SourceFile(sample_path(given, kind), given)
+    else:
+        check_readable(given, image_samples())
+        file = SourceFile(user_path(given), given)
+    return read_original(file, Missing(missing), axes, grow, key)
 
 
 @dataclass(frozen=True)
@@ -406,7 +395,6 @@ class _Options:
 
     @property
     def is_automatic(self) -> bool:
-        """Whether the method is left to :func:`fill`."""
         return self.model == "auto" and self.encoder is None
 
     def make_model(self, grid: Sequence[int], known: int, pretrained: str) -> Callable[[], Fits]:
@@ -424,14 +412,7 @@ class _Options:
 
 
 class _Signal:
-    """One signal whose missing values are predicted.
-
-    Args:
-        name: Its name.
-        values: ``(N_1, ..., N_D, C)``.
-        missing: Where values are missing, of the same shape.
-        options: How it is filled.
-    """
+    """One signal ``(N_1, ..., N_D, C)`` with missing values, which are predicted."""
 
     def __init__(self, name: str, values: AnyArray, missing: Mask, options: _Options) -> None:
         self.name, self.values, self.missing, self.options = name, values, missing, options
@@ -461,7 +442,7 @@ class _Signal:
         return FilledSignal(self.name, int(self.unknown.sum()), self.unknown.size, model, unit, **scores)
 
     def fill(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
-        """The values, how they were predicted, and standard deviations if they are asked for."""
+        """The values, how they were predicted, and standard deviations with the option ``std``."""
         options = self.options
         if options.factors and options.samples == "cells":
             return (*self.divide_cells(), None)
@@ -584,7 +565,7 @@ class _Signal:
 
 
 def _read_quietly(source: TensorSource, samples: SampleKind = "points") -> Signals:
-    """Values in memory, of which every known sample is trained on."""
+    """Values in memory, whose known samples are all trained on."""
     with without_notices():
         return Signals.read(source, Splitting(GridSampling(1), "none", None, Storage(in_memory=True), samples=samples))
 
@@ -602,7 +583,7 @@ def _adapts(grid: Sequence[int], known: int) -> bool:
 
 
 def _denoised(data: Signals) -> Field:
-    """A fit of one signal that smooths noise: a sparse one to the whole grid, of which unseen samples are filled first."""
+    """A sparse fit of one signal on the whole grid, which smooths noise; missing samples are filled first."""
     values, trained = data.values.clone(), data.split.train_mask()
     if not bool(trained.all()):
         index = (~trained[0]).flatten().nonzero()[:, 0]
@@ -625,7 +606,7 @@ def _plain(name: str) -> str:
 
 
 def _scaling(values: AnyArray, missing: Mask) -> ValueRange:
-    """The range that becomes [0, 1]: that of integers of 8 and 16 bits, else minimum and maximum of the known values."""
+    """The range that becomes [0, 1]: all integers of 8 and 16 bits, else minimum and maximum of the known values."""
     if values.dtype.kind in "iu" and values.dtype.itemsize <= 2:
         return ValueRange.of_integers(values.dtype)
     known = values[~missing]
@@ -637,8 +618,8 @@ def _scaling(values: AnyArray, missing: Mask) -> ValueRange:
 def _upscale_scores(data: Signals, fitted: Callable[[Signals], Field], factors: tuple[int, ...]) -> dict[str, Any]:
     """Score of enlarging values at points: the picture is reduced, enlarged again, and compared with itself.
 
-    It is reduced by Pillow's LANCZOS. A sample of the reduced picture is at the centre of those that it is made of: there
-    Pillow puts it, and there the model is fitted. Samples at the edges are left out.
+    It is reduced by Pillow's LANCZOS, whose samples are at the centres of the samples that they are made of: the model is
+    fitted there. Samples at the edges are left out.
     """
     values, info = data.values[0], data.info
     if info.num_axes != 2 or not bool(values.isfinite().all()) or len(set(factors)) > 1:
@@ -674,11 +655,8 @@ def _upscaled_shape(shape: tuple[int, ...], before: tuple[int, ...], after: tupl
     return tuple(found)
 
 
-# -- files ----------------------------------------------------------------------------------------------------------------
-
-
 def check_suffix(path: Path, original: EditableFile) -> None:
-    """Refuses a path whose suffix is not of the format of the original."""
+    """Refuses a path with a suffix of another format."""
     name = path.name.lower()
     if not any(name.endswith(suffix) if suffix else not path.suffix for suffix in original.suffixes):
         listed = ", ".join(suffix or "a folder" for suffix in original.suffixes)
@@ -687,12 +665,7 @@ def check_suffix(path: Path, original: EditableFile) -> None:
 
 
 def write_std(path: Path, filled: Filled) -> None:
-    """Writes standard deviations as float32: TIFF, with the coordinates of the file if it has some, or NPY.
-
-    Args:
-        path: The file, ``.tif`` or ``.npy``.
-        filled: Filled signals with standard deviations.
-    """
+    """Writes standard deviations as float32: ``.tif``, with the coordinates of the file if it has some, or ``.npy``."""
     import tifffile
 
     assert filled.std is not None

@@ -28,12 +28,12 @@ def interpolated_gaps(
 
     Args:
         values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
-        members: Names of the members; those of baselines are scored by their predictions.
+        members: Names of the members; a member that is a baseline too is scored by its predictions.
         held_out: Hidden samples of each copy and their predictions.
         seed: Seed of the choice of samples.
 
     Returns:
-        The score of the mixture, those of interpolation by name, and why others have none.
+        Score of the mixture, scores of interpolation by name, and reasons why other baselines have no score.
     """
     flat = values.flatten(0, -2)
     squared: dict[str, list[Tensor]] = {"": []}

@@ -23,14 +23,7 @@ from pe_lightning.solvers import Solution, solve_grid, solve_points
 def linear_spread(
     train: Signals, solution: Solution, center: bool, device: torch.device
 ) -> Callable[[], AdaptivePoints] | None:
-    """Makes the deviations of one linear fit; ``None`` if it has too few samples.
-
-    Args:
-        train: One signal in memory.
-        solution: Its fit.
-        center: Whether the mean was subtracted.
-        device: Where to compute.
-    """
+    """Makes the standard deviations of a linear fit of one signal in memory; ``None`` if it has too few samples."""
     info = train.info
     if train.split.num_train < MIN_SAMPLES[info.num_axes - 1]:
         return None
@@ -47,16 +40,7 @@ def linear_uncertainty(
     center: bool,
     periodic: Sequence[bool] = (),
 ) -> AdaptivePoints:
-    """Local fits that have the standard deviations of the exact fit of one signal (:mod:`pe_fill.solvers.uncertainty`).
-
-    Args:
-        batch: The training samples.
-        grid: Samples of the whole signal per axis.
-        encoders: One per axis, as they were fitted.
-        ridge: Relative ridge of the fit.
-        center: Whether the mean is subtracted.
-        periodic: Which axes are periodic, for scattered samples.
-    """
+    """Local fits with the standard deviations of a linear fit; ``grid`` are the samples per axis of the whole signal."""
     options: dict[str, Any] = {"ridge": ridge, "center": center}
     if isinstance(batch, PointBatch):
         bank = AnisotropicKernels("laplace", len(grid), 0, ())

@@ -9,13 +9,12 @@ from typing import Any
 import torch
 
 from pe_fill.estimators.priors import SHIPPED, prior_of, read_prior
-from pe_fill.estimators.samples import SampledField, TrainedSamples, check_in_memory, described_encoder
+from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.networks.local import LocalPrior, local_field, spaced_axes
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Estimator, FitReport, FittedField
 from pe_lightning.estimators.base import default_device
-from pe_lightning.signals import GridBatch, GridSplit, PointBatch, SignalInfo, Signals
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals import GridSplit, SignalInfo, Signals
 
 
 class PretrainedInterpolator(Estimator):
@@ -28,13 +27,23 @@ class PretrainedInterpolator(Estimator):
     model = "pe_fill.Local"
     label = "Local"
 
-    def __init__(self, pretrained: str = SHIPPED[0]) -> None:
+    def __init__(self, pretrained: str = SHIPPED) -> None:
         self.pretrained = pretrained
 
-    def read_prior(self, train: Signals) -> LocalPrior:
-        """The trained network."""
+    def check(self, train: Signals) -> None:
+        self._prepared(train, torch.device("cpu"))
+
+    def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
+        return self._field(*self._prepared(train, default_device(device)), train.info)
+
+    def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:
+        prior = prior_of(state, device)
+        assert prior is not None
+        return self._field(prior, TrainedSamples.restored(state, device), info)
+
+    def _prepared(self, train: Signals, device: torch.device) -> tuple[LocalPrior, TrainedSamples]:
+        """The trained network and the samples, on a device."""
         axes, split = train.info.num_axes, train.split
-        check_in_memory(train, "Local")
         if axes not in (2, 3):
             raise InputError(
                 f"Local was trained on pictures, and these signals have {axes} axes: use Adaptive, or ComplexLinear"
@@ -44,47 +53,25 @@ class PretrainedInterpolator(Estimator):
                 "Local predicts frame by frame: of three axes, exactly one must be sampled completely, as by "
                 "--data.sampling.stride '[1, 2, 2]'; use Adaptive otherwise"
             )
-        return read_prior(self.pretrained)
-
-    def check(self, train: Signals) -> None:
-        self.read_prior(train)
-        check_even(train.train_batch(), train.info)
+        prior, samples = read_prior(self.pretrained), TrainedSamples.of(train, self.label, device)
+        if samples.coords is not None:
+            raise InputError(
+                "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing "
+                "samples"
+            )
+        return prior.to(device), samples
 
     @torch.no_grad()
-    def fit(self, train: Signals, device: torch.device | None = None) -> SampledField:
-        """Applies the network to the trained samples; see :class:`Estimator`."""
-        device, info = default_device(device), train.info
-        prior, batch = self.read_prior(train).to(device), to_device(train.train_batch(), device)
-        check_even(batch, info)
-        return interpolated(prior, TrainedSamples.of(batch, info, self.label), info.grid)
-
-    def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> SampledField:
-        prior = prior_of(state, device)
-        assert prior is not None
-        return interpolated(prior, TrainedSamples.restored(state, device), info.grid)
+    def _field(self, prior: LocalPrior, samples: TrainedSamples, info: SignalInfo) -> SampledField:
+        began, net, spaced = time.perf_counter(), prior.for_axes(info.num_axes), spaced_axes(samples.sizes, info.grid)
+        assert spaced is not None
+        every = [samples.signal(place) for place in range(len(samples.values))]
+        fields = [local_field(net, one.values, info.grid, one.first, one.step, spaced) for one in every]
+        report = FitReport("local", None, time.perf_counter() - began)
+        return SampledField(fields, samples, label="Local", solution=report, num_axes=info.num_axes, prior=prior)
 
     def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
         held = [field.prior for field in fields if isinstance(field, SampledField) and field.prior is not None]
         prior = held[0] if held else read_prior(self.pretrained)
         about = {"name": self.pretrained, "num_params": prior.num_params}
         return {"encoding": prior.name, "encoder": described_encoder(prior.encoders[0]), "prior": about}
-
-
-def check_even(batch: GridBatch | PointBatch, info: SignalInfo) -> None:
-    """Refuses samples that are not on a grid of even distances."""
-    if isinstance(batch, PointBatch) or any(axis.samples is not None for axis in info.axes):
-        raise InputError(
-            "Local needs trained samples at equal distances along each axis; use Adaptive for scattered or missing samples"
-        )
-
-
-@torch.no_grad()
-def interpolated(prior: LocalPrior, samples: TrainedSamples, grid: tuple[int, ...]) -> SampledField:
-    """Signals as functions of coordinates, by a trained network."""
-    net = prior.for_axes(len(grid))
-    began, spaced = time.perf_counter(), spaced_axes(samples.values.shape[1:-1], grid)
-    assert spaced is not None
-    every = [samples.signal(place) for place in range(len(samples.values))]
-    fields = [local_field(net, one.values, grid, one.first, one.step, spaced) for one in every]
-    report = FitReport("local", None, time.perf_counter() - began)
-    return SampledField(fields, samples, label="Local", solution=report, num_axes=len(grid), prior=prior)

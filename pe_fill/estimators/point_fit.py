@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Literal, TypeAlias
 
@@ -49,16 +49,14 @@ class PointFit:
 
     Args:
         models: The fitted models, functions of coordinates in [0, 1) of one signal each.
-        data: Their points.
+        data: Their points, with phases of periods, and without seasonal means.
         make: Makes a model that is not fitted, for the score.
         single: Whether values are ``(P,)`` for one column, and not ``(P, 1)``.
-        plain: The points as they were given, if the models take phases and leave out a seasonal mean.
-        seasons: Periods along axes of the plain points, by name, in the order of the phases.
+        plain: The points as they were given.
+        seasons: Periods of the values along an axis, by its name; of dates in seconds.
         means: Seasonal mean along each of these axes, by name.
 
     Attributes:
-        models: The models.
-        seasons: Periods of the values along an axis, by its name; of dates in seconds.
         info: Names, axes and ranges.
         axes: The axes in the user's units.
     """
@@ -68,15 +66,15 @@ class PointFit:
         models: Sequence[Field],
         data: Signals,
         make: Callable[[Signals], Fits],
-        single: bool = False,
-        plain: Signals | None = None,
-        seasons: Mapping[str, Sequence[float]] | None = None,
-        means: Mapping[str, SeasonalMean] | None = None,
+        single: bool,
+        plain: Signals,
+        seasons: Mapping[str, Sequence[float]],
+        means: Mapping[str, SeasonalMean],
     ) -> None:
         self.models, self.data, self.single, self._make = list(models), data, single, make
-        self.plain, self.seasons = plain or data, {name: tuple(periods) for name, periods in (seasons or {}).items()}
-        self.means = dict(means or {})
-        self.info: SignalInfo = self.plain.info
+        self.plain, self.means = plain, dict(means)
+        self.seasons = {name: tuple(periods) for name, periods in seasons.items()}
+        self.info: SignalInfo = plain.info
         self.axes: tuple[Axis, ...] = self.info.axes
 
     def __repr__(self) -> str:
@@ -86,20 +84,17 @@ class PointFit:
 
     @cached_property
     def scores(self) -> list[FoldScore]:
-        """Of each column, errors of held-out points in five random folds, each predicted by a fit of the other four.
-
-        Computed once, when read.
-        """
+        """Errors of each column at held-out points, of five random folds, each predicted by a fit of the other four."""
 
         def fitted(part: Signals) -> Field:
             return self._make(part).fit(part)
 
-        return [score_folds(data, fitted, self._folds, self._num_folds) for data in self._columns(self.data)]
+        return [score_folds(data, fitted, *self._folds) for data in _columns_of(self.data)]
 
     @cached_property
     def interpolation(self) -> list[tuple[dict[str, FoldScore], dict[str, str]]]:
-        """Of each column, errors of interpolation of the same points by name, and why other baselines have none."""
-        return [interpolated_folds(data, self._folds, self._num_folds) for data in self._columns(self.plain)]
+        """Errors of interpolation of the same points by name, and reasons why others have none, of each column."""
+        return [interpolated_folds(data, *self._folds) for data in _columns_of(self.plain)]
 
     @property
     def score(self) -> float | Floats:
@@ -108,15 +103,11 @@ class PointFit:
         return float(errors[0]) if self.single else errors
 
     @property
-    def _folds(self) -> FoldSampling:
-        return FoldSampling("random", max(2, min(NUM_FOLDS, self.info.num_points or 0)))
-
-    @property
-    def _num_folds(self) -> int:
-        return max(1, min(self._folds.number, MAX_FOLD_POINTS // max(self.info.num_points or 1, 1)))
-
-    def _columns(self, data: Signals) -> list[Signals]:
-        return [data.one(place) for place in range(len(self.models))]
+    def _folds(self) -> tuple[FoldSampling, int]:
+        """The folds, and how many of them are fitted."""
+        count = self.info.num_points or 1
+        folds = FoldSampling("random", max(2, min(NUM_FOLDS, count)))
+        return folds, max(1, min(folds.number, MAX_FOLD_POINTS // count))
 
     def predict(self, coords: Columns) -> Floats:
         """Values at places.
@@ -130,14 +121,15 @@ class PointFit:
         return self._shaped(self._values(self._unit(coords)))
 
     def std(self, coords: Columns) -> Floats:
-        """Standard deviation of the values at places; arguments and shape are those of :meth:`predict`."""
+        """Standard deviation of the values at places, with arguments and shape as in :meth:`predict`."""
         return self._shaped(self._deviations(self._unit(coords)))
 
     def interval(self, coords: Columns, level: float = 0.9) -> tuple[Floats, Floats]:
         """Lower and upper ends of intervals that hold a share ``level`` of the values at places.
 
-        Held-out points, as far from others as places are, say how wide they are: errors have heavier tails than a normal
-        distribution, so that an interval of 50 % is narrower, and one of 99 % wider, than its quantile times :meth:`std`.
+        Their width follows from held-out points as far from others as places are: errors have heavier tails than a normal
+        distribution, so that an interval of 50 % is narrower, and an interval of 99 % wider, than its quantile times
+        :meth:`std`.
 
         Args:
             coords: As for :meth:`predict`.
@@ -191,8 +183,7 @@ class PointFit:
 
     def known(self, coords: Mapping[str, AnyArray]) -> npt.NDArray[np.bool_]:
         """Places without a missing coordinate, ``(P,)``, of columns by name."""
-        unit = np.stack([axis.to_unit(coords[axis.name]) for axis in self.axes])
-        return np.asarray(np.isfinite(unit).all(0))
+        return np.asarray(np.isfinite(_in_unit(self.axes, [coords[axis.name] for axis in self.axes])).all(1))
 
     def num_outside(self, coords: Columns) -> int:
         """Number of places outside of the range of the points along an axis."""
@@ -214,18 +205,17 @@ class PointFit:
                 names = ", ".join(axis.name for axis in self.axes)
                 raise InputError(f"coordinates have the shape (P, {len(self.axes)}), for {names}; got {array.shape}")
             columns = list(array.T)
-        unit = np.stack([axis.to_unit(column) for axis, column in zip(self.axes, columns, strict=True)], 1)
+        unit = _in_unit(self.axes, columns)
         if not np.isfinite(unit).all():
             raise InputError(f"{int((~np.isfinite(unit)).any(1).sum())} of {len(unit)} places have a missing coordinate")
         return torch.from_numpy(unit)
 
     def _inputs(self, unit: Tensor) -> Tensor:
-        """Coordinates of the models: with phases, if there are periods."""
+        """Coordinates of the models, with phases of periods."""
         if self.seasons:
             columns = _with_phases(self.axes, unit.numpy(), self.seasons).values()
-            axes = self.data.info.axes
-            unit = torch.from_numpy(np.stack([axis.to_unit(x) for axis, x in zip(axes, columns, strict=True)], 1))
-        return unit.to(self._dtype)
+            unit = torch.from_numpy(_in_unit(self.data.info.axes, columns))
+        return unit.to(self.data.dataset.axes[0].dtype)
 
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""
@@ -251,13 +241,9 @@ class PointFit:
 
     @property
     def extents(self) -> Floats:
-        """What 1 in [0, 1] is in the units of each column, ``(V,)``."""
+        """An error of 1 in [0, 1] in the units of each column, ``(V,)``."""
         ranges = map(self.info.scaling.of, range(self.info.num_signals))
         return np.array([high - low for low, high in ranges])
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return self.data.dataset.axes[0].dtype
 
     def _shaped(self, columns: Floats) -> Floats:
         return columns[:, 0] if self.single else columns
@@ -322,7 +308,7 @@ def fit_source(
     if isinstance(model, str):
         choice("model", model, PointModel)
     if encoder is not None and model not in ("auto", "exact"):
-        raise InputError("encoder is that of the exact fit: set model exact, or leave it out")
+        raise InputError("encoder is for the exact fit: set model exact, or leave it out")
     torch.manual_seed(seed)
     source = copy.copy(source)
     seasons: dict[str, list[float]] | None = {}
@@ -334,18 +320,20 @@ def fit_source(
     means: dict[str, SeasonalMean] = {}
     if seasons:
         data, means = _seasonal(plain, seasons)
-    make = partial(_make_copy, model=model, encoder=encoder)
-    parts = [data.one(place) for place in range(data.info.num_signals)]
-    return PointFit([make(part).fit(part) for part in parts], data, make, single, plain, seasons, means)
+    make = partial(_make_model, model=model, encoder=encoder)
+    return PointFit([make(part).fit(part) for part in _columns_of(data)], data, make, single, plain, seasons, means)
 
 
-def _make_copy(part: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
-    """A model for points; of a given one, a copy that is not fitted yet."""
-    return make_model(part, copy.deepcopy(model), encoder)
+def _columns_of(data: Signals) -> list[Signals]:
+    return [data.one(place) for place in range(data.info.num_signals)]
+
+
+def _in_unit(axes: Sequence[Axis], columns: Iterable[AnyArray]) -> Floats:
+    """Columns of coordinates in [0, 1), ``(P, D)``."""
+    return np.stack([axis.to_unit(column) for axis, column in zip(axes, columns, strict=True)], 1)
 
 
 def _find_seasons(data: Signals) -> dict[str, list[float]]:
-    """Periods that are found in a series."""
     axis, count = data.info.axes[0], data.info.num_points or 0
     if data.info.num_axes > 1 or axis.periodic or count > MAX_ADAPTIVE_POINTS:
         return {}
@@ -367,11 +355,7 @@ def _with_phases(axes: Sequence[Axis], unit: Floats, seasons: Mapping[str, Seque
 
 
 def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[Signals, dict[str, SeasonalMean]]:
-    """The points with a periodic axis more for each period and without seasonal means; and these, by axis.
-
-    Raises:
-        InputError: If there is no such axis, or there are too many periods.
-    """
+    """The points with a further periodic axis for each period and without seasonal means; and these means, by axis."""
     info = plain.info
     names, count = [axis.name for axis in info.axes], len(info.axes) + sum(map(len, seasons.values()))
     if unknown := [name for name in seasons if name not in names]:
@@ -381,24 +365,23 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
     batch = plain.evaluation_batch()
     columns = _with_phases(info.axes, batch.coords[0].double().numpy(), seasons)  # type: ignore[union-attr]
     found = batch.values[..., 0].double().numpy()
-    values: Floats = np.stack([info.scaling.restore(found[place], place) for place in range(len(found))], 1)
+    values: Floats = np.stack([info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
     means = {}
     for name, periods in seasons.items():
         means[name] = SeasonalMean(columns[name], values, periods)
         values = values - means[name](columns[name])
-    ranges = [info.scaling.of(place) for place in range(len(found))]
     repeating = [f"{axis.name}={axis.high - axis.low!r}" for axis in info.axes if axis.periodic]
     phases = [f"{name}=1" for name in columns if name not in names]
     rest = dict(zip(info.names, values.T, strict=True))
-    extents = [high - low for low, high in ranges]
-    source = PointArrays(dict(columns), dict(rest), [*repeating, *phases], "keep", False, extents)
+    extents = [high - low for low, high in map(info.scaling.of, range(len(found)))]
+    source = PointArrays(columns, rest, [*repeating, *phases], "keep", False, extents)
     return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
 
 
-def make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
     """A model for points that is not fitted yet."""
     if not isinstance(model, str):
-        return model
+        return copy.deepcopy(model)
     count = data.info.num_points or 0
     if model == "auto":
         if encoder is None and count < MIN_SAMPLES[data.info.num_axes - 1]:

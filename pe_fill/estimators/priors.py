@@ -22,13 +22,10 @@ from pe_lightning.signals.files import shipped_bytes, user_path
 
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_fill.networks.local.LocalPrior`."""
-NO_PRIOR = "none"
-SHIPPED = ("pictures",)
-"""Names of the priors that are part of the package."""
-SHIPPED_FILES: dict[SampleKind, dict[str, str]] = {"points": {"pictures": "pictures"}, "cells": {"pictures": "cells"}}
-"""Their files, by what samples are."""
-RECIPES: dict[SampleKind, str] = {"points": "prior/pictures", "cells": "prior/cells"}
-"""Recipes by which priors are trained."""
+NO_PRIOR, SHIPPED = "none", "pictures"
+"""No prior, and the one that is part of the package."""
+FILES: dict[SampleKind, str] = {"points": "pictures", "cells": "cells"}
+"""File of the shipped prior, and recipe ``prior/FILE`` by which priors are trained, by what samples are."""
 
 
 def shipped_file(name: str) -> Path:
@@ -52,37 +49,29 @@ def read_prior(name: str, samples: Literal["cells"]) -> CellPrior: ...
 
 
 def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPrior:
-    """A trained prior that takes no further training.
+    """A trained prior that takes no further training, for samples that are points or cells.
 
     Args:
-        name: One of :data:`SHIPPED`, or a checkpoint: of ``PatchRegression``, ``Local`` or ``Adaptive`` for points, of
+        name: :data:`SHIPPED`, or a checkpoint: of ``PatchRegression``, ``Local`` or ``Adaptive`` for points, of
             ``CellRegression`` for cells.
-        samples: What the samples are that it is for.
+        samples: What the samples are.
     """
-    if name in SHIPPED:
-        file = SHIPPED_FILES[samples][name]
-        path = shipped_file(file)
+    trained = f"a checkpoint of pe-lightning fit --config prior/{FILES[samples]}"
+    if name == SHIPPED:
+        path = shipped_file(FILES[samples])
         if not path.is_file():
             raise InputError(f"the prior {name!r} is missing from the installed package: install pe-lightning again")
-        content = io.BytesIO(shipped_bytes(path, card(file)["sha256"]))
+        content = io.BytesIO(shipped_bytes(path, card(path.stem)["sha256"]))
         checkpoint: Mapping[str, Any] = torch.load(content, map_location="cpu", weights_only=True)
     elif not user_path(name).is_file():
-        raise InputError(
-            f"unknown prior {name!r}, and there is no such file: give {', '.join(SHIPPED)}, {NO_PRIOR}, or a checkpoint of "
-            f"pe-lightning fit --config {RECIPES[samples]}"
-        )
+        raise InputError(f"unknown prior {name!r}, and there is no such file: give {SHIPPED}, {NO_PRIOR}, or {trained}")
     else:
         checkpoint = read_checkpoint(name)
     spec, state = _content(checkpoint)
     if spec is None:
-        raise InputError(
-            f"{name!r} holds no prior; give a checkpoint of pe-lightning fit --config {RECIPES[samples]}, or {SHIPPED[0]}"
-        )
+        raise InputError(f"{name!r} holds no prior; give {trained}, or {SHIPPED}")
     if ("factors" in spec) != (samples == "cells"):
-        raise InputError(
-            f"{name!r} is not for samples that are {samples}: give {SHIPPED[0]}, {NO_PRIOR}, or a checkpoint of "
-            f"pe-lightning fit --config {RECIPES[samples]}"
-        )
+        raise InputError(f"{name!r} is not for samples that are {samples}: give {SHIPPED}, {NO_PRIOR}, or {trained}")
     try:
         prior = CellPrior(**spec).requires_grad_(False).eval() if samples == "cells" else prior_from(spec)
         prior.load_state_dict(state)

@@ -16,7 +16,8 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import FittedField
 from pe_lightning.estimators.base import finite_points
-from pe_lightning.signals import GridBatch, PointBatch, SignalInfo, Signals
+from pe_lightning.signals import PointBatch, Signals
+from pe_lightning.signals.dataset import to_device
 
 
 class TrainedSamples(NamedTuple):
@@ -25,7 +26,7 @@ class TrainedSamples(NamedTuple):
     Args:
         values: ``(S, n_1, ..., n_D, C)``, of scattered samples ``(S, P, C)``.
         coords: Coordinates of scattered samples, ``(S, P, D)``; ``None`` on a grid.
-        first: Position of the first sample of a grid along each axis, in samples of the signal; none if scattered.
+        first: Position of the first sample of a grid along each axis, in samples of the signal.
         step: Distance of the samples of a grid along each axis.
     """
 
@@ -35,8 +36,15 @@ class TrainedSamples(NamedTuple):
     step: Sequence[float] = ()
 
     @classmethod
-    def of(cls, batch: GridBatch | PointBatch, info: SignalInfo, model: str) -> TrainedSamples:
-        """All samples of a training batch, for a model of this name in errors."""
+    def of(cls, train: Signals, model: str, device: torch.device) -> TrainedSamples:
+        """All trained samples on a device, for a model of this name in errors."""
+        if train.streamed:
+            raise InputError(
+                f"{model} holds all trained samples, and these signals stay in their file: set "
+                "--data.storage.in_memory true, fit a part of the signals, or fit a linear layer block by block with "
+                "--encoder tri"
+            )
+        batch, info = to_device(train.train_batch(), device), train.info
         if isinstance(batch, PointBatch):
             return cls(batch.values, batch.coords.expand(info.num_signals, -1, -1))
         if any(axis.samples is not None for axis in info.axes):  # a grid of uneven distances is scattered samples
@@ -59,31 +67,17 @@ class TrainedSamples(NamedTuple):
             return cls(values, state["coords"].to(device))
         return cls(values, None, state["first"].tolist(), state["step"].tolist())
 
+    @property
+    def sizes(self) -> torch.Size:
+        """Samples per axis of all signals, ``(n_1, ..., n_D)``."""
+        return self.values.shape[1:-1]
+
     def signal(self, place: int) -> TrainedSamples:
-        """The samples of one signal."""
         return self._replace(values=self.values[place], coords=None if self.coords is None else self.coords[place])
 
 
-def check_in_memory(train: Signals, model: str) -> None:
-    """Refuses signals that stay in their file."""
-    if train.streamed:
-        raise InputError(
-            f"{model} holds all trained samples, and these signals stay in their file: set "
-            "--data.storage.in_memory true, fit a part of the signals, or fit a linear layer block by block with "
-            "--encoder tri"
-        )
-
-
 class SampledField(FittedField):
-    """Signals as functions of their trained samples.
-
-    Args:
-        signals: The signals one by one.
-        samples: Their samples.
-        ridges: The ridge of each, of local fits.
-        prior: The network that was trained on other pictures, if the fit has one.
-        **fit: The other arguments of :class:`~pe_lightning.estimators.base.FittedField`.
-    """
+    """Signals as functions of their trained samples; local fits have a ridge of each, and may have a prior."""
 
     prefers_points = True
 
@@ -114,7 +108,6 @@ class SampledField(FittedField):
         return torch.stack([signal.predict(axes) for signal in self.signals])
 
     def state_dict(self) -> dict[str, Any]:
-        """The samples and where they are, the ridges, and the prior's arguments and weights."""
         values, coords, first, step = self.samples
         state: dict[str, Any] = {"values": values, "ridges": torch.tensor(self.ridges, dtype=torch.float64)}
         if coords is not None:

@@ -68,12 +68,12 @@ class AnisotropicKernels(Encoding):
         return AnisotropicKernels(self.encoders[0], self.num_axes, 0, ())
 
     def similarity(self, delta: Tensor, spacing: float, domain: float) -> Tensor:
-        """Similarities of points from their differences: ``(*batch, D)`` -> ``(*batch, M)``.
+        """Similarities of points from their differences in samples of the signal: ``(*batch, D)`` -> ``(*batch, M)``.
 
         Args:
-            delta: Differences in samples of the signal.
+            delta: The differences.
             spacing: Distance of trained samples, in samples; the ``1/K`` of the encoder's default width.
-            domain: Length of the unit interval in samples, for a width that was given.
+            domain: Length of the unit interval in samples, for a given width.
         """
         products = (delta[..., :, None] * delta[..., None, :]).flatten(-2)
         return self.scaled_profile(spacing, domain)(products @ self.forms.T.to(delta))

@@ -64,11 +64,11 @@ def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]
 
 
 class CellPrior(nn.Module):
-    """Divides the cells of pictures, as other pictures were: one perceptron for each factor.
+    """Divides the cells of pictures, by one perceptron for each factor.
 
-    Every patch is seen in one of its eight orientations, as by :class:`~pe_fill.networks.local.LocalPrior`: the lower half
-    brighter than the upper, the right half brighter than the left, their difference the smaller one; and negated where its
-    middle is darker than its mean. Reflected, transposed and negative pictures thus have the same results.
+    Every patch is seen in one of its eight orientations: the lower half brighter than the upper, the right half brighter
+    than the left, their difference the smaller one; and negated where its middle is darker than its mean. Reflected,
+    transposed and negative pictures thus have the same results.
 
     Args:
         factors: Parts of a cell along each axis, of each network.
@@ -98,7 +98,6 @@ class CellPrior(nn.Module):
 
     @property
     def num_params(self) -> int:
-        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def steps(self, factor: int) -> list[int]:
@@ -114,26 +113,20 @@ class CellPrior(nn.Module):
     def enlarge(
         self, values: Tensor, factors: tuple[int, int], report: Callable[[float], None] = lambda share: None
     ) -> Tensor:
-        """Means over the parts of all cells, which average to the cells.
-
-        Beyond the borders, the picture is continued by its mirror image.
+        """Means over the parts of all cells, which average to the cells; the picture is mirrored beyond its borders.
 
         Args:
             values: Means over cells, ``(n_1, n_2, C)``.
             factors: Parts of a cell along each axis: two equal factors, or one of them 1.
-            report: Is called with the share of the work that is done.
+            report: Called with the share of the work that is done.
 
         Returns:
             ``(f_1 n_1, f_2 n_2, C)``.
         """
-        steps = self.steps(max(factors))
-        for number, step in enumerate(steps):  # the last takes most of the time
-
-            def of_all(share: float, last: bool = number == len(steps) - 1) -> None:
-                report(share if last else 0.0)
-
-            values = self._divided(values, tuple(min(step, factor) for factor in factors), of_all)
-        return values
+        steps = [tuple(min(step, factor) for factor in factors) for step in self.steps(max(factors))]
+        for step in steps[:-1]:
+            values = self._divided(values, step, lambda share: report(0.0))  # the last step takes most of the time
+        return self._divided(values, steps[-1], report)
 
     def _divided(self, values: Tensor, factors: tuple[int, ...], report: Callable[[float], None]) -> Tensor:
         factor, (height, width, channels) = max(factors), values.shape

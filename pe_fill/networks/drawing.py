@@ -14,20 +14,10 @@ from PIL import Image, ImageDraw, ImageFont
 Picture = NDArray[np.uint8]
 
 FONTS = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "cmr10",
-    "cmss10",
-    "cmtt10",
-    "cmb10",
-    "STIXGeneral",
-    "STIXGeneralItalic",
-    "STIXGeneralBol",
+    *("DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSansMono", "DejaVuSansMono-Bold"),
+    *("cmr10", "cmss10", "cmtt10", "cmb10", "STIXGeneral", "STIXGeneralItalic", "STIXGeneralBol"),
 )
-"""Fonts of drawn words, of those that Matplotlib ships."""
+"""Fonts of drawn words, which Matplotlib ships."""
 HELD_OUT_FONTS = ("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "cmti10", "STIXGeneralBolIta")
 """Fonts that are never trained on, for evaluation."""
 OVERSAMPLING = 2
@@ -43,12 +33,7 @@ def _font(name: str, size: int) -> ImageFont.FreeTypeFont:
 
 
 def draw_picture(random: np.random.Generator, side: int = 256) -> Picture:
-    """A picture of shapes, lines, words and patches of texture in random colours: ``(side, side, 3)``.
-
-    Args:
-        random: Determines the picture.
-        side: Samples per axis.
-    """
+    """A picture of shapes, lines, words and patches of texture in random colours: ``(side, side, 3)``."""
     large = side * OVERSAMPLING
     image = _background(random, large)
     draw = ImageDraw.Draw(image)
@@ -79,12 +64,7 @@ def draw_picture(random: np.random.Generator, side: int = 256) -> Picture:
 
 
 def draw_words(random: np.random.Generator, side: int = 512) -> Picture:
-    """Words in :data:`HELD_OUT_FONTS` on a plain background, ``(side, side, 3)``: for evaluation.
-
-    Args:
-        random: Determines the picture.
-        side: Samples per axis.
-    """
+    """Words in :data:`HELD_OUT_FONTS` on a plain background, ``(side, side, 3)``: for evaluation."""
     large = side * OVERSAMPLING
     image = Image.new("RGB", (large, large), _color(random))
     draw = ImageDraw.Draw(image)

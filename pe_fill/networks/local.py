@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -66,10 +66,8 @@ def contrast(inner: Tensor) -> tuple[Tensor, Tensor]:
 class LocalPrior(Encoding):
     """The part of the network that is trained, on other pictures: a perceptron from patches to coefficients of features.
 
-    The perceptron sees every patch in one of its eight orientations: the lower half brighter than the upper, the right half
-    brighter than the left, and the difference of rows at least that of columns. A reflected or transposed picture thus has
-    the reflected or transposed values. Patches whose four middle samples are darker than the inner 4 x 4 on average are
-    negated first, so that the negative of a picture has the negative values.
+    The perceptron sees every patch in one of its eight orientations, and negated if its middle is dark
+    (:func:`~pe_fill.networks.cells.orientations`): reflected, transposed and negative pictures have such values too.
 
     Args:
         encoder: Encoder of the place within a cell along each axis, mapped to [0, 1]; not trained. The span of its features
@@ -125,7 +123,6 @@ class LocalPrior(Encoding):
 
     @property
     def num_params(self) -> int:
-        """Number of parameters."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     def features(self, place: Tensor) -> Tensor:
@@ -172,12 +169,9 @@ class LocalPrior(Encoding):
         scale = sign * (deviation + DEVIATION_OFFSET)
         order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
         x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
-        coefficients: Tensor = self.trunk(
-            torch.cat([_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))])
-        )
-        coefficients = torch.cat(
-            [some @ turn for some, turn in zip(torch.split(coefficients, counts), self.turns, strict=True)]
-        )
+        turned = [_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))]
+        found: tuple[Tensor, ...] = torch.split(self.trunk(torch.cat(turned)), counts)
+        coefficients = torch.cat([some @ turn for some, turn in zip(found, self.turns, strict=True)])
         result = torch.empty_like(coefficients).index_copy(0, order, coefficients) * scale[:, None]
         return result.reshape(-1, self.num_features, self.num_features)
 
@@ -211,18 +205,21 @@ def _cosine(place: Tensor) -> Tensor:
 
 
 class _Axis(NamedTuple):
-    """Positions along an axis of the samples."""
+    """Positions along an axis of the samples.
+
+    Args:
+        taps: Samples of bicubic interpolation within the grid, ``(N, 4)``.
+        keys: Weights of these samples, ``(N, 4)``.
+        cells: The two cells that are blended, ``(N, 2)``.
+        features: Features of the place in each cell, times the weight of the cell, ``(N, 2, K)``.
+        cosine: Factor of the envelope, ``(N,)``.
+    """
 
     taps: Tensor
-    """Samples of bicubic interpolation, ``(N, 4)``, within the grid."""
     keys: Tensor
-    """Their weights, ``(N, 4)``."""
     cells: Tensor
-    """The two cells that are blended, ``(N, 2)``."""
     features: Tensor
-    """Features of the place in each, times the weight of the cell, ``(N, 2, K)``."""
     cosine: Tensor
-    """Factor of the envelope, ``(N,)``."""
 
 
 class LocalGrid:
@@ -274,10 +271,6 @@ class LocalGrid:
         """Places of cells in :meth:`_windows`; further beyond a border all patches are equal."""
         return (cells + 3).clamp(0, self.sizes[axis] + 4)
 
-    def _tiles(self, count: int, per_entry: int) -> Iterator[slice]:
-        size = max(1, MAX_NUMBERS // per_entry)
-        return (slice(start, min(start + size, count)) for start in range(0, count, size))
-
     @torch.no_grad()
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, N_2, C)``."""
@@ -285,7 +278,8 @@ class LocalGrid:
         used, which = torch.unique(columns.cells, return_inverse=True)
         channels, count = self.values.shape[-1], self.prior.num_features
         result, windows = self.values.new_empty(*map(len, axes), channels), self._windows()
-        for tile in self._tiles(len(rows.cosine), len(used) * channels * count**2):
+        step = max(1, MAX_NUMBERS // (len(used) * channels * count**2))
+        for tile in torch.arange(len(axes[0]), device=result.device).split(step):
             own = _Axis(*(part[tile] for part in rows))
             cells, place = torch.unique(own.cells, return_inverse=True)
             patches = windows[self._window_index(cells, 0)[:, None], self._window_index(used, 1)]
@@ -310,7 +304,7 @@ class LocalGrid:
             return self.values.new_zeros(0, self.values.shape[-1])
         per_point = 4 * self.values.shape[-1] * (PATCH**2 + self.prior.num_features**2)
         windows = self._windows()
-        return torch.cat([self._at(points[some], windows) for some in self._tiles(len(points), per_point)])
+        return torch.cat([self._at(some, windows) for some in points.split(max(1, MAX_NUMBERS // per_point))])
 
     def _at(self, points: Tensor, windows: Tensor) -> Tensor:
         rows, columns = (self._along(x, axis) for axis, x in enumerate(points.unbind(1)))
@@ -319,9 +313,8 @@ class LocalGrid:
         base = torch.einsum("pi,pj,pijc->pc", rows.keys.to(near), columns.keys.to(near), near)
         residual = torch.zeros((), dtype=near.dtype, device=near.device)
         for left, right in itertools.product((0, 1), repeat=2):
-            pair, which = torch.unique(
-                torch.stack([rows.cells[:, left], columns.cells[:, right]], 1), dim=0, return_inverse=True
-            )
+            cells = torch.stack([rows.cells[:, left], columns.cells[:, right]], 1)
+            pair, which = torch.unique(cells, dim=0, return_inverse=True)
             i, j = (self._window_index(cells, axis) for axis, cells in enumerate(pair.unbind(1)))
             patches = windows[i, j]  # (U, C, 6, 6)
             coefficients = self.prior.coefficients_of_cells(patches.reshape(-1, PATCH, PATCH))
@@ -332,18 +325,10 @@ class LocalGrid:
 
 
 class LocalFrames:
-    """One signal of three axes, of which one is sampled completely, as a function of coordinates.
+    """One signal ``(n_1, n_2, n_3, C)``, sampled completely along one axis, as a function of coordinates.
 
-    Every frame, a sample along that axis, is predicted by itself; between frames values are interpolated by Keys' cubic
-    convolution.
-
-    Args:
-        prior: The trained network.
-        values: The trained samples ``(n_1, n_2, n_3, C)``.
-        grid: Samples of the whole signal per axis.
-        first: Position of the first trained sample of each axis.
-        step: Distance of trained samples per axis, in samples.
-        spaced: The axes of a frame.
+    Every frame, a sample along that axis, is predicted by a :class:`LocalGrid`; values between frames are interpolated by
+    Keys' cubic convolution. ``spaced`` are the axes of a frame.
     """
 
     def __init__(
@@ -359,12 +344,10 @@ class LocalFrames:
         (self.axis,) = {0, 1, 2} - set(spaced)
         self.count = grid[self.axis]
         sizes, start, distance = ([along[a] for a in spaced] for along in (grid, first, step))
-        self.frames = [
-            LocalGrid(prior, frame, [int(n) for n in sizes], start, distance) for frame in values.unbind(self.axis)
-        ]
+        self.frames = [LocalGrid(prior, frame, list(sizes), start, distance) for frame in values.unbind(self.axis)]
 
     def _between(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The four nearest frames of coordinates ``(N,)``, and their weights, ``(N, 4)``; differentiable."""
+        """The four nearest frames of coordinates ``(N,)``, and differentiable weights of these frames, ``(N, 4)``."""
         position = x * self.count
         frame = (position.detach() + SNAP).floor()
         around = torch.arange(-1, 3, device=x.device)
@@ -397,11 +380,7 @@ class LocalFrames:
 def spaced_axes(sizes: Sequence[int], grid: Sequence[int]) -> tuple[int, ...] | None:
     """The two axes along which a prior predicts samples; ``None`` if it does not apply.
 
-    They are the axes of a picture; of three axes those that are not sampled completely, if one is.
-
-    Args:
-        sizes: Trained samples per axis.
-        grid: Samples of the whole signal per axis.
+    They are the axes of a picture, or the two incompletely sampled axes of three: of ``sizes`` out of ``grid`` samples.
     """
     if len(grid) == 2:
         return (0, 1)

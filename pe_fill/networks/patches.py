@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import UserList
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -34,18 +33,8 @@ from pe_lightning.training import TaskScores, TrainedModule, datamodule_of, trai
 
 PHOTOGRAPHS = {
     "skimage.data": (
-        "coffee.png",
-        "chelsea.png",
-        "rocket.jpg",
-        "hubble_deep_field.jpg",
-        "retina.jpg",
-        "coins.png",
-        "clock_motion.png",
-        "ihc.png",
-        "cell.png",
-        "brick.png",
-        "grass.png",
-        "gravel.png",
+        *("coffee.png", "chelsea.png", "rocket.jpg", "hubble_deep_field.jpg", "retina.jpg", "coins.png"),
+        *("clock_motion.png", "ihc.png", "cell.png", "brick.png", "grass.png", "gravel.png"),
     ),
     "sklearn.datasets.images": ("china.jpg", "flower.jpg"),
     "matplotlib": ("mpl-data/sample_data/grace_hopper.jpg",),
@@ -64,21 +53,23 @@ LR_WARM_UP_STEPS = 50
 Picture = NDArray[np.uint8]
 
 
-@dataclass(frozen=True)
-class _Samples:
-    """The known samples of a patch, and those of the picture that are predicted from them."""
+class _Samples(NamedTuple):
+    """The known samples of a patch, and the samples of the picture that are predicted from them.
+
+    Args:
+        spacings: Distance of known samples, in samples of the picture, of one batch after another.
+        size: Known samples along each axis of a patch.
+        inner: Known samples whose contrast scales a patch.
+        means: Whether known samples are means over cells as long as their distance.
+    """
 
     spacings: tuple[int, ...]
-    """Distance of known samples, in samples of the picture, of one batch after another."""
     size: int
-    """Known samples along each axis of a patch."""
     inner: slice
-    """Those whose contrast scales a patch."""
     means: bool
-    """Whether they are means over cells as long as their distance."""
 
     def scale(self, known: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The scale of patches ``(B, n, n)`` and, of points, whether they need no training: ``(B,)`` each."""
+        """The scale of patches ``(B, n, n)`` and, for points, whether a patch needs no training: ``(B,)`` each."""
         inner = known[:, self.inner, self.inner]
         return (cell_contrast(inner), None) if self.means else contrast(inner)
 
@@ -143,10 +134,10 @@ class _Planes:
         self.means: dict[int, Tensor] = {}
 
     def origins(self, count: int, before: int, after: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Random cells, with so many samples before and after the first of theirs along each axis.
+        """Random cells with some samples before and after their first sample along each axis.
 
         Returns:
-            Positions of their first samples in :attr:`data` and widths of their planes, each ``(count,)``.
+            Positions of the first samples in :attr:`data` and widths of the planes, each ``(count,)``.
         """
         chosen = torch.multinomial(self.weights, count, replacement=True, generator=generator)
         height, width = self.shapes[chosen].unbind(1)
@@ -177,13 +168,7 @@ class _Planes:
     ) -> tuple[Tensor, Tensor]:
         """Random patches ``(count, n, n)`` of known samples, and the samples that are predicted, ``(count, m, m)``.
 
-        Args:
-            count: How many.
-            samples: What the known samples are.
-            spacing: Distance of the known samples.
-            generator: Determines them.
-            by_contrast: Whether patches are drawn with a probability in proportion to their squared scale, so that few are
-                flat.
+        With ``by_contrast`` their probability is in proportion to their squared scale, so that few patches are flat.
         """
         (known, wanted), means = samples.offsets(spacing), self.means_of(spacing) if samples.means else None
         reach = int(known[-1]) + (spacing - 1 if samples.means else 0)
@@ -228,7 +213,7 @@ class _Batches(UserList[dict[str, Any]]):
 
 
 class PatchDataModule(LightningDataModule):
-    """Patches of pictures on a coarser grid, and the samples between: what a prior is trained on (``prior/pictures``).
+    """Patches of pictures on a coarser grid, and the samples between, to train priors (``prior/pictures``).
 
     Known samples are 2, 3 or 4 samples apart, or are means over cells of 2 x 2 or 3 x 3 samples (``prior/cells``). Half of a
     batch is of photographs, which are also used at half their size, and half of drawn pictures. The lowest eighth of the
@@ -293,7 +278,7 @@ class PatchDataModule(LightningDataModule):
 
     @property
     def sets(self) -> list[str]:
-        """Names of the test sets: those kinds of pictures that have held-out rows."""
+        """Names of the test sets: the kinds of pictures that have held-out rows."""
         return [kind for kind, pictures in self.pictures.items() if any(map(self._held_out_rows, pictures))]
 
     @cached_property
@@ -310,7 +295,6 @@ class PatchDataModule(LightningDataModule):
 
     @property
     def process(self) -> Process:
-        """This process."""
         return Process() if self.trainer is None else Process(self.trainer.global_rank, self.trainer.world_size)
 
     def _held_out_rows(self, picture: Picture) -> int:
@@ -324,7 +308,7 @@ class PatchDataModule(LightningDataModule):
         }
         return _PatchLoader(self, planes, self.process)
 
-    def _evaluation(self) -> _Batches:
+    def val_dataloader(self) -> _Batches:
         batches, samples = _Batches(), SAMPLES[self.samples]
         for number, kind in enumerate(self.sets):
             planes = _Planes([p[len(p) - rows :] for p in self.pictures[kind] if (rows := self._held_out_rows(p))])
@@ -334,11 +318,8 @@ class PatchDataModule(LightningDataModule):
                 batches.append({**samples.batch(2), "patches": patches, "targets": targets, "subset": number})
         return _Batches(batches[self.process.rank :: self.process.world_size])
 
-    def val_dataloader(self) -> _Batches:
-        return self._evaluation()
-
     def test_dataloader(self) -> _Batches:
-        return self._evaluation()
+        return self.val_dataloader()
 
 
 class PatchRegression(TrainedModule):
@@ -346,9 +327,8 @@ class PatchRegression(TrainedModule):
 
     The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended.
     Patches are drawn with a probability in proportion to their squared scale, by which their errors are divided: the
-    expected loss of each kind of picture is in proportion to the mean over all its patches. The optimiser is Adam; its rate
-    falls to zero as a half cosine. Scores are the PSNR of the samples between the known ones, of held-out rows of the
-    pictures.
+    expected loss of each kind of picture is in proportion to the mean over all its patches. The rate of Adam falls to zero
+    as a half cosine. Scores are the PSNR of the samples between the known ones, in held-out rows of the pictures.
 
     Args:
         encoder: Encoder of the place within a cell; ``null``: five Gaussians (:class:`~pe_fill.networks.local.LocalPrior`).

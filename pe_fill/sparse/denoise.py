@@ -7,7 +7,7 @@ of the transform; divided by that norm, all coefficients have the same noise.
 - The noise level is the median magnitude of the finest details along all axes, divided by 0.6745 (Donoho and Johnstone).
 - Each band of details, of one level per axis, is soft-thresholded at :math:`\sigma^2 / \sqrt{\max(v - \sigma^2, 0)}`, ``v``
   its mean square: BayesShrink.
-- That is averaged over shifts of the samples, since a basis treats different positions differently: cycle spinning.
+- The result is averaged over shifts of the samples, since a basis treats different positions differently: cycle spinning.
 
 Reference: Chang, Yu, Vetterli, *Adaptive wavelet thresholding for image denoising and compression*, IEEE Trans. Image
 Processing 9, 2000. Donoho, Johnstone, *Ideal spatial adaptation by wavelet shrinkage*, Biometrika 81, 1994. Coifman, Donoho,
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,25 +29,22 @@ SHIFTS = {1: 16, 2: 4, 3: 2}
 """Shifts per axis that are averaged, by number of axes; more axes have one."""
 
 
-@dataclass(frozen=True)
-class Denoised:
-    """Samples without their noise."""
+class Denoised(NamedTuple):
+    """Samples without their noise.
+
+    Args:
+        values: ``(C, n_1, ..., n_D)``.
+        noise: Standard deviation of the noise, root mean square over the channels.
+        count: Number of coefficients that the shrinkage leaves, without shifts.
+    """
 
     values: Tensor
-    """``(C, n_1, ..., n_D)``."""
     noise: float
-    """Standard deviation of the noise, root mean square over the channels."""
     count: int
-    """Number of coefficients that the shrinkage leaves, without shifts."""
 
 
 def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
-    """Shrinks the noise of one signal's samples.
-
-    Args:
-        values: ``(C, n_1, ..., n_D)``, float32 or float64.
-        transform: The multi-resolution transform of every axis.
-    """
+    """Shrinks the noise of one signal's samples ``(C, n_1, ..., n_D)``, float32 or float64, in a basis of every axis."""
     basis, sizes = lifting(transform), values.shape[1:]
     mean = values.flatten(1).mean(1).reshape(-1, *[1] * len(sizes))
     rotation = channel_rotation(values - mean)

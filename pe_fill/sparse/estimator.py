@@ -31,7 +31,7 @@ from pe_lightning.solvers.solution import encode
 
 KeepLike = int | float | Literal["auto"] | dict[str, float]
 """Numbers to keep of a signal's layer, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for the fewest
-that reach it on the trained samples, or ``auto`` for all above the noise."""
+numbers that reach it on the trained samples, or ``auto`` for all above the noise."""
 DENOISED_COUNT = 1.5
 """With ``num_coefficients: auto``, kept numbers relative to the count of shrinkage without shifts: the average has more."""
 
@@ -63,15 +63,10 @@ class SparseOptions:
             raise InputError(f"num_coefficients must be {allowed}; got {given!r}")
 
     def count(self, size: int) -> int | None:
-        """Numbers kept of ``size``; ``None`` where that depends on the signal."""
+        """Numbers kept of ``size``; ``None`` where the number depends on the signal."""
         if isinstance(self.num_coefficients, float):
             return max(1, round(self.num_coefficients * size))
         return self.num_coefficients if isinstance(self.num_coefficients, int) else None
-
-    def check_count(self, size: int) -> None:
-        """Refuses a count above the ``size`` numbers of a signal's layer."""
-        if isinstance(self.num_coefficients, int):
-            check_keep(self.num_coefficients, size)
 
     def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
         """Refuses encoders and samples that no sparse layer can have."""
@@ -96,11 +91,15 @@ class SparseOptions:
 
 
 class SparseLayer(NamedTuple):
-    """The kept coefficients of one signal's layer."""
+    """The kept coefficients of one signal's layer.
+
+    Args:
+        weight: The coefficients.
+        noise: With ``num_coefficients: auto``, the standard deviation of the noise, and whether it was removed.
+    """
 
     weight: SparseWeight
     noise: tuple[float, bool] | None
-    """With ``num_coefficients: auto``, the standard deviation of the noise, and whether it was removed."""
 
 
 class SparseRidge(LinearRidge):
@@ -128,10 +127,11 @@ class SparseRidge(LinearRidge):
     def choose(
         self, train: Signals, encoders: Sequence[Encoder], device: torch.device
     ) -> tuple[list[Encoder], Choice | None]:
-        """As in the base class, after checks of encoders and samples, and of the count."""
+        """As in the base class, after checks of encoders, samples and the count."""
         self.options.check(encoders, train.dataset)
         sized, choice = super().choose(train, encoders, device)
-        self.options.check_count(math.prod(encoder.num_features for encoder in sized) * train.info.channels)
+        if isinstance(count := self.options.num_coefficients, int):
+            check_keep(count, math.prod(encoder.num_features for encoder in sized) * train.info.channels)
         return sized, choice
 
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
@@ -214,16 +214,14 @@ def trained_axes(dataset: SignalDataset) -> list[Tensor]:
 def denoised_fit(
     options: SparseOptions, found: Solution, dataset: SignalDataset, center: bool
 ) -> tuple[Solution, list[int | None], list[tuple[float, bool] | None]]:
-    """The exact fit of the samples without their noise.
+    """The exact fit of the samples without their noise; numbers that are kept, and noise, of each signal.
 
-    Where samples are held out, a signal is denoised if that predicts every second trained sample better from the others.
-    Also returns, of each signal, how many numbers are kept, and its noise (:attr:`SparseLayer.noise`).
+    Where samples are held out, a signal is denoised if this predicts every second trained sample better from the others.
     """
     device = found.weight.device
     batch = to_device(dataset.train_batch, device)
     assert isinstance(batch, GridBatch)
-    size = found.weight.shape[1:].numel()
-    values = batch.values.clone()
+    size, values = found.weight.shape[1:].numel(), batch.values.clone()
     counts: list[int | None] = []
     noise: list[tuple[float, bool] | None] = []
     fit: dict[str, Any] = {"ridge": found.ridge, "center": center}
@@ -249,10 +247,7 @@ def _predicts_better(
     encoders: Sequence[Encoder],
     fit: dict[str, Any],
 ) -> bool:
-    """Whether every second sample of each axis, without noise, predicts the others better than with its noise.
-
-    The signal ``(n_1, ..., n_D, C)`` with its noise level is on the grid of ``axes``; ``fit`` are options of the solver.
-    """
+    """Whether every second sample of a signal ``(n_1, ..., n_D, C)`` predicts the others better without its noise."""
     steps = [2 if len(x) >= 16 else 1 for x in axes]
     if max(steps) == 1:
         return False

@@ -27,7 +27,6 @@ COARSEST = 4
 """Numbers of an axis that are not split further."""
 ROW = 64
 """Contiguous numbers from which on a step along an axis before the last is fast without moving the axis."""
-
 BLOCK = 1 << 18
 """Numbers that are transformed at once."""
 LONG = 1 << 13
@@ -60,11 +59,7 @@ class Lifting:
     paired: bool = False
 
     def forward_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
-        """Multiplies :math:`T` into each of some axes: the Kronecker product of their transforms.
-
-        Shape:
-            ``(..., n, ...)`` -> the same shape, dtype and device; differentiable.
-        """
+        """Multiplies :math:`T` into each of some axes: the Kronecker product of their transforms; without gradients."""
         return self._along_all(x, axes, self._analyse)
 
     def inverse_all(self, x: Tensor, axes: Sequence[int]) -> Tensor:
@@ -98,10 +93,7 @@ class Lifting:
         return self._norms(n, gram, analysis=False)
 
     def analysis_norms(self, n: int) -> Tensor:
-        """Norms of the rows of :math:`T`, ``(n,)`` float64: factors of the standard deviation of white noise.
-
-        As :meth:`synthesis_norms` for long axes.
-        """
+        """Norms of the rows of :math:`T`, ``(n,)`` float64: factors of the standard deviation of white noise."""
         return self._norms(n, None, analysis=True)
 
     def _norms(self, n: int, gram: scipy.sparse.spmatrix | None, analysis: bool) -> Tensor:
@@ -140,19 +132,16 @@ class Lifting:
         return (matrix.T.tocsr() if analysis else matrix)[:, order]
 
     @staticmethod
+    @torch.no_grad()
     def _along_all(x: Tensor, axes: Sequence[int], transform: Callable[[Tensor], Tensor]) -> Tensor:
-        """A transform of some axes; without gradients a block of numbers at a time, which then stays in the cache."""
-        if not x.requires_grad:
-            x = x.clone(memory_format=torch.contiguous_format)
+        """A transform of some axes, a block of numbers at a time, which then stays in the cache."""
+        x = x.clone(memory_format=torch.contiguous_format)
         for axis in axes:
-            axis %= x.ndim
             lead, n, trail = x.shape[:axis].numel(), x.shape[axis], x.shape[axis + 1 :].numel()
             if n <= COARSEST or not x.numel():
                 continue
-            flat = x.reshape(lead, n, trail)
-            if x.requires_grad:
-                x = transform(flat).reshape(x.shape)
-            elif trail >= ROW:  # every step adds contiguous rows
+            flat = x.view(lead, n, trail)
+            if trail >= ROW:  # every step adds contiguous rows
                 for block in flat:
                     for some in torch.split(block, max(ROW, BLOCK // n), 1):
                         some.copy_(transform(some[None])[0])

@@ -23,7 +23,7 @@ WEIGHT_NAME = "networks.network.weight"
 
 
 class SparseLinear(ComplexLinear):
-    r"""The largest coefficients of the exact fit of a :class:`ComplexLinear` in a multi-resolution basis.
+    """The largest coefficients of the exact fit of a :class:`ComplexLinear` in a multi-resolution basis.
 
     The layer is solved for, never trained; a checkpoint holds the kept coefficients and their positions.
 
@@ -67,7 +67,7 @@ class SparseLinear(ComplexLinear):
 
     @property
     def num_params(self) -> int:
-        """Kept numbers of a signal, and the numbers of its rotation and mean; the average over signals."""
+        """Kept numbers of a signal, its rotation and its mean; the average over signals."""
         if not self.sparse_weights:
             return super().num_params
         means = self.mean.shape[1] if self.center else 0
@@ -80,7 +80,7 @@ class SparseLinear(ComplexLinear):
         super().configure_model()
 
     def solve_layer(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """The exact fit with its largest coefficients alone; every process then has the kept numbers of all signals."""
+        """Solves for the layer, and gives every process the kept numbers of all signals."""
         (solution,), _ = super().solve_layer(dataset, process)
         solution, layers = self.estimator.sparsify(solution, dataset)
         if self.shard is not None:
@@ -91,7 +91,7 @@ class SparseLinear(ComplexLinear):
         return [solution], sparse_report(solution, layers)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """As in the base class; the layer is saved as its kept numbers and their positions alone."""
+        """Saves the layer as its kept numbers and their positions alone."""
         super().on_save_checkpoint(checkpoint)
         if self.sparse_weights:
             del checkpoint["state_dict"][WEIGHT_NAME]

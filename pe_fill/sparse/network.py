@@ -34,29 +34,31 @@ POSITION_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb
 
 @dataclass(frozen=True)
 class SparseWeight:
-    """The kept coefficients of one signal's weight tensor."""
+    """The kept coefficients of one signal's weight tensor.
+
+    Args:
+        shape: ``(C, K_1, ..., K_D)``.
+        transform: The transform of every axis.
+        rotation: Channels from coefficients, orthonormal, ``(C, C)`` float32.
+        bitmap: A bit per coefficient in row-major order, 1 if it is kept: ``(ceil(C K_1 ... K_D / 8),)`` uint8.
+        values: The kept coefficients in this order, ``(n,)``, rounded to the type in which they are stored.
+        storage_dtype: This type.
+    """
 
     shape: tuple[int, ...]
-    """``(C, K_1, ..., K_D)``."""
     transform: LiftingName
-    """The transform of every axis."""
     rotation: Tensor
-    """Channels from coefficients, orthonormal, ``(C, C)`` float32."""
     bitmap: Tensor
-    """Which coefficients are kept: a bit each in row-major order, eight to a byte, ``(ceil(C K_1 ... K_D / 8),)`` uint8."""
     values: Tensor
-    """The kept coefficients in that order, ``(n,)``."""
     storage_dtype: ValueType = "float32"
-    """How they are stored. They have been rounded accordingly."""
 
     @property
     def count(self) -> int:
-        """Number of kept coefficients."""
         return len(self.values)
 
     @property
     def num_params(self) -> int:
-        """Kept coefficients and the numbers of the rotation; a single channel has none."""
+        """Kept coefficients and, of several channels, the numbers of the rotation."""
         return self.count + (self.rotation.numel() if len(self.rotation) > 1 else 0)
 
     def coefficients(self) -> Tensor:
@@ -128,7 +130,7 @@ class Coefficients:
         weight: ``(C, K_1, ..., K_D)``, float32 or float64.
         transform: The transform of every axis.
         norms: The norms of the axes, ``(K_a,)``; ``None``: of the synthesis vectors alone
-            (:meth:`~pe_lightning.linalg.Lifting.synthesis_norms`).
+            (:meth:`~pe_fill.sparse.lifting.Lifting.synthesis_norms`).
         rotate: Whether channels are rotated into the eigenvectors of their second moments.
     """
 
@@ -144,7 +146,6 @@ class Coefficients:
 
     @property
     def size(self) -> int:
-        """Number of all coefficients."""
         return self.values.numel()
 
     def importance(self) -> Tensor:
@@ -175,13 +176,7 @@ class Coefficients:
         return SparseWeight(self.shape, self.transform, self.rotation, bitmap, values, storage_dtype)
 
     def fewest(self, psnr: float, measure: Callable[[Tensor], float], storage_dtype: ValueType = "float32") -> SparseWeight:
-        """The fewest coefficients that reach a PSNR, by bisection of their number.
-
-        Args:
-            psnr: In dB.
-            measure: The PSNR of a weight tensor ``(C, K_1, ..., K_D)``.
-            storage_dtype: How values are stored.
-        """
+        """The fewest coefficients that reach a PSNR in dB, the ``measure`` of a weight tensor, by bisection."""
         squares = self.importance().flatten().square().double().sort(descending=True).values.cpu().numpy()
         left = np.maximum(squares.sum() - np.cumsum(squares), 1e-30)  # the squared error of every count, about
         whole = self.keep(self.size, storage_dtype)
@@ -211,7 +206,7 @@ class Coefficients:
 
 
 def check_keep(count: int, size: int) -> None:
-    """Checks a number of kept coefficients."""
+    """Refuses a number of kept coefficients."""
     if not 1 <= count <= size:
         raise InputError(
             f"num_coefficients must be from 1 to {size:,}, the numbers of all channels of a signal's layer; got {count:,}"

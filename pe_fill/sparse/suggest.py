@@ -38,27 +38,31 @@ TIE_DB = 0.005
 
 
 class SparsityCurve(NamedTuple):
-    """PSNR of all samples of signals by the largest numbers of their exact fit, in a multi-resolution basis."""
+    """PSNR of all samples of signals by the largest numbers of their exact fit, in a multi-resolution basis.
+
+    Args:
+        encoder: Its name.
+        transform: The basis.
+        numbers: Kept numbers of each signal.
+        psnr: Mean over the signals in dB for each of these numbers; infinite if the samples are reproduced.
+        psnr_of_all: Mean of the exact fits, in dB.
+    """
 
     encoder: str
     transform: LiftingName
     numbers: tuple[int, ...]
-    """Numbers that are kept of each signal."""
     psnr: tuple[float, ...]
-    """In dB, the mean over the signals, for each of these; infinite if the samples are reproduced."""
     psnr_of_all: float
-    """In dB, the mean of the exact fits."""
 
     @property
     def rank(self) -> float:
-        """The score by which curves are compared."""
         return self.psnr[JUDGED] + (TIE_DB if self.encoder == PREFERRED else 0.0)
 
 
 def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str, Any], out: Path) -> str:
-    """Tries shifted encoders, all or those named, and every transform with the best of them; prints a table.
+    """Tries shifted encoders, all or the named ones, and every transform with the best of them; prints a table.
 
-    Returns the configuration of the best, for the file ``out``; ``tree`` is the complete one of the signals.
+    Returns the best configuration, for the file ``out``, from the complete one of the signals, ``tree``.
     """
     encoders = {name: known.create(name) for name in names or known.names()}
     shifted = {
@@ -98,14 +102,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
 def sparsity(
     signals: Tensor, encoder: Encoder, transform: LiftingName = "9/7", shares: Sequence[float] = SHARES
 ) -> SparsityCurve:
-    """The curve of signals.
-
-    Args:
-        signals: ``(S, N_1, ..., N_D, C)`` in [0, 1].
-        encoder: A shifted encoder, for all axes; ``num_features: auto`` is one per sample.
-        transform: The multi-resolution transform.
-        shares: Numbers to keep, relative to the numbers of the samples.
-    """
+    """The curve of signals ``(S, N_1, ..., N_D, C)`` in [0, 1], for shares of the numbers of the samples."""
     axes = [torch.arange(n, dtype=torch.float64) / n for n in signals.shape[1:-1]]
     samples = [samples_per_unit(x) for x in axes]
     encoders = sized([encoder] * len(axes), [1 / n for n in samples], samples, signals.shape[-1])

@@ -62,12 +62,11 @@ def fill_files(
 
     All known samples are trained on, and the others predicted. The result has the format, dtype and metadata of the file,
     with known samples unchanged to the bit (pictures also as .png, .tif, .webp, or as .jpg, which changes all samples);
-    beside it are a picture before and after and, as float32 in the same shape, the
-    standard deviations of what was missing. The table scores known samples that are held out in turn, beside interpolation
-    of the same samples.
+    beside it are a picture before and after and, as float32 in the same shape, the standard deviations of missing samples.
+    The table scores known samples that are held out in turn, beside interpolation of the same samples.
 
     Missing are NaN, empty cells, values that the file declares, frames that a folder of frames or the times of a video
-    leave out, and what --missing marks.
+    leave out, and samples that --missing marks.
 
     With --coordinates the files are tables of scattered points, and the result is a map (--grid 400,600) as NetCDF, GeoTIFF,
     CSV or NPY, or the table of places --at FILE with values and their standard deviations.
@@ -80,8 +79,8 @@ def fill_files(
         values: Points: the columns of values, such as temperature,humidity.
         grid: Points: samples of the map per coordinate, in their order, such as 400,600.
         spacing: Points: distance of the samples of the map, such as 0.05, or one for each coordinate, in place of --grid.
-        region: Points: the map from west to east and south to north, W,E,S,N, such as -20,40,30,60 (default: that of the
-            points).
+        region: Points: the map from west to east and south to north, W,E,S,N, such as -20,40,30,60 (default: the range of
+            the points).
         like: Points: a GeoTIFF whose pixels and coordinate reference system the map has, in place of --grid.
         at: Points: a table with the columns of coordinates, at whose rows values are predicted.
         periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24; of dates, periods of the values,
@@ -137,9 +136,9 @@ def fill_files(
     targets = _targets(files, out, several)
     written = []
     for target in targets:
-        result, std, picture = outputs_of(target)
+        std, picture = _outputs_beside(target)
         in_result = axes is None and target.suffix.lower() in (".nc", ".nc4")  # deviations are a variable of NetCDF
-        written += [result, picture] if no_std or smooth or upscale > 1 or in_result else [result, std, picture]
+        written += [target, picture] if no_std or smooth or upscale > 1 or in_result else [target, std, picture]
     check_outputs(written, map(Path, {*paths, *files, *marks, pretrained}), force)
     # imports torch, which refusals and --help do not need
     from pe_fill.estimators.filling import check_suffix, fill, read_file, write_std
@@ -185,16 +184,16 @@ def fill_files(
                 std=not (no_std or smooth) and upscale == 1,
             )
         _report(filled, path, "denoised" if smooth else "this fit", verbose)
-        _, std, picture = outputs_of(target)
-        drawn = draw_before_after(original, filled.stack)
+        std, picture = _outputs_beside(target)
+        drawn, writes_std = draw_before_after(original, filled.stack), filled.std is not None and not original.holds_std
         with ExitStack() as stack:  # all are written before the first gets its name; the result is the last
             filled.write_to(stack.enter_context(replacing(target, force=force)))
-            if filled.std is not None and not original.holds_std:
+            if writes_std:
                 write_std(stack.enter_context(replacing(std, force=force)), filled)
             if drawn is not None:
                 drawn.save(stack.enter_context(replacing(picture, force=force)))
         say(f"wrote {target}")
-        if filled.std is not None and not original.holds_std:
+        if writes_std:
             say(f"standard deviations of missing samples, 0 elsewhere: {std}")
         if drawn is not None:
             say(f"before and after: {picture}")
@@ -238,11 +237,10 @@ def _check_table(path: str, target: Path, original: EditableFile, smooth: bool) 
     say(f"{path!r} is read as a series of rows in their order; if they are scattered points, add {points}")
 
 
-def outputs_of(target: Path) -> tuple[Path, Path, Path]:
-    """The result, its standard deviations, and the picture before and after."""
+def _outputs_beside(target: Path) -> tuple[Path, Path]:
+    """The standard deviations of a result, and the picture before and after."""
     stem, is_picture = stem_of(target), format_of_suffix(target) in PICTURES
-    std = target.with_name(f"{stem}_std.{'tif' if is_picture else 'npy'}")
-    return target, std, target.with_name(f"{stem}_before_after.png")
+    return target.with_name(f"{stem}_std.{'tif' if is_picture else 'npy'}"), target.with_name(f"{stem}_before_after.png")
 
 
 def _files_in(path: str) -> list[str]:

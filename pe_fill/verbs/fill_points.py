@@ -37,7 +37,7 @@ def _numbers(option: str, text: str, counts: Collection[int], form: str, least: 
 def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
 
-    A region of longitudes whose west is larger than its east goes across the date line.
+    A region of longitudes goes across the date line where its west is larger than its east.
 
     >>> region_of("-20,40,30,60", ["lat", "lon"]), region_of("175,-175,-20,0", ["lon", "lat"])
     ({'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}, {'lon': (175.0, 185.0), 'lat': (-20.0, 0.0)})
@@ -67,10 +67,7 @@ def _ends(name: str, columns: Sequence[AnyArray]) -> tuple[float, float]:
 
 
 def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None) -> str | None:
-    """The option ``periodic``, with longitudes that are a turn of 360 degrees away from the points, too.
-
-    ``wanted`` are coordinates of the result, or their ends, per axis.
-    """
+    """The option ``periodic``, with longitudes whose wanted coordinates are a turn of 360 degrees away from the points."""
     from pe_fill.formats.points import POINT_FORMATS, read_columns
     from pe_fill.results.maps import LONGITUDES
     from pe_lightning.signals.sources.paths import expand
@@ -114,7 +111,7 @@ def _check_size(option: str, samples: int) -> None:
 def _axes(
     fit: PointFit, sizes: list[int], limits: dict[str, tuple[float, float]], steps: dict[str, float]
 ) -> dict[str, AnyArray]:
-    """Coordinates per axis: of a region, or between the lowest and the highest of the points, by number or by distance."""
+    """Coordinates per axis in a region, or in the range of the points, by number or by distance."""
     if dated := [axis.name for axis in fit.axes if axis.time]:
         raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
     ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
@@ -126,7 +123,7 @@ def _axes(
 
 
 def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
-    """Refuses a map that is beside the points, such as one in another coordinate reference system."""
+    """Refuses a map beside the points, as in another coordinate reference system."""
     for axis in fit.axes:
         low, high = axes[axis.name].min(), axes[axis.name].max()
         if not axis.periodic and (low > axis.high or high < axis.low):
@@ -181,9 +178,9 @@ def fill_points(
         ),
         (
             region is not None and grid is None and spacing is None,
-            "--region W,E,S,N is that of a map with --grid or --spacing: leave it out",
+            "--region W,E,S,N is for a map with --grid or --spacing: leave it out",
         ),
-        (folds == "blocks", "--folds blocks is for samples of a grid; those of points are random: set random or none"),
+        (folds == "blocks", "--folds blocks is for samples of a grid; folds of points are random: set random or none"),
         (
             at is not None and out.suffix not in (".csv", ".npy"),
             f"values at places are written as .csv or .npy; got --out {str(out)!r}",

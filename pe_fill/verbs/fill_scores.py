@@ -17,11 +17,11 @@ def print_fold_scores(
     """Prints the scores of methods, the best first, and which one is ahead of the fit.
 
     Args:
-        title: Title of the table: what is held out.
-        scores: Score of one signal by method, that of the fit first.
-        unit: What an error of 1 in [0, 1] is in the units of the source.
-        left_out: Why other methods have no score, by method.
-        verbose: Whether to print these.
+        title: The held-out samples.
+        scores: Score of one signal by method, the fit first.
+        unit: An error of 1 in [0, 1], in the units of the source.
+        left_out: Reasons why other methods have no score, by method.
+        verbose: Whether to print the reasons.
     """
     from rich.table import Table
 

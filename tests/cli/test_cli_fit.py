@@ -11,7 +11,6 @@ import yaml
 from commands import DEMO, NO_WANDB, fit, metrics, picture
 from PIL import Image
 
-import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.signals import grid_axes
 from pe_lightning.training import ComplexLinear, ImageDataModule
@@ -179,33 +178,6 @@ def test_predict_needs_neither_data_nor_configuration(fitted, tmp_path):
     large = picture(alone / "predict/model/64x64/astronaut.png").astype(int)
     small = picture(fitted / "reconstructions/astronaut.png").astype(int)
     assert np.abs(large[::2, ::2] - small).max() <= 1
-
-
-def test_standard_deviations_beside_a_prediction(tmp_path, monkeypatch, capsys):
-    """In the unit of the source, of models that have them from a checkpoint."""
-    monkeypatch.chdir(tmp_path)
-    y, x = np.mgrid[:16, :18] / 16
-    np.save("a.npy", 1000 + 100 * np.sin(4 * x * y + x))
-    options = ["--trainer.default_root_dir", ".", "--trainer.logger", "false"]
-    assert main(["fit", "a.npy", *options]) == 0
-    run = next(Path("runs").glob("*/*"))
-    checkpoint = str(run / "checkpoints/last.ckpt")
-    assert main(["predict", "--ckpt_path", checkpoint, "--scale", "2", "--output_std", "true"]) == 0
-    found = np.load(run / "predict/32x36/a_std.npy")[..., 0]
-    model = pe_lightning.load(checkpoint)
-    low, high = model.info.scaling.of(0)
-    coords = torch.cartesian_prod(torch.arange(32) / 32, torch.arange(36) / 36)
-    np.testing.assert_allclose(found.ravel(), (high - low) * model.std(coords)[:, 0].numpy(), rtol=1e-4)
-    assert (found[::4, ::4] == 0).all()
-    shutil.rmtree("runs")
-    assert main(["fit", "a.npy", "--encoder", "gau", *options]) == 0
-    run = next(Path("runs").glob("*/*"))
-    predicted = []
-    monkeypatch.setattr(ComplexLinear, "predict_step", lambda *_: predicted.append(1))
-    assert main(["predict", "--ckpt_path", str(run / "checkpoints/last.ckpt"), "--output_std", "true"]) == 2
-    assert "ComplexLinear has no standard deviations" in capsys.readouterr().err
-    assert not predicted, "refused before anything is predicted"
-    assert not (run / "predict").exists() or not list((run / "predict").rglob("*.npy"))
 
 
 def test_closed_form():

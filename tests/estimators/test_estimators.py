@@ -34,11 +34,9 @@ def test_a_field_is_the_function_of_the_module(name: str, make_trainer: MakeTrai
     check_field_of_module(estimator, make(), TensorDataModule(signals(count, 36, 34), sampling=sampling), make_trainer)
 
 
-def test_what_has_no_deviations_or_other_axes_is_refused() -> None:
+def test_points_of_other_axes_are_refused() -> None:
     data = TensorDataModule(signals(2, 12, 12))
     field = LinearRidge("gau").fit(data.signals)
-    with pytest.raises(InputError, match="ComplexLinear has standard deviations of one signal"):
-        field.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"shape \(\*batch, 2\); got \(3, 1\)"):
         field.at(torch.rand(3, 1))
 

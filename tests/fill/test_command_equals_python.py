@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pe_lightning
 from pe_fill import SparseLinear
 from pe_lightning.__main__ import main
 from pe_lightning.signals.sources.paths import sample_path
+from pe_lightning.training import ComplexLinear
 
 
 def test_a_file_has_one_default_model_however_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +81,30 @@ def test_the_command_and_python_keep_what_a_few_lines_of_numpy_keep(tmp_path: Pa
     found = model.predict_grid([torch.arange(24) / 24] * 2)[0].detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
     assert np.abs(expected - values).max() > 0.05
+
+
+def test_standard_deviations_beside_a_prediction(tmp_path, monkeypatch, capsys):
+    """In the unit of the source, of models that have them from a checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    y, x = np.mgrid[:16, :18] / 16
+    np.save("a.npy", 1000 + 100 * np.sin(4 * x * y + x))
+    options = ["--trainer.default_root_dir", ".", "--trainer.logger", "false"]
+    assert main(["fit", "a.npy", *options]) == 0
+    run = next(Path("runs").glob("*/*"))
+    checkpoint = str(run / "checkpoints/last.ckpt")
+    assert main(["predict", "--ckpt_path", checkpoint, "--scale", "2", "--output_std", "true"]) == 0
+    found = np.load(run / "predict/32x36/a_std.npy")[..., 0]
+    model = pe_lightning.load(checkpoint)
+    low, high = model.info.scaling.of(0)
+    coords = torch.cartesian_prod(torch.arange(32) / 32, torch.arange(36) / 36)
+    np.testing.assert_allclose(found.ravel(), (high - low) * model.std(coords)[:, 0].numpy(), rtol=1e-4)
+    assert (found[::4, ::4] == 0).all()
+    shutil.rmtree("runs")
+    assert main(["fit", "a.npy", "--encoder", "gau", *options]) == 0
+    run = next(Path("runs").glob("*/*"))
+    predicted = []
+    monkeypatch.setattr(ComplexLinear, "predict_step", lambda *_: predicted.append(1))
+    assert main(["predict", "--ckpt_path", str(run / "checkpoints/last.ckpt"), "--output_std", "true"]) == 2
+    assert "ComplexLinear has no standard deviations" in capsys.readouterr().err
+    assert not predicted, "refused before anything is predicted"
+    assert not (run / "predict").exists() or not list((run / "predict").rglob("*.npy"))

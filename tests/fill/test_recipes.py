@@ -5,6 +5,7 @@ from cli.test_arguments import check_recipe
 
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.signals.sources.kinds import kind_of
 
 
 @pytest.mark.parametrize(
@@ -31,3 +32,15 @@ def test_options_beside_files_change_a_recipe_that_is_named_after_them():
     words = ["--model.num_coefficients", "0.3", "--data.frames", "[0, 4]", "--config", "video/sparse"]
     config = parse("fit", rewrite("fit", ["clip.mp4", *words]))
     assert (config.model.init_args.num_coefficients, config.data.init_args.frames) == (0.3, [0, 4])
+
+
+def test_kinds_of_files(tmp_path):
+    (tmp_path / "a.zarr/values").mkdir(parents=True)
+    (tmp_path / "a.zarr/zarr.json").write_bytes(b"x")
+    for path, options, kind in (
+        ("a.nc", {}, "labelled"),
+        (str(tmp_path / "a.zarr"), {}, "labelled"),
+        ("one.tif", {"variable": "1"}, "labelled"),
+        ("t.csv", {"coordinates": "lon,lat"}, "points"),
+    ):
+        assert kind_of(path, **options) == kind

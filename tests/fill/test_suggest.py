@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from commands import error_of
 from PIL import Image
 from studies.suggest.test_suggest_command import best_of_table, fitted, picture
 
@@ -54,6 +55,8 @@ def test_with_all_samples_trained_a_sparse_fit_is_suggested(capsys, tmp_path):
     assert main(["suggest", "a.png", "--data.sampling.stride", "1", "--encoders", "impulse,tri,keys", "--force"]) == 0
     encoder = yaml.safe_load(Path("suggested.yaml").read_text())["model"]["init_args"]["encoder"]
     assert encoder == "keys"  # all three reproduce the samples alike
+    refused = error_of(capsys, ["suggest", "a.png", "--data.sampling.stride", "1", "--encoders", "rff", "--force"])
+    assert "rff are no shifted encoders: try keys" in refused
 
 
 def test_curves_are_those_of_the_model(make_trainer):

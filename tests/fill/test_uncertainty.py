@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
+from fits import signals
 
 from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_fill.solvers.uncertainty import uncertainty_of_grid
+from pe_lightning.errors import InputError
+from pe_lightning.estimators import LinearRidge
+from pe_lightning.training import TensorDataModule
 
 
 def of_points(values, coords, side, refit) -> AdaptivePoints:  # type: ignore[no-untyped-def]
@@ -59,3 +64,12 @@ def test_errors_in_wide_gaps_are_those_of_the_fit_without_cubes_as_wide() -> Non
 
     torch.testing.assert_close(std(3.0), 3 * std(1.0), rtol=1e-4, atol=0)
     assert 0.12 < float(std(1.0).square().mean().sqrt()) < 0.4
+
+
+def test_linear_fits_of_one_signal_have_deviations() -> None:
+    """Of points, and of cells."""
+    for samples in ("points", "cells"):
+        data = TensorDataModule(signals(2, 24, 20), samples=samples)
+        assert LinearRidge("gau").fit(data.signals.one(0)).std(torch.rand(5, 2)).isfinite().all()
+        with pytest.raises(InputError, match="ComplexLinear has standard deviations of one signal"):
+            LinearRidge("gau").fit(data.signals).std(torch.rand(3, 2))

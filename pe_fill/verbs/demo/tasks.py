@@ -1,7 +1,6 @@
-"""The tasks of ``pe-lightning demo``, written as a user of the package would write them, and their page.
+"""The tasks of ``pe-lightning demo``, by public functions alone, and their page.
 
-Each function makes a task from a picture or a recording of scikit-image or matplotlib whose truth is known, and writes its
-input as a file. The answers are those of public functions of :mod:`pe_lightning` and of common methods.
+Each function makes a task from a picture or a recording of scikit-image or matplotlib, and writes its input as a file.
 """
 
 from __future__ import annotations
@@ -42,26 +41,29 @@ NUM_NEIGHBOURS = 100
 
 @dataclass(frozen=True)
 class Task:
-    """A task whose truth is known, and its answers."""
+    """A task whose truth is known, and its answers.
+
+    Args:
+        text: What is given, and what is scored.
+        commands: Commands that solve it in the folder of the demo.
+        truth: ``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``).
+        answers: Functions that return values in the shape of the truth, by label: first ``num_ours`` of this package.
+        given: Label and values of the input, as a picture.
+        scored: Samples whose error is scored; all without.
+        metric: This, or ``RMSE, m``.
+        further: Further pictures ``(H, W)``, which are no answers, by label.
+    """
 
     text: str
     commands: Sequence[str]
-    """Those that solve it in the folder of the demo."""
     truth: Array
-    """``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``)."""
     answers: Mapping[str, Callable[[], Array]]
-    """Functions that return values in the shape of the truth, by label: those of this package first."""
     num_ours: int = 1
-    """How many of them are of this package."""
     given: tuple[str, Array] | None = None
-    """Label and values of the input, as a picture."""
     scored: Array | None = None
-    """Samples whose error is scored; all without."""
     metric: str = "PSNR, dB"
-    """This, or ``RMSE, m``."""
     is_row: bool = False
     further: Mapping[str, Callable[[], Array]] = field(default_factory=dict)
-    """Further pictures ``(H, W)``, which are no answers, by label."""
 
     def score(self, values: Array) -> float:
         """The score of an answer; of a recording the mean over channels, relative to the ranges of their known samples."""
@@ -168,7 +170,10 @@ def stations(folder: Path, size: int) -> Task:
     for n, e, z in zip(*coords.T.astype(int), measured, strict=True):
         shown[max(0, n - 1) : n + 2, max(0, e - 1) : e + 2] = z  # three samples wide, to be seen
     fit = functools.cache(lambda: pe_fill.fit_points(coords, measured))
-    methods = {THIN_PLATE: partial(_thin_plate, neighbours=None), LINEAR: _linear}
+
+    def interpolated(method: Callable[..., Array], *options: None) -> Array:
+        return method(coords, measured, everywhere, *options).reshape(size, size)
+
     return Task(
         f"{len(places)} random places of the same elevations are known. The whole map is scored. "
         "The picture also shows the standard deviation of the fit.",
@@ -176,10 +181,8 @@ def stations(folder: Path, size: int) -> Task:
         truth,
         {
             "pe_fill.fit_points": lambda: fit().predict(everywhere).reshape(size, size),
-            **{
-                label: lambda method=method: method(coords, measured, everywhere).reshape(size, size)  # type: ignore[misc]
-                for label, method in methods.items()
-            },
+            THIN_PLATE: partial(interpolated, _thin_plate, None),
+            LINEAR: partial(interpolated, _linear),
         },
         given=("stations", shown),
         metric="RMSE, m",
@@ -252,8 +255,7 @@ def row(folder: Path, size: int) -> Task:
 
 
 TASKS: tuple[Callable[[Path, int], Task], ...] = (inpaint, enlarge, denoise, raster, stations, sparse, encodings, row)
-"""Functions that write the input of a task into a folder and return the task, for pictures of a size; their docstrings are
-titles."""
+"""Functions that write the input of a task for pictures of a size, and return the task; their docstrings are titles."""
 
 
 def photograph(name: str, top: int, left: int, size: int) -> Array:
@@ -377,13 +379,14 @@ def _picture(task: Task, solved: Mapping[str, Array], scores: Mapping[str, float
     shown = {} if task.given is None else dict([task.given])
     shown |= {f"{label}\n{scores[label]:.2f} {unit}": values for label, values in solved.items()} | {"truth": task.truth}
     panels = [(label, Image.fromarray(_levels(task.truth, values))) for label, values in shown.items()]
-    for label, values in ((label, make()) for label, make in task.further.items()):
-        panels.append((label, Image.fromarray(matplotlib.colormaps["magma"](values / values.max(), bytes=True)[..., :3])))
+    for label, make in task.further.items():
+        levels = matplotlib.colormaps["magma"]((values := make()) / values.max(), bytes=True)
+        panels.append((label, Image.fromarray(levels[..., :3])))
     return side_by_side(panels, columns=2 if len(panels) == 4 else 3)
 
 
 def _levels(truth: Array, values: Array) -> NDArray[np.uint8]:
-    """``(H, W, 3)`` of 8 bits. The colours of a map span the range of the truth; missing samples have their own."""
+    """``(H, W, 3)`` of 8 bits. The colours of a map span the range of the truth; missing samples have another colour."""
     missing: Array = np.isnan(values.astype(np.float32))
     if truth.dtype == np.uint8:
         levels = np.where(missing, 0, values).astype(np.uint8)

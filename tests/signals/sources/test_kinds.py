@@ -72,8 +72,6 @@ def test_files_folders_and_samples(tmp_path):
     for name in ("p/a.png", "p/readme.md", "p/notes.txt", "p/mask.npy", "r/a.csv", "m/a.png", "m/a.wav", "a.xyz"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"x")
-    (tmp_path / "a.zarr/values").mkdir(parents=True)
-    (tmp_path / "a.zarr/zarr.json").write_bytes(b"x")
     (tmp_path / "arrays").mkdir()
     np.save(tmp_path / "arrays/a.npy", np.zeros((5, 6)))
     tifffile.imwrite(tmp_path / "one.tif", np.zeros((5, 6), np.uint8))
@@ -82,8 +80,5 @@ def test_files_folders_and_samples(tmp_path):
         ("samples://coffee", "images"), ("samples://phantom3d", "video"), ("a.JPG", "images"), ("b.mp4", "video"),
         ("c.wav", "rows"), ("c.nii.gz", "video"), (tmp_path / "p", "images"), (tmp_path / "r", "rows"),
         (tmp_path / "arrays", "images"), (tmp_path / "one.tif", "images"), (tmp_path / "stack.tif", "video"),
-        ("a.nc", "labelled"), (tmp_path / "a.zarr", "labelled"),
     ):  # fmt: skip
         assert kind_of(str(path)) == kind, path
-    assert kind_of("t.csv", coordinates="lon,lat") == "points"
-    assert kind_of(str(tmp_path / "one.tif"), variable="1") == "labelled"

@@ -145,10 +145,6 @@ def write(name: str, content: str | bytes) -> str:
         (lambda: [], ["suggest needs signals", "pe-lightning suggest my.jpg"]),
         (lambda: ["nowhere.png"], ["no such file or folder: 'nowhere.png'"]),
         (lambda: [write("letter.docx", "x")], ["letter.docx", "--data ImageDataModule"]),
-        (
-            lambda: [picture("a.png", 8, 8), "--data.sampling.stride", "1", "--encoders", "rff"],
-            ["rff are no shifted encoders", "keys"],
-        ),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gua"], ["unknown encoder 'gua'", "'gau'"]),
         (lambda: [picture("a.png", 8, 8), "--num_features", "many"], ["--num_features takes integers >= 1", "got 'many'"]),
         (lambda: [picture("a.png", 8, 8), "--encoders", "gau", "--num_features", "1000000"], ["GB of memory"]),
