@@ -24,7 +24,8 @@ from torch import Tensor
 
 import pe_lightning
 from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
-from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, orientations, oriented
+from pe_fill.networks.cells import turns
+from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, oriented
 
 WEIGHTS = Path(pe_lightning.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01
@@ -64,7 +65,7 @@ def fit_patches(patches: Tensor, components: int, iterations: int, seed: int = 0
         seed: Seed of the patches that covariances start from.
     """
     patches = patches - patches.mean(1, keepdim=True)
-    turn = orientations().to(patches.device)
+    turn = turns(SIDE, patches.device)
     generator = torch.Generator().manual_seed(seed)
     first = patches[torch.randperm(len(patches), generator=generator)[:components]].double()
     first = first / first.square().mean(1, keepdim=True).sqrt()

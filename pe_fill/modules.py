@@ -36,13 +36,13 @@ class Adaptive(EstimatorModule):
             axes.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, with a ridge of 0.001 on grids and 0.06 at scattered samples. ``auto`` chooses the
-            ridge, which is the variance of the noise relative to that of the signal nearby, by the held-out error, so that
+            ridge, which is the variance of the noise relative to the signal nearby, by the held-out error, so that
             noisy samples are smoothed; it takes six fits.
         pretrained: ``none``; or a network that was trained on other pictures (:class:`~pe_fill.Local`):
             ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
             It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
-            times the spacing; the weight is zero where they do not support it. Of signals of three axes of which one is
-            sampled completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
+            times the spacing; the weight is zero where they do not support it. In signals of three axes with one sampled
+            completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
             two axes, on scattered samples, and where ``noise: auto`` smooths.
 
     Reference: Li and Orchard, *New Edge-Directed Interpolation*, IEEE Trans. Image Processing 10, 2001, for statistics at
@@ -69,7 +69,7 @@ class Local(EstimatorModule):
     pictures; nothing is trained here: fit it with ``max_steps: 0``. Trained samples are reproduced. ``Adaptive`` with a
     prior mixes it with a fit to the picture alone, and is never far below either.
 
-    Of three axes one must be sampled completely, as of a clip of which every frame is known at fewer pixels: each frame is
+    Of three axes one must be sampled completely, as in a clip whose frames are all known at fewer pixels: each frame is
     predicted by itself, and interpolated by cubic convolution between frames.
 
     Its parameters are the trained samples, which ``num_params`` counts; the perceptron is in checkpoints too.

@@ -69,7 +69,7 @@ class LocalFits(NamedTuple):
     scattered: bool
 
     def fit(self, samples: TrainedSamples, ridge: float | None = None) -> tuple[SignalField, Fit]:
-        """Fits with a ridge, or with that of the least held-out error; the field, and the fit without the prior."""
+        """Fits with a ridge, by default with the least held-out error; the field, and the fit without the prior."""
         choices, without_noise = (RIDGES, RIDGES[0]) if samples.coords is None else (NOISE_RIDGES, RIDGE)
         tried = (ridge,) if ridge is not None else choices if self.noise == "auto" else (without_noise,)
         covariances = self._covariances(samples)
@@ -98,7 +98,7 @@ class LocalFits(NamedTuple):
         return self._fit(TrainedSamples(fitted, None, samples.first, wide), ridge).at(coords[held])
 
     def _with_prior(self, fit: Fit) -> SignalField:
-        """The fit, mixed with the prior if there is one that improves it."""
+        """The fit, mixed with the prior if this improves it."""
         if self.prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge != RIDGES[0]:
             return fit
         prior, bank, grid, first, step = self.prior, self.bank, self.grid, fit.first.tolist(), fit.step.tolist()

@@ -1,4 +1,4 @@
-"""Signals of which all samples are means over cells, divided into smaller cells.
+"""Signals whose samples are means over cells, divided into smaller cells.
 
 Several members divide the cells: a network that was trained on other pictures, and a fit of the signal. The signal is
 reduced to means over larger cells, and each member divides these again: their errors there give the weights of the mixture
@@ -80,14 +80,10 @@ def enlarge_cells(
     alternatives: Mapping[str, Enlarger] | None = None,
     limited: bool = False,
 ) -> Enlargement:
-    """Divides cells by a mixture of members.
+    """Divides cells, finite means ``(n_1, ..., n_D, C)``, by a mixture of members.
 
-    Args:
-        values: Means over cells, ``(n_1, ..., n_D, C)``, finite.
-        factors: Parts of a cell along each axis.
-        members: Functions by name, the last a fit of the signal; the first alone for signals too small for weights.
-        alternatives: Other methods that are scored.
-        limited: Whether the result is within [0, 1].
+    The last member is a fit of the signal; the first is used alone where signals are too small for weights. Alternatives are
+    scored only. A ``limited`` result is within [0, 1].
     """
     weights, held_out, truth = {next(iter(members)): 1.0}, dict[str, Tensor](), None
     if not too_small(values.shape, factors):

@@ -226,7 +226,7 @@ def fill(
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
             ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
-            ``thin_plate``. By default those that suit the axes and numbers of samples.
+            ``thin_plate``. By default the ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
 
     Returns:
@@ -417,7 +417,7 @@ class _Signal:
     def __init__(self, name: str, values: AnyArray, missing: Mask, options: _Options) -> None:
         self.name, self.values, self.missing, self.options = name, values, missing, options
         self.unknown: Mask = np.asarray(missing.any(-1))
-        """Samples of which a channel is missing."""
+        """Samples with a missing channel."""
         self.grid, self.num_known = self.unknown.shape, int((~self.unknown).sum())
         if not self.num_known and missing.all():
             raise InputError(

@@ -26,11 +26,7 @@ def interpolated_gaps(
 ) -> tuple[FoldScore, dict[str, FoldScore], dict[str, str]]:
     """Scores of a mixture and of interpolation at known samples that are hidden, up to :data:`MAX_PLACES` of each copy.
 
-    Args:
-        values: One signal ``(N_1, ..., N_D, C)`` in [0, 1].
-        members: Names of the members; a member that is a baseline too is scored by its predictions.
-        held_out: Hidden samples of each copy and their predictions.
-        seed: Seed of the choice of samples.
+    Of one signal ``(N_1, ..., N_D, C)`` in [0, 1]. A member that is a baseline too is scored by its predictions.
 
     Returns:
         Score of the mixture, scores of interpolation by name, and reasons why other baselines have no score.

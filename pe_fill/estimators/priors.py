@@ -1,4 +1,4 @@
-"""Trained priors: the one that is shipped, and those of checkpoints of `fit --config prior/pictures`."""
+"""Trained priors: the shipped one, and checkpoints of `fit --config prior/pictures`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pe_lightning.signals.files import shipped_bytes, user_path
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_fill.networks.local.LocalPrior`."""
 NO_PRIOR, SHIPPED = "none", "pictures"
-"""No prior, and the one that is part of the package."""
+"""No prior, and the shipped one."""
 FILES: dict[SampleKind, str] = {"points": "pictures", "cells": "cells"}
 """File of the shipped prior, and recipe ``prior/FILE`` by which priors are trained, by what samples are."""
 

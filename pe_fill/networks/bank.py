@@ -25,9 +25,9 @@ class AnisotropicKernels(Encoding):
     The first member has :math:`T = I`. The others are longer along a direction ``d`` than across it, by an aspect
     :math:`\rho`, with equal volume: :math:`T = \rho^{1/D} (I + (1/\rho - 1) d d^T)`.
 
-    - 1-D: no directions; lengths :math:`\sqrt\rho` and :math:`1/\sqrt\rho` times that of the encoder.
-    - 2-D: ``angles`` directions, evenly spread over half a turn.
-    - 3-D: the 13 directions to the neighbours of a voxel; for each one member that is long along it, and one that is short
+    - 1-D: no directions; lengths :math:`\sqrt\rho` and :math:`1/\sqrt\rho` times the length of the encoder. - 2-D:
+    ``angles`` directions, evenly spread over half a turn. - 3-D: the 13 directions to the neighbours of a voxel; for each a
+    member that is long along it, and a member that is short
       along it and long across it, as lines and edges in space and time.
 
     Args:

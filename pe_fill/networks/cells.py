@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from pe_lightning.networks import MLP
 
 CELL_PATCH = 7
-"""Cells of a patch along each axis: three on each side of the one that is divided."""
+"""Cells of a patch along each axis: three on each side of the divided cell."""
 CELL_INNER = slice(1, 6)
 """The inner cells of a patch, whose standard deviation normalises it."""
 DEVIATION_OFFSET = 0.01
@@ -48,7 +48,7 @@ def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]
     """Orientations of patches ``(B, n, n)``, by all but the outermost numbers, and signs, -1 of dark patches: ``(B,)`` each.
 
     An orientation, from 0 to 7, has the flags :data:`UP`, :data:`LEFT` and :data:`TRANSPOSED`. A patch is dark if its middle
-    is darker than its mean; its orientation is then that of its negative. Unless ``negated``, all signs are 1.
+    is darker than its mean; its orientation is then the orientation of its negative. Unless ``negated``, all signs are 1.
     """
     position = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
     inner, middle = ((position.abs() < position[-1] - margin).float() for margin in (0, 1))
@@ -149,13 +149,13 @@ class CellPrior(nn.Module):
         """Means over the parts of the middle cells: ``(B, 7, 7)`` -> ``(B, f, f)``."""
         orientation, sign = orientations(patches)
         flat, scale = patches.flatten(1), sign * cell_contrast(patches[:, CELL_INNER, CELL_INNER])
-        index = _turns(CELL_PATCH, patches.device)[orientation]
+        index = turns(CELL_PATCH, patches.device)[orientation]
         centre = flat[:, CELL_PATCH**2 // 2, None]
         x = ((flat - centre) / scale[:, None]).gather(1, index)
         level = scale.abs()[:, None].log()
         parts: Tensor = self.trunks[str(factor)](torch.cat([x, level], 1)) + self.filters[str(factor)](x)
         parts = centre + scale[:, None] * (parts - parts.mean(1, keepdim=True))
-        back = _turns(factor, patches.device).argsort(1)[orientation]
+        back = turns(factor, patches.device).argsort(1)[orientation]
         return parts.gather(1, back).reshape(-1, factor, factor)
 
 
@@ -165,11 +165,11 @@ def _mirrored(size: int, margin: int, device: torch.device) -> Tensor:
     return torch.minimum(position, 2 * size - 1 - position)
 
 
-def _turns(size: int, device: torch.device) -> Tensor:
-    """For every orientation, which number of a patch comes to which place: ``(8, size^2)``."""
+def turns(size: int, device: torch.device | None = None) -> Tensor:
+    """Row-major places of the numbers of a patch in its eight reflections and rotations: ``(8, size^2)``."""
     places = torch.arange(size * size, device=device).reshape(size, size)
-    turns = []
+    result = []
     for orientation in range(8):
         turned = places.flip([axis for axis, flag in ((0, UP), (1, LEFT)) if orientation & flag])
-        turns.append((turned.T if orientation & TRANSPOSED else turned).flatten())
-    return torch.stack(turns)
+        result.append((turned.T if orientation & TRANSPOSED else turned).flatten())
+    return torch.stack(result)

@@ -8,7 +8,7 @@ The cell at the samples ``(i, j)``, ``(i, j + 1)``, ``(i + 1, j)``, ``(i + 1, j 
 ``b`` is Keys' bicubic interpolation, ``psi`` the features of an encoder, ``C(p)`` the output of a perceptron for the patch
 ``p`` of the 6 x 6 samples around the cell, normalised by mean and deviation ``s`` of its inner 4 x 4, and negated where the
 cell is darker than these. The second factor is zero at samples, which are thus reproduced. The function of a cell is used up
-to half a cell beyond its borders, where it is blended with those of its neighbours.
+to half a cell beyond its borders, where it is blended with the functions of its neighbours.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def keys_kernel(offsets: Tensor) -> Tensor:
 
 
 def blend_weight(place: Tensor) -> Tensor:
-    r"""Weight of a cell at a place in [-1/2, 3/2], :math:`\cos^2(\pi (u - 1/2) / 2)`; those of neighbours add up to one."""
+    r"""Weight of a cell at a place in [-1/2, 3/2], :math:`\cos^2(\pi (u - 1/2) / 2)`; neighbours add up to one."""
     return torch.cos((place - 0.5) * (math.pi / 2)).square()
 
 
@@ -148,7 +148,7 @@ class LocalPrior(Encoding):
         return matrix.float()
 
     def _turns(self) -> Tensor:
-        """For every orientation, the matrix that multiplies coefficients of a turned patch into those of the patch."""
+        """For every orientation, the matrix from coefficients of a turned patch to coefficients of the patch."""
         count = self.num_features
         turns = []
         for orientation in range(8):
@@ -223,17 +223,11 @@ class _Axis(NamedTuple):
 
 
 class LocalGrid:
-    """One signal of two axes on a grid of trained samples, as a function of coordinates.
+    """One signal ``(n_1, n_2, C)`` of two axes on a grid of trained samples, as a function of coordinates.
 
     Each channel is predicted by itself. Beyond the outermost samples the border is replicated. The function reproduces the
-    samples and has continuous first derivatives.
-
-    Args:
-        prior: The trained network.
-        values: The trained samples ``(n_1, n_2, C)``.
-        grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
-        first: Position of the first trained sample of each axis.
-        step: Distance of trained samples per axis, in samples.
+    samples and has continuous first derivatives. Coordinates are positions divided by ``grid``; samples have the positions
+    ``first + i step``.
     """
 
     num_members = 1
@@ -263,7 +257,7 @@ class LocalGrid:
         )
 
     def _windows(self) -> Tensor:
-        """The patches of all cells and of those beyond the borders, as a view: ``(n_1 + 5, n_2 + 5, C, 6, 6)``."""
+        """The patches of all cells and of cells beyond the borders, as a view: ``(n_1 + 5, n_2 + 5, C, 6, 6)``."""
         i, j = (torch.arange(-5, n + 5, device=self.values.device).clamp(0, n - 1) for n in self.sizes)
         return self.values[i][:, j].unfold(0, PATCH, 1).unfold(1, PATCH, 1)
 

@@ -1,4 +1,4 @@
-"""The regression task that trains a :class:`~pe_fill.networks.local.LocalPrior`: samples between those of patches."""
+"""The regression task that trains a :class:`~pe_fill.networks.local.LocalPrior`: samples between known ones."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ PHOTOGRAPHS = {
 }
 """Photographs of installed packages whose licences allow their use; docs/prior.md lists the licences."""
 CANDIDATES = 4
-"""Patches that are drawn for each one that is trained on, so that those of high contrast can be preferred."""
+"""Drawn patches for each trained one, so that patches of high contrast can be preferred."""
 HELD_OUT_SHARE = 8
 """The lowest rows of every picture, one of this many, are validated on."""
 MIN_HELD_OUT_ROWS = 16
-"""Pictures of which fewer rows would be held out are trained on as a whole."""
+"""Fewest held-out rows; smaller pictures are trained on as a whole."""
 STEPS_PER_EPOCH = 500
 LR_WARM_UP_STEPS = 50
 """Steps in which the learning rate rises linearly."""
@@ -323,7 +323,7 @@ class PatchDataModule(LightningDataModule):
 
 
 class PatchRegression(TrainedModule):
-    """Trains the prior of :class:`~pe_fill.Local` and ``Adaptive``: predicts samples between those of patches.
+    """Trains the prior of :class:`~pe_fill.Local` and ``Adaptive``: predicts the samples between known ones of patches.
 
     The loss is the mean squared error at all samples of a cell and half a cell around it, weighted as cells are blended.
     Patches are drawn with a probability in proportion to their squared scale, by which their errors are divided: the

@@ -37,15 +37,11 @@ CONVOLUTIONS = (F.conv1d, F.conv2d, F.conv3d)
 
 
 def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-    r"""Solves the ridge fit with a free mean for the weights of the samples.
+    """Solves the ridge fit with a free mean for the weights of samples with similarities ``(*batch, n, n)`` float64.
 
     The weights at a point with similarities ``k`` ``(n,)`` to the samples are ``k @ slope + mean``; they sum to one.
-    Negative eigenvalues of the similarity matrix, from rounding or because ``D`` of a length is not a covariance in the
-    plane, are set to zero.
-
-    Args:
-        similarity: Similarities of the samples to each other, ``(*batch, n, n)`` float64.
-        ridge: Added to the diagonal, which is one.
+    Negative eigenvalues, from rounding or because ``D`` of a length is not a covariance in the plane, are set to zero. The
+    ridge is relative to the diagonal, which is one.
 
     Returns:
         ``slope`` ``(*batch, n, n)`` and ``mean`` ``(*batch, n)``.
@@ -103,7 +99,7 @@ class AdaptiveGrid:
         """Mean squared held-out error of the members with the weights of the mixture."""
 
     def _similarity(self, delta: Tensor) -> Tensor:
-        """Similarities of points: differences ``(*batch, D)`` in trained samples -> ``(M, *batch)``."""
+        """Similarities of points from differences in trained samples: ``(*batch, D)`` -> ``(M, *batch)``."""
         step = self.step.to(delta.dtype)
         return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
 
@@ -248,12 +244,9 @@ class AdaptiveGrid:
         return result
 
     def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Values on a grid of cells, all at one place within their cells; along the last axis places may differ.
+        """Values on a grid of cells ``(n_a,)`` per axis, all at one place within their cells.
 
-        Args:
-            cells: Cell numbers per axis, ``(n_a,)``.
-            offset: Place within the cells: ``()`` per axis, for the last axis ``(n_D or 1, 1)``.
-            weights: Weights of the samples, ``(n_D or 1, M, 4^D)``.
+        Along the last axis places may differ: its offset is ``(n_D or 1, 1)``, and weights are ``(n_D or 1, M, 4^D)``.
         """
         mixture = self.mixture
         for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
@@ -268,7 +261,7 @@ class AdaptiveGrid:
 
 
 def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
-    """All combinations of the numbers, one per axis: ``(n^D, D)`` float64."""
+    """All combinations of numbers, one per axis: ``(n^D, D)`` float64."""
     return torch.tensor(list(itertools.product(along, repeat=axes)), dtype=torch.float64, device=device)
 
 
@@ -280,16 +273,19 @@ def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:
 
 
 class _Axis(NamedTuple):
-    """Positions on an axis, grouped by their place within their cells."""
+    """Positions on an axis, grouped by their place within their cells.
+
+    Args:
+        cells: Cell of each position, ``(N,)``.
+        places: Distinct places in [0, 1), means of places closer than ``SNAP``, ``(U,)``.
+        which: Index in ``places`` of each position, ``(N,)``.
+        groups: Indices of the positions at each place.
+    """
 
     cells: Tensor
-    """Cell of each position, ``(N,)``."""
     places: Tensor
-    """Distinct places in [0, 1), ``(U,)``; the mean of those closer than ``SNAP``."""
     which: Tensor
-    """Index in ``places`` of each position, ``(N,)``."""
     groups: tuple[Tensor, ...]
-    """Indices of the positions at each place."""
 
 
 def _by_place(position: Tensor) -> _Axis:

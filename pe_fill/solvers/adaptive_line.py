@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 import torch
 from scipy.fft import next_fast_len
@@ -52,24 +51,12 @@ MAX_VALUES = 1 << 23
 """Values that are gathered at once."""
 
 
-LocalError: TypeAlias = Callable[[Tensor, Sequence[float], int], float]
-"""Error of another method: samples, their distance per axis, and the axis -> mean squared error."""
-
-
 class AdaptiveLine:
-    """One signal of one axis, evenly sampled, as a function of its coordinate; continuous, and exact at trained samples.
+    """One signal ``(n, C)`` of one axis, evenly sampled, as a function of its coordinate; continuous, and exact at samples.
 
-    Args:
-        values: Trained samples ``(n, C)``.
-        size: Samples of the whole signal ``N``: coordinates are positions divided by it.
-        first: Position of the first trained sample.
-        step: Distance of trained samples.
-        ridge: Kept for checkpoints; interpolation has none.
-        mixture: Weights of the members, instead of those by leave-one-out errors.
-
-    Attributes:
-        mixture: Weights of the members, ``(M,)``: :data:`DEGREES`, then the sums of :data:`CROSSOVERS`; they sum to one.
-        error: Mean squared leave-one-out error of the mixture, if it was not given.
+    Samples have the positions ``first + i step`` of ``size``. The mixture holds the weights of the members with sum one,
+    ``(M,)``: :data:`DEGREES`, then the sums of :data:`CROSSOVERS`; by default they follow from leave-one-out errors, whose
+    mean square is ``error``. The ridge is kept for checkpoints; interpolation has none.
     """
 
     num_members = len(DEGREES) + len(CROSSOVERS)
@@ -163,23 +150,22 @@ def _choose(errors: Tensor) -> tuple[Tensor, float]:
 
 
 def spline_predictable_axes(
-    values: Tensor, grid: Sequence[int], first: Sequence[float], step: Sequence[float], local: LocalError | None = None
+    values: Tensor,
+    grid: Sequence[int],
+    first: Sequence[float],
+    step: Sequence[float],
+    local: Callable[[Tensor, Sequence[float], int], float] | None = None,
 ) -> tuple[Tensor, list[float], list[float]]:
     """Interpolates a grid of samples along the axes that splines predict far better than other methods do.
 
-    Splines interpolate an axis if their leave-one-out error along it is below :data:`LINEAR_RATIO` times that of linear
-    interpolation, :data:`LOCAL_RATIO` times that of local fits, or :data:`EXACT_RATIO` times the variance of the samples.
-    The errors are those of some lines along the axis; with ``local``, of the lines in the middle of the grid.
-
-    Args:
-        values: Trained samples ``(n_1, ..., n_D, C)``.
-        grid: Samples of the whole signal per axis.
-        first: Position of the first trained sample of each axis.
-        step: Distance of trained samples per axis, in samples.
-        local: Mean squared error of local fits that predict every second sample along an axis from the others.
+    Splines interpolate an axis if their leave-one-out error along it is below :data:`LINEAR_RATIO` times the error of linear
+    interpolation, :data:`LOCAL_RATIO` times the error of local fits, or :data:`EXACT_RATIO` times the variance of the
+    samples. The errors are taken of some lines along the axis; with ``local``, of the lines in the middle of the grid.
+    ``local`` gives the mean squared error of local fits at every second sample along an axis of samples with distances per
+    axis.
 
     Returns:
-        Samples, and position of the first one and distance per axis; an interpolated axis has all of its samples.
+        Samples ``(n_1, ..., n_D, C)``, position of the first one, and distance per axis; an interpolated axis is complete.
     """
     first, step = list(first), list(step)
     for axis, size in enumerate(grid):

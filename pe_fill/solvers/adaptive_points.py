@@ -43,7 +43,7 @@ NOISE_RIDGES = tuple(RIDGE * 2.0**n for n in (-2, 0, 1, 2, 3, 4))
 GAP_DISTANCE = 1.8
 """Distance from the nearest sample, in spacings, up to which points are predicted from the samples themselves."""
 SMOOTHING_POWER = 1.0
-"""Least power of the variograms that smooth: values of that of 1/2 follow noise, which held-out samples do not show."""
+"""Least power of the variograms that smooth: at a power of 1/2 values follow noise, which held-out samples do not show."""
 FACTOR_CHANGE = (0.5, 1.25)
 """Least and largest change of standard deviations from four to two spacings of a grid; half of its logarithm is added."""
 SAME_DISTANCE = 1e-6
@@ -71,8 +71,8 @@ class AdaptivePoints:
         held_out: Samples that calibrate standard deviations, with the predictions of another fit.
         refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
             predictions of the latter ``(H, C)``.
-        covariances: Covariances of the samples, with lengths in [0, 1): lengths of the first are the unit of each axis, and
-            kriging with each takes the place of power variograms. By default the unit is the sample of the grid.
+        covariances: Covariances of the samples, with lengths in [0, 1), in place of power variograms; the lengths of the
+            first are the unit of each axis, which by default is the sample of the grid.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class AdaptivePoints:
 
     @torch.no_grad()
     def std(self, points: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations at points ``(Q, D)`` in [0, 1), of values about predictions: ``(Q, C)``; zero at samples.
+        """Standard deviations of values at points ``(Q, D)`` in [0, 1): ``(Q, C)``; zero at samples.
 
-        With a level, half the widths of the intervals around predictions that hold this share of the values.
+        With a level, half the widths of the intervals that hold this share of the values.
         """
         return self._evaluate(points, True, level)
 
@@ -137,10 +137,10 @@ class AdaptivePoints:
 
     @property
     def error(self) -> float:
-        """Mean squared error at samples that are held out at random, each predicted from the other nine tenths.
+        """Mean squared error at random samples, each predicted from the other nine tenths.
 
-        Leave-one-out errors of the mixture are lower than these where samples are noisy, the more the smaller the ridge, as
-        its weights follow from the same samples. They are taken only of signals with too few samples to hold some out.
+        Leave-one-out errors, whose weights follow from the same samples, are too low for noisy samples; they are taken only
+        of signals with too few samples to hold some out.
         """
         if not are_enough(self._random_sets):
             return self.levels[0].mean_error()
@@ -150,7 +150,6 @@ class AdaptivePoints:
     @torch.inference_mode(False)
     @torch.no_grad()
     def calibration(self, number: int) -> Calibration:
-        """Weights and factor of the standard deviations of a level (:func:`~pe_fill.solvers.calibration.calibrate`)."""
         if self._calibrations is None:
             if self._held_out is None:
                 sets = self._cube_sets() or self._random_sets
@@ -167,7 +166,6 @@ class AdaptivePoints:
         return self._calibrations[min(number, max(self._calibrations))]
 
     def gap_size(self) -> float:
-        """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are."""
         return gap_size(self.levels[0], len(self._given[0]), self.grid)
 
     # -- levels -----------------------------------------------------------------------------------------------------------
@@ -204,7 +202,7 @@ class AdaptivePoints:
         return self.levels[number]
 
     def _numbers(self, places: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Number of the level of places ``(Q, D)``, nearest sample, and whether it is at the place, ``(Q,)`` each."""
+        """Level of places ``(Q, D)``, nearest sample, and whether the sample is at the place, ``(Q,)`` each."""
         level = self.levels[0]
         sample, distance = (
             torch.from_numpy(part).to(places.device) for part in level.cells.nearest(places.detach().cpu().numpy())
@@ -244,7 +242,7 @@ class AdaptivePoints:
         if std or not bool(known.any()):
             return result
         at_sample = self.values[sample]
-        if points.requires_grad:  # the slope is that of the prediction
+        if points.requires_grad:  # the slope of the prediction
             at_sample = result + (at_sample - result).detach()
         return torch.where(known[:, None], at_sample, result)
 
@@ -256,7 +254,7 @@ class AdaptivePoints:
         return level.at(places, sample, std).to(self.values)
 
     def _deviations(self, number: int, places: Tensor, sample: Tensor) -> Tensor:
-        """Standard deviations that are not calibrated, of the bank and of kriging with the covariance: ``(K, Q, C)``."""
+        """Uncalibrated standard deviations of the bank and of kriging with the covariance, ``(K, Q, C)``."""
         found = [self._by_bank(number, places, sample, std=True)]
         if isinstance(self.kriging, MaternKriging):
             found.append(self.kriging.std(places, self._groups(number, places, sample)))
@@ -271,7 +269,6 @@ class AdaptivePoints:
         return which
 
     def _by_kriging(self, number: int, places: Tensor, sample: Tensor, members: Sequence[int]) -> Tensor:
-        """Predictions of kriging members, ``(M, Q, C)``."""
         return self.kriging.at(places, self._groups(number, places, sample), members)
 
     # -- held-out samples -------------------------------------------------------------------------------------------------
@@ -348,7 +345,7 @@ def _by_level(number: Tensor, wanted: Tensor | None = None) -> list[tuple[int, T
 
 
 def _repeated(values: Tensor, coords: Tensor, periodic: Sequence[bool], scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Samples and, after them, those within eight spacings of the ends of periodic axes, at the other end."""
+    """Samples and, after them, copies of samples within eight spacings of the ends of periodic axes, at the other end."""
     spacing = len(values) ** (-1 / coords.shape[1]) * float(scale.log().mean().exp())
     for axis in (a for a, repeats in enumerate(periodic) if repeats):
         margin = min(0.5, 8 * spacing / float(scale[axis]))

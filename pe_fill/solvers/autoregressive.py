@@ -31,15 +31,9 @@ GAP_RIDGE = 1e-5
 
 
 def autoregressive(values: Tensor, known: Tensor) -> Tensor:
-    """Fills the missing samples of rows.
+    """Fills the missing samples of rows ``(N, C)`` with known samples ``(N,)``.
 
-    Args:
-        values: ``(N, C)``; values of missing samples are ignored.
-        known: Which samples are known, ``(N,)`` booleans.
-
-    Returns:
-        The values with missing samples filled, ``(N, C)``. Stretches with too few samples for any order keep the linear
-        interpolation.
+    Stretches with too few samples for any order keep the linear interpolation.
     """
     filled = _linear(values, known)
     for start in range(0, len(known), SEGMENT):
@@ -54,13 +48,7 @@ def autoregressive(values: Tensor, known: Tensor) -> Tensor:
 
 
 def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = ORDERS) -> Tensor:
-    """Fills one segment, ``(n,)``, with the order of the least criterion.
-
-    Args:
-        row: ``(n,)``, with first guesses of the missing samples.
-        known: ``(n,)`` booleans.
-        orders: Candidate orders.
-    """
+    """Fills one segment ``(n,)`` with first guesses of the missing samples, by the order of the least criterion."""
     mean = row[known].mean() if bool(known.any()) else row.mean()
     filled, missing = (row - mean).double(), (~known).nonzero()[:, 0]
     orders = tuple(order for order in orders if len(row) - order - len(missing) >= ROWS_PER_COEFFICIENT * order)
@@ -86,7 +74,7 @@ def _best_order(row: Tensor, orders: Sequence[int], use: Tensor | None) -> int:
     """The order of the least criterion: one QR of the lagged samples has the prediction errors of all."""
     lagged = _lagged(row, orders[-1], use)
     last = torch.linalg.qr(lagged.roll(-1, 1), mode="r").R[:, -1].square()
-    squared = last.flip(0).cumsum(0).flip(0)  # what is left after the first p lags
+    squared = last.flip(0).cumsum(0).flip(0)  # the rest after the first p lags
     count = len(lagged) // 2  # the errors of the two directions depend on each other
     penalty = [(count + order) / max(count - order - 2, 1) for order in orders]  # Hurvich and Tsai, Biometrika 76, 1989
     criterion = [math.log(max(float(squared[p]) / count, 1e-300)) + more for p, more in zip(orders, penalty, strict=True)]

@@ -21,7 +21,7 @@ HELD_OUT = 10
 MIN_CALIBRATION, MIN_LEVEL_SAMPLES = 20, 50
 """Fewest held-out samples that weigh and calibrate, and that do so for a level by themselves."""
 GAP_QUANTILE = 0.95
-"""Quantile of the distances of missing samples to known ones that is half the width of the gaps."""
+"""Quantile of the distances of missing samples to known ones, which is half the width of the gaps."""
 MIN_GAPS, MAX_GAPS = 5, 64
 """Fewest and most cubes that are held out."""
 GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
@@ -29,46 +29,52 @@ GAP_SHARE, MAX_GAP_SPLITS = 0.1, 4
 TAIL_STEPS = 1000
 """Steps of the quantiles of the errors."""
 NORMAL_SHARE = 0.9
-"""This share of the errors is within as many standard deviations as that of a normal distribution."""
+"""This share of the errors is within as many standard deviations as for a normal distribution."""
 WINDOW, MAX_WINDOWS = 100, 8
 """Fewest held-out samples of a window of similar standard deviations, and most windows."""
 TINY = torch.finfo(torch.float32).tiny
 
 
 class CalibrationSet(NamedTuple):
-    """Samples that weigh and calibrate, and their predictions by a fit to other samples."""
+    """Samples that weigh and calibrate, and their predictions by a fit to other samples.
+
+    Args:
+        held: Held-out samples, ``(H,)``.
+        others: The samples that are fitted.
+        predict: Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default of the adaptive fit.
+        coarser: The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated.
+    """
 
     held: Tensor
-    """Held-out samples, ``(H,)``."""
     others: Tensor
-    """The samples that are fitted."""
     predict: Callable[[Tensor], Tensor] | None = None
-    """Some of the held-out samples ``(h,)`` -> predictions ``(h, C)``; by default those of the adaptive fit."""
     coarser: CalibrationSet | None = None
-    """The same at twice the distance: half of the change of the factor (in its logarithm) is extrapolated."""
 
 
 class HeldOutErrors(NamedTuple):
-    """Errors at held-out samples, of the bank and of the ``M`` kriging members that are mixed with it."""
+    """Errors at held-out samples, of the bank and of the ``M`` kriging members that are mixed with it.
+
+    Args:
+        level: Number of the level that predicts each sample, ``(H,)``.
+        errors: Prediction minus sample, ``(1 + M, H, C)``.
+        deviations: Computes uncalibrated standard deviations of ``K`` models, ``(K, H, C)``.
+    """
 
     level: Tensor
-    """Number of the level that predicts each sample, ``(H,)``."""
     errors: Tensor
-    """Prediction minus sample, ``(1 + M, H, C)``."""
     deviations: Callable[[], Tensor]
-    """Computes standard deviations that are not calibrated, of ``K`` models, ``(K, H, C)``."""
 
 
 class ErrorQuantiles:
     """Quantiles of errors relative to standard deviations, as functions of these deviations.
 
-    Where errors grow faster than deviations do, as those of smooth signals with the distance from samples, a power law is
-    taken out first; the quantiles are those of windows of samples with about the same deviation.
+    Where errors grow faster than deviations do, as in smooth signals with the distance from samples, a power law is taken
+    out first; windows of samples with about the same deviation then have quantiles of their own.
 
     Args:
         ratios: Sizes of errors in standard deviations, ``(H, C)``.
         deviations: The standard deviations, ``(H, C)``.
-        anywhere: Whether quantiles are the same for all deviations, where those of the questions are not among them.
+        anywhere: Whether quantiles are the same for all deviations, where asked deviations are not among them.
     """
 
     def __init__(self, ratios: Tensor, deviations: Tensor, anywhere: bool) -> None:
@@ -90,7 +96,7 @@ class ErrorQuantiles:
     def __call__(self, level: float, deviations: Tensor) -> Tensor:
         """Share ``level`` of the errors are within this many of the standard deviations ``(Q, C)``: ``(Q, C)``.
 
-        Beyond the largest held-out error the tail is that of a normal distribution, scaled to end there.
+        Beyond the largest held-out error the tail is a normal distribution, scaled to end there.
         """
         last = TAIL_STEPS
         at = min(level * self.margin * last, last - 1.0)
@@ -107,31 +113,26 @@ class ErrorQuantiles:
 
 
 class Calibration(NamedTuple):
-    """What held-out samples say about predictions of a level."""
+    """Weights of predictions of a level and sizes of their errors, by held-out samples.
+
+    Args:
+        weights: Weights of the bank and of the ``M`` kriging members, which sum to one, ``(1 + M,)``.
+        shares: Shares of the variances of ``K`` models.
+        models: Errors relative to each model of the standard deviations; none if nothing is calibrated.
+        blend: Errors relative to the scaled models together.
+        factor: Factor of the standard deviations, for all channels or ``(C,)``.
+        size: Nine tenths of the errors are within this many deviations of the first model, ``(C,)``.
+    """
 
     weights: Tensor
-    """Weights of the bank and of the ``M`` kriging members, ``(1 + M,)``; they sum to one."""
     shares: tuple[float, ...] = (1.0,)
-    """Shares of the variances of ``K`` models."""
     models: tuple[ErrorQuantiles, ...] = ()
-    """Errors relative to each model of the standard deviations; none if nothing is calibrated."""
     blend: ErrorQuantiles | None = None
-    """Errors relative to the scaled models together."""
     factor: Tensor | float = 1.0
-    """Of the standard deviations, for all channels or ``(C,)``."""
     size: Tensor | float = 1.0
-    """Nine tenths of the errors are within this many deviations of the first model, ``(C,)``."""
 
     def spread(self, deviations: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations, or half widths of intervals that hold a share ``level``.
-
-        Args:
-            deviations: Those that are not calibrated, ``(K, Q, C)``.
-            level: Share of the errors.
-
-        Returns:
-            ``(Q, C)``.
-        """
+        """Standard deviations, or half widths of intervals, from uncalibrated ones: ``(K, Q, C)`` -> ``(Q, C)``."""
         if self.blend is None:
             return deviations[0] * (1.0 if level is None else normal_quantile(level))
         std = blended(self.shares, self.models, deviations.double())
@@ -154,16 +155,12 @@ def blended(shares: Sequence[float], models: Sequence[ErrorQuantiles], deviation
 
 
 def calibrate(parts: Sequence[HeldOutErrors], anywhere: bool) -> dict[int, Calibration]:
-    """The calibration of each level; the last is that of all further levels.
+    """The calibration of each level from the errors of held-out fits; the last holds for all further levels.
 
-    Levels are ranges of the distance to the nearest sample, so that the errors that say how large an error is are errors as
-    far from samples. Nine tenths of the errors are within 1.645 standard deviations, as those of a normal distribution:
-    split conformal prediction, with a group per level and windows of similar standard deviations. Of two models of standard
-    deviations those shares are taken that have the largest likelihood.
-
-    Args:
-        parts: Errors of each held-out fit.
-        anywhere: As of :class:`ErrorQuantiles`.
+    Levels are ranges of the distance to the nearest sample, so that errors are as far from samples as the points that they
+    calibrate. Nine tenths of the errors are within 1.645 standard deviations, as of a normal distribution: split conformal
+    prediction, with a group per level and windows of similar standard deviations (``anywhere``: :class:`ErrorQuantiles`).
+    Two models of standard deviations are mixed with the shares of the largest likelihood.
 
     Reference: Bates and Granger, *The Combination of Forecasts*, Operational Research Quarterly 20, 1969, for the weights;
     Lei et al., *Distribution-Free Predictive Inference for Regression*, JASA 113, 2018, for the quantiles.
@@ -203,14 +200,9 @@ def calibrate(parts: Sequence[HeldOutErrors], anywhere: bool) -> dict[int, Calib
 
 
 def random_sets(level: PointLevel, count: int, everything: bool) -> list[CalibrationSet]:
-    """Random samples, a tenth at once: several times others where they are few.
+    """Random sets of the first ``count`` samples of a level, a tenth each, and several sets where samples are few.
 
-    Of many samples only those in some cells are held out, and only those around them are fitted.
-
-    Args:
-        level: Local fits whose first ``count`` samples are held out.
-        count: Samples of the signal.
-        everything: Whether all others are fitted in any case.
+    Of many samples only samples in some cells are held out, and only samples around them are fitted unless ``everything``.
     """
     some = around = level.some_cells()
     for _ in range(2):  # the neighbours of neighbours
@@ -231,13 +223,7 @@ def random_sets(level: PointLevel, count: int, everything: bool) -> list[Calibra
 
 
 def gap_size(level: PointLevel, count: int, grid: Sequence[int]) -> float:
-    """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are.
-
-    Args:
-        level: Local fits to the samples, with positions in samples of the grid.
-        count: Samples of the signal.
-        grid: Samples of the grid per axis.
-    """
+    """Width of the gaps in samples of the grid; 0 if missing samples are as near to known ones as random ones are."""
     random = torch.Generator().manual_seed(0)
     nodes = torch.rand(1 << 16, len(grid), generator=random, dtype=torch.float64) * torch.tensor(grid, dtype=torch.float64)
     distance = torch.from_numpy(level.cells.nearest(nodes.floor().numpy())[1])
@@ -280,13 +266,8 @@ def are_enough(sets: Sequence[CalibrationSet]) -> bool:
 def least_error_weights(errors: Tensor, more: Tensor) -> Tensor:
     """Weights, not negative and with sum one, of the fewest predictions whose mean has about the least squared error.
 
-    Args:
-        errors: Errors of each prediction, ``(M, *)``.
-        more: Errors at further samples, ``(M, *)``: the mean products of both, relative to their sums of squares, are added,
-            so that weights by few samples are close to those by all.
-
-    Returns:
-        ``(M,)``.
+    The mean products of errors ``(M, *)`` and of errors at further samples, relative to their sums of squares, are added, so
+    that weights by few samples are close to weights by all.
     """
     tiny, count = torch.finfo(torch.float64).tiny, len(errors)
     product = torch.zeros(count, count, dtype=torch.float64)

@@ -31,7 +31,7 @@ KRIGED = {"cubic": 3.0, "kriging": 1.0, "thin_plate": 2.0}
 TOGETHER = 4
 """Samples per axis whose kriging takes the same known samples."""
 BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
-"""The bank of the adaptive fit and the window of its errors: those of the model ``Adaptive``."""
+"""The bank of the adaptive fit and the window of its errors, as of the model ``Adaptive``."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Gaps:
         wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
         periodic: Which axes are periodic; none by default.
         dense: Whether :func:`is_dense`: blocks are larger then, and patches fewer.
-        members: Names of the members that are predicted, of which those of kriging are computed together.
+        members: Names of the predicted members; members by kriging are computed together.
     """
 
     values: Tensor
@@ -111,9 +111,9 @@ def _krigings(powers: Sequence[float], gaps: Gaps) -> Tensor:
 
 
 def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
-    """Values far from known samples, which are smooth: ``(N_1, ..., N_D, C)``.
+    """Smooth values far from known samples, ``(N_1, ..., N_D, C)``.
 
-    Of pictures, the solution of the Laplace equation (order 1) or the biharmonic one (2) in large pixels, interpolated.
+    In pictures they solve the Laplace equation (order 1) or the biharmonic one (2) in large pixels.
     """
     if known.ndim != 2:
         return smooth_continuation(values, known)
@@ -182,7 +182,7 @@ def default_members(known: Tensor) -> list[str]:
 
 
 def is_dense(known: Tensor) -> bool:
-    """Whether this is a picture of which so much is missing that most blocks have missing samples."""
+    """Whether so much of a picture is missing that most blocks have missing samples."""
     return known.ndim == 2 and float(known.float().mean()) < 0.65
 
 

@@ -30,7 +30,7 @@ from pe_lightning.linalg.threads import side_by_side, sized_threads
 Array = NDArray[np.float64]
 
 MARGIN, MARGIN_STEP = 64, 16
-"""Samples around wanted ones that members see, and what the start of their part of the grid is a multiple of."""
+"""Samples around wanted ones that members see, and the unit of the start of their part of the grid."""
 MAX_PART = 1536
 """Pixels per side of the parts of a picture that are predicted one after another."""
 AT_ONCE = 1 << 17
@@ -50,13 +50,9 @@ FAR = {1: (96.0, 192.0), 2: (10.0, 16.0), 3: (10.0, 16.0)}
 
 
 class HeldOut(NamedTuple):
-    """Predictions of hidden samples.
+    """Predictions of hidden samples at row-major ``places`` ``(H,)``, from the known samples ``(N_1, ..., N_D)``.
 
-    Args:
-        known: Samples that are not hidden, ``(N_1, ..., N_D)`` booleans.
-        places: Row-major positions of the predicted samples, ``(H,)``.
-        mixed: Predictions of the mixture, with the weights of the other copies, ``(H, C)``.
-        members: Those of each member, ``(M, H, C)``.
+    ``mixed`` are predictions of the mixture with the weights of the other copies, ``(H, C)``; ``members`` are ``(M, H, C)``.
     """
 
     known: Tensor
@@ -70,9 +66,9 @@ class GapMixture:
     """A filled signal.
 
     Args:
-        values: ``(N_1, ..., N_D, C)``; known samples are those that were given.
+        values: ``(N_1, ..., N_D, C)``; known samples are unchanged.
         std: Standard deviations at missing samples, zero elsewhere, ``(N_1, ..., N_D, C)``.
-        weights: Mean weight of each member over the missing samples; zero of those that are left out.
+        weights: Mean weight of each member over the missing samples; zero of members that are left out.
         errors: Root mean squared error of each member and of the ``mixture`` at the hidden samples.
         held_out: Of each held-out fit.
     """
@@ -92,14 +88,9 @@ def fill_gaps(
     hidden: Sequence[Hidden],
     periodic: Sequence[bool] = (),
 ) -> GapMixture:
-    """Predicts missing samples by a mixture of members, which are computed side by side, with one thread each.
+    """Predicts missing samples of ``(N_1, ..., N_D, C)`` by a mixture of members, computed side by side.
 
-    Args:
-        values: One signal ``(N_1, ..., N_D, C)``, D of 1 to 3; values of missing samples are ignored.
-        known: ``(N_1, ..., N_D)`` booleans.
-        members: Names in :data:`~pe_fill.solvers.gap_members.MEMBERS`.
-        hidden: Known samples that are hidden in each held-out fit, see :func:`~pe_fill.solvers.gaps.imitated_gaps`.
-        periodic: Which axes are periodic.
+    ``hidden`` are known samples that each held-out fit hides (:func:`~pe_fill.solvers.gaps.imitated_gaps`).
     """
     dense = is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
@@ -272,15 +263,10 @@ def _local(moments: Sequence[_Moments], index: Tensor, size: int, prior_count: f
 
 
 def least_variance(moments: Array) -> tuple[Array, Array]:
-    """Weights, not negative and with sum one, of least variance, and that variance.
+    """Weights of least variance, not negative and with sum one, ``(P, M)``, and that variance, ``(P,)``.
 
-    The member of the most negative weight is left out until none is negative.
-
-    Args:
-        moments: Second moments of errors, ``(P, M, M)``.
-
-    Returns:
-        ``(P, M)`` and ``(P,)``.
+    They follow from second moments of errors ``(P, M, M)``: the member of the most negative weight is left out until none is
+    negative.
     """
     size = moments.shape[-1]
     own = np.diagonal(moments, axis1=1, axis2=2)

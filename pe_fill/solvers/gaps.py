@@ -21,9 +21,9 @@ COPIES, CANDIDATES_PER_COPY, MAX_SHIFT = 3, 4, 30
 MAX_SCORED = 2000
 """Hidden samples of a copy that are predicted, about; of more, those in random tiles."""
 NEAR_END = 0.25
-"""Share of the missing samples near an end, more than that of hidden ones, from which gaps there are imitated."""
+"""Share of the missing samples near an end, above the share of hidden ones, from which gaps there are imitated."""
 WIDE_GAP = 1.15
-"""Least mean distance of missing samples to known ones in wide gaps, relative to that of as many random missing samples."""
+"""Least mean distance of missing samples to known ones in wide gaps, relative to as many random missing samples."""
 
 
 def mean_distance(missing: Mask) -> float:
@@ -32,13 +32,9 @@ def mean_distance(missing: Mask) -> float:
 
 
 def has_wide_gaps(distance: float, share: float, grid: Sequence[int], seed: int = 0) -> bool:
-    """Whether missing samples are farther from known ones than as many random missing samples would be.
+    """Whether missing samples are farther from known ones, in the mean, than as many random missing samples would be.
 
-    Args:
-        distance: Mean distance of a missing sample to the nearest known one, in samples.
-        share: Missing samples relative to all, between 0 and 1.
-        grid: Samples per axis. Random samples are drawn in a part of a large grid.
-        seed: Seed of the random samples.
+    ``share`` of the samples of the grid are missing. Random samples are drawn in a part of a large grid.
     """
     sides = list(grid)
     while math.prod(sides) > 1 << 16:
@@ -50,12 +46,10 @@ def has_wide_gaps(distance: float, share: float, grid: Sequence[int], seed: int 
 
 
 class Hidden(NamedTuple):
-    """Known samples that are hidden in a held-out fit.
+    """Known samples that are hidden in a held-out fit, and predicted ones among them, ``(N_1, ..., N_D)`` booleans each.
 
-    Args:
-        mask: These, ``(N_1, ..., N_D)`` booleans.
-        scored: Those of them that are predicted, ``(N_1, ..., N_D)`` booleans.
-        part: Part of the grid that they are predicted from, where it ends as far from them as the grid from gaps at its end.
+    ``part`` is the part of the grid that they are predicted from, which ends as far from them as the grid from gaps at its
+    end.
     """
 
     mask: Tensor
@@ -67,15 +61,8 @@ def imitated_gaps(known: Tensor, seed: int = 0, periodic: Sequence[bool] = ()) -
     """Known samples to hide: copies of the missing ones, moved to where their samples are as far from known ones.
 
     Where gaps are near an end of an axis, and moved copies are not, the grid is cut so that the copies are as near to its
-    end: predictions are worse there. Where much is missing at random, random known samples are hidden instead.
-
-    Args:
-        known: ``(N_1, ..., N_D)`` booleans.
-        seed: Seed of the shifts.
-        periodic: Which axes are periodic, and have no end; none by default.
-
-    Returns:
-        The hidden samples of each copy; none where too few samples are known.
+    end: predictions are worse there. Where much is missing at random, random known samples are hidden instead. There are
+    none where too few samples are known.
     """
     have = known.cpu().numpy()
     random = np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
@@ -118,14 +105,7 @@ Cut: TypeAlias = tuple[int, int]
 def _imitated(
     have: Mask, copies: int, random: np.random.Generator, ends: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[Mask, Mask, Cut | None]]:
-    """Samples to hide in each copy, those of them that are predicted, and where the grid is cut.
-
-    Args:
-        have: Known samples.
-        copies: Number of copies.
-        random: Source of the shifts.
-        ends: Axes and their sides, 0 or 1, at which the grid ends.
-    """
+    """Hidden samples of each copy, predicted ones among them, and where the grid is cut; ``ends`` are ends of the grid."""
     missing = ~have
     target = mean_distance(missing)
     if missing.mean() > 0.3 and target < 2:
@@ -151,7 +131,7 @@ def _imitated(
 
 
 class _Copy(NamedTuple):
-    """Hidden samples, those of them under the moved gaps, and how much their distance differs from that of the gaps."""
+    """Hidden samples, the part of them under the moved gaps, and how much their distance differs from the gaps'."""
 
     difference: float
     hidden: Mask
@@ -181,7 +161,7 @@ def _moved(
 
 
 def _nearest(found: Sequence[_Copy | None], count: int) -> list[_Copy]:
-    """The copies whose distances from known samples differ least from those of the gaps."""
+    """The copies whose distances from known samples differ least from the distances of the gaps."""
     return sorted((one for one in found if one is not None), key=lambda one: one.difference)[:count]
 
 

@@ -4,7 +4,7 @@ The grid is divided into blocks. The known samples in a window around each block
 frequencies of the window, chosen one at a time: the one with the largest weighted projection, times a preference for low
 frequencies, is added with a step below one. Weights :math:`w` fall with the distance from the block; in the second pass the
 result of the first one takes part with a small weight. With :math:`R` the spectrum of the weighted residual and :math:`W`
-that of the weights, a step at the frequency :math:`u` is
+the spectrum of the weights, a step at the frequency :math:`u` is
 
 .. math:: R(k) \leftarrow R(k) - c\,W(k - u) - \bar c\,W(k + u), \qquad c = \gamma R(u) / W(0).
 
@@ -67,7 +67,7 @@ SETTINGS = {
 WIDE = FourierSettings(4, 48, 0.8, 0.75, (30, 60))
 """Of blocks of pictures in and next to gaps more than two blocks wide."""
 DENSE = FourierSettings(8, 32, 0.75, 0.75, (40,))
-"""Of pictures of which much is missing."""
+"""Of pictures with many missing samples."""
 
 
 class _Tables(NamedTuple):
@@ -95,18 +95,15 @@ def local_fourier(
     periodic: Sequence[bool] = (),
     settings: FourierSettings | None = None,
 ) -> Tensor:
-    """Predicts missing samples of one signal.
+    """Predicts missing samples of one signal ``(N_1, ..., N_D, C)``, D of 1 to 3.
 
     Args:
-        values: ``(N_1, ..., N_D, C)``, D of 1 to 3; values of missing samples are ignored.
+        values: The signal; values of missing samples are ignored.
         known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
-        wanted: Missing samples to predict, all by default; blocks without any are left out.
+        wanted: Missing samples to predict, all by default; blocks without any have their smooth continuation, into which
+            predictions pass far from known samples.
         periodic: Which axes are periodic; none by default.
         settings: Sizes of the fits; by the number of axes by default.
-
-    Returns:
-        The values with the missing samples of blocks with wanted samples replaced, the others by their smooth continuation,
-        into which predictions pass far from known samples; ``(N_1, ..., N_D, C)``.
     """
     axes, sizes = known.ndim, known.shape
     narrow = settings or SETTINGS[axes]
@@ -154,12 +151,7 @@ def local_fourier(
 
 
 def smooth_continuation(values: Tensor, known: Tensor) -> Tensor:
-    """Values of unknown samples from means over larger and larger cells, interpolated linearly.
-
-    Args:
-        values: ``(N_1, ..., N_D, C)``.
-        known: ``(N_1, ..., N_D)`` booleans.
-    """
+    """Values of unknown samples from means over larger and larger cells, interpolated linearly: ``(N_1, ..., N_D, C)``."""
     axes = known.ndim
     pool = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[axes - 1]
     mode = ("linear", "bilinear", "trilinear")[axes - 1]

@@ -1,7 +1,7 @@
 r"""Kriging with a Matérn covariance whose lengths per axis, smoothness and noise follow from the samples.
 
-The restricted likelihood of the samples is largest at these numbers. It is that of blocks of neighbouring samples and of a
-random subset, taken as independent: blocks show smoothness and noise, the subset shows long lengths.
+The restricted likelihood of the samples is largest at these numbers. Blocks of neighbouring samples and a
+random subset are taken as independent: blocks show smoothness and noise, the subset shows long lengths.
 
 Far from samples such a covariance returns to the mean, within lengths that near samples have chosen. The second one has a
 variogram that is linear in the distance, in units of the standard deviation of each axis, and learns its noise alone: with
@@ -46,7 +46,7 @@ MAX_STEPS = 30
 NUM_NEIGHBOURS = 64
 """Samples of a system without noise; up to four times as many with noise, so that it is averaged."""
 CANDIDATES = 3
-"""Nearest samples among which those in each octant are searched, relative to those of a system."""
+"""Nearest samples among which those in each octant are searched, relative to the samples of a system."""
 
 
 class Matern(NamedTuple):
@@ -82,12 +82,9 @@ def _matern(squared: Tensor, smoothness: float) -> tuple[Tensor, Tensor]:
 @torch.inference_mode(False)
 @torch.no_grad()
 def learn_matern(values: Tensor, places: Tensor, linear: bool = False) -> Matern:
-    """The covariance of the largest restricted likelihood.
+    """The covariance of the largest restricted likelihood of samples ``(P, C)`` at ``(P, D)``, one for all channels.
 
-    Args:
-        values: Samples ``(P, C)``; channels have one covariance.
-        places: Their positions ``(P, D)``.
-        linear: Whether it is the linear one, of which the noise is learned.
+    Of the linear covariance the noise alone is learned.
     """
     places, values = places.detach().double().cpu(), values.detach().double().cpu()
     axes, extent = places.shape[1], np.ptp(places.numpy(), axis=0).clip(1e-300)
@@ -128,10 +125,8 @@ def _subsets(unit: np.ndarray) -> list[Tensor]:
 def _cost(theta: np.ndarray, parts: list[tuple[Tensor, Tensor]], smoothness: float) -> tuple[float, np.ndarray]:
     """Half of -2 log of the restricted likelihood, profiled over the variance, and its gradient.
 
-    Args:
-        theta: Logarithms of the lengths and of the nugget, ``(D + 1,)``.
-        parts: Squared differences of coordinates ``(B, n, n, D)`` and values ``(B, n, C)``.
-        smoothness: That of the covariance.
+    ``theta`` are logarithms of the lengths and of the nugget, ``(D + 1,)``; parts are squared differences of coordinates
+    ``(B, n, n, D)`` and values ``(B, n, C)``.
     """
     axes, inverse, nugget = len(theta) - 1, torch.from_numpy(np.exp(-2 * theta[:-1])), math.exp(theta[-1])
     channels = parts[0][1].shape[-1]
@@ -170,7 +165,7 @@ class MaternKriging:
     Args:
         values: Samples ``(P, C)``.
         places: Their positions ``(P, D)`` float64.
-        covariances: The covariances, with lengths in the same unit; deviations are those of the first.
+        covariances: The covariances, with lengths in the same unit; deviations belong to the first.
     """
 
     def __init__(self, values: Tensor, places: Tensor, covariances: Sequence[Matern]) -> None:
@@ -180,16 +175,10 @@ class MaternKriging:
         self.trees = [cKDTree(scaled.cpu().numpy()) for scaled in self.places]
 
     def at(self, places: Tensor, group: Tensor, members: Sequence[int] = (0,)) -> Tensor:
-        """Predictions, differentiable in the places.
+        """Predictions of covariances, by their numbers, at places ``(Q, D)`` float64, differentiable: ``(M, Q, C)``.
 
-        Args:
-            places: ``(Q, D)`` float64.
-            group: Places of a group share one system, with more noise several groups with numbers next to each other do:
-                numbers from zero, ``(Q,)``.
-            members: Numbers of the covariances.
-
-        Returns:
-            ``(M, Q, C)``.
+        Places of a group, numbers from zero ``(Q,)``, share one system; with more noise several groups next to each other
+        do.
         """
         return torch.cat([self._of_systems(member, places, group, std=False) for member in members])
 

@@ -11,11 +11,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def split_by_medians(places: Array, size: int) -> tuple[Array, Array]:
-    """Splits points into cells of at most ``size`` points, at medians along the longest side of each cell.
-
-    Args:
-        places: ``(P, D)``.
-        size: Most points of a cell.
+    """Splits points ``(P, D)`` into cells of at most ``size`` points, at medians along the longest side of each cell.
 
     Returns:
         The points in the order of the cells, ``(P,)``, and the start of each cell in that order, ``(G,)``.
@@ -44,7 +40,7 @@ class Neighbourhoods:
     Args:
         places: Samples ``(P, D)`` float64.
         core: Most samples of a cell.
-        count: Samples ``n`` of a neighbourhood, those of the cell included; all of them if there are fewer.
+        count: Samples ``n`` of a neighbourhood, with the samples of the cell; all samples if there are fewer.
     """
 
     cell: Array

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pe_fill.networks.cells import turns
 from pe_lightning.linalg.threads import in_turns
 from pe_lightning.signals.files import shipped_bytes
 
@@ -70,21 +71,13 @@ class OrientedPatches(NamedTuple):
     """With the mean of the patch unknown, ``(G, 64 * 64)``."""
 
 
-def orientations() -> Tensor:
-    """Positions of the pixels of a patch in its eight reflections and rotations, ``(8, 64)``."""
-    square = torch.arange(SIDE * SIDE).reshape(SIDE, SIDE)
-    turned = [torch.rot90(square, number) for number in range(4)]
-    return torch.stack([each.flatten() for some in turned for each in (some, some.T)])
-
-
 def oriented(mixture: PatchMixture, dtype: torch.dtype) -> OrientedPatches:
     """The components of a mixture in all orientations."""
-    turn = orientations()
-    back = turn.argsort(1)
+    turn = turns(SIDE)
     eye = torch.eye(SIDE * SIDE, dtype=torch.float64)
     sigma = mixture.covariances.double() + NUGGET * eye
-    every = torch.stack([sigma[:, index][:, :, index] for index in back], 1).flatten(0, 1)
-    flat = every + 100.0  # the variance of the mean of a patch, relative to that of its pixels
+    every = torch.stack([sigma[:, index][:, :, index] for index in turn], 1).flatten(0, 1)
+    flat = every + 100.0  # the variance of the mean of a patch, relative to its pixels
     factor = torch.linalg.cholesky(every + 1 / SIDE)
     whitening = torch.linalg.solve_triangular(factor, eye.expand_as(every), upper=False)
     logarithm = factor.diagonal(dim1=1, dim2=2).log().sum(1)
@@ -103,17 +96,10 @@ def closest(patches: Tensor, tables: OrientedPatches) -> tuple[Tensor, Tensor]:
 
 
 def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMixture, stride: int = 2) -> Tensor:
-    """Predicts missing pixels.
+    """Predicts missing pixels of ``(H, W, C)``, at least 8 x 8, from patches ``stride`` pixels apart.
 
-    Args:
-        start: Known pixels and a first estimate of the others, ``(H, W, C)``, at least 8 x 8.
-        known: ``(H, W)`` booleans.
-        wanted: Missing pixels to predict, ``(H, W)`` booleans.
-        mixture: Components.
-        stride: Pixels between patches.
-
-    Returns:
-        ``(H, W, C)``; wanted pixels in no patch with enough known pixels keep the first estimate.
+    ``start`` has the known pixels and a first estimate of the others, which wanted pixels keep in no patch with enough known
+    ones.
     """
     tables = oriented(mixture, start.dtype)
     width = known.shape[1]

@@ -26,9 +26,9 @@ NUM_NEIGHBOURS = (12, 32, 48)
 CELL_SAMPLES = (4, 8, 8)
 """Most samples of a cell, which share their neighbours, for 1, 2 and 3 axes."""
 MAX_MEMBERS = 12
-"""Members that predict the points of a cell: those of the largest weight."""
+"""Members of the largest weight, which predict the points of a cell."""
 MEAN_CELLS, CALIBRATION_CELLS = 128, 512
-"""Cells of the global mean; and those that choose the ridge, weigh the power variograms and calibrate."""
+"""Cells of the global mean; and cells that choose the ridge, weigh the power variograms and calibrate."""
 MAX_NUMBERS = 1 << 20
 """Intermediate numbers that are held at once on a CPU: few enough for its cache."""
 
@@ -43,16 +43,13 @@ class _Rows(NamedTuple):
 
 
 class PointLevel:
-    """Local fits to one set of samples.
+    """Local fits of a bank to one set of samples ``(P, C)`` at positions ``(P, D)`` float64.
 
     Args:
-        bank: The encoders.
-        values: ``(P, C)``.
-        places: Positions of the samples, ``(P, D)`` float64.
         domain: Length of the unit interval in the unit of the positions.
         window: Standard deviation of the local mean of errors, in spacings of a grid.
         ridge: Ridge of the local fits.
-        targets: Values that standard deviations are those of, ``(P, C)``; by default the values.
+        targets: Values whose standard deviations are asked for, ``(P, C)``; by default the values.
     """
 
     def __init__(
@@ -88,16 +85,7 @@ class PointLevel:
         self._everywhere: Tensor | None = None
 
     def at(self, points: Tensor, sample: Tensor, std: bool = False) -> Tensor:
-        """Values at points, or their standard deviations, which are not calibrated.
-
-        Args:
-            points: Positions ``(Q, D)`` float64.
-            sample: The nearest sample of each.
-            std: Whether standard deviations are returned.
-
-        Returns:
-            ``(Q, C)``.
-        """
+        """Values at points ``(Q, D)`` float64 with nearest samples ``(Q,)``, or uncalibrated deviations: ``(Q, C)``."""
         cells = torch.unique(self.cell[sample])
         self._prepare_errors(cells)
         if std:

@@ -2,7 +2,7 @@ r"""Kriging with power variograms: predictions between samples and in wide gaps 
 
 The variogram :math:`r^p` has no length: the members differ in smoothness alone. :math:`p = 1` is linear interpolation in
 one dimension and the linear radial basis function in others; :math:`r^2 \log r` is the thin plate spline and :math:`r^3`
-the cubic one, both with a linear drift, the others with a constant one. Places that are next to each other share one
+the cubic one, both with a linear drift, the other members with a constant one. Places that are next to each other share one
 system, of the nearest samples in each octant of directions around them.
 
 Reference: Matheron, *The intrinsic random functions and their applications*, Advances in Applied Probability 5, 1973;
@@ -69,16 +69,9 @@ def blocks_of(group: Tensor, count: int, size: int) -> Iterator[Block]:
 
 
 def in_groups(places: Tensor, group: Tensor, size: int, system: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Predictions at places, by groups that share one system.
+    """Predictions at places ``(Q, D)`` float64, by groups ``(Q,)`` from zero that share one system: ``(M, Q, C)``.
 
-    Args:
-        places: ``(Q, D)`` float64.
-        group: Group of each, numbers from zero, ``(Q,)``.
-        size: Most systems that are computed at once.
-        system: Centres of groups ``(B, D)`` and places ``(B, q, D)`` -> predictions ``(M, B, q, C)``.
-
-    Returns:
-        ``(M, Q, C)``.
+    Up to ``size`` systems are computed at once: centres ``(B, D)``, places ``(B, q, D)`` -> predictions ``(M, B, q, C)``.
     """
     _, group, counts = torch.unique(group, return_inverse=True, return_counts=True)
     centres = torch.zeros(len(counts), places.shape[1], dtype=places.dtype, device=places.device)
@@ -94,17 +87,9 @@ def in_groups(places: Tensor, group: Tensor, size: int, system: Callable[[Tensor
 
 
 def neighbours_around(tree: cKDTree, places: Tensor, centres: Tensor, count: int, searched: int) -> Tensor:
-    """As many samples from each octant of directions as there are, the nearest first.
+    """As many samples from each octant of directions as there are, the nearest first: centres ``(B, D)`` -> ``(B, count)``.
 
-    Args:
-        tree: The samples.
-        places: Their positions, ``(P, D)``.
-        centres: ``(B, D)``.
-        count: Samples around each, ``n``.
-        searched: Nearest samples among which they are.
-
-    Returns:
-        ``(B, n)``.
+    They are among the nearest ``searched`` samples of the places ``(P, D)``, which the tree holds.
     """
     axes = centres.shape[1]
     searched = min(searched, len(places))
@@ -140,15 +125,9 @@ class PowerKriging:
         self.count = min(NUM_NEIGHBOURS[places.shape[1] - 1], len(places))
 
     def at(self, places: Tensor, group: Tensor, members: Sequence[int]) -> Tensor:
-        """Predictions of some members, differentiable in the places.
+        """Predictions of members, by numbers in :data:`POWERS`, at places ``(Q, D)`` float64, differentiable: ``(M, Q, C)``.
 
-        Args:
-            places: ``(Q, D)`` float64.
-            group: Places of a group share one system: numbers from zero, ``(Q,)``.
-            members: Numbers of members in :data:`POWERS`.
-
-        Returns:
-            ``(M, Q, C)``.
+        Places of a group, numbers from zero ``(Q,)``, share one system.
         """
 
         def system(centres: Tensor, points: Tensor) -> Tensor:

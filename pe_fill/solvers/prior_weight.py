@@ -1,6 +1,6 @@
 r"""A fit of a signal alone and a prediction trained on other signals, mixed by one weight from samples that are held out.
 
-Both predict the trained samples from every second, and every second of those from every fourth. The weight ``w`` of the
+Both predict the trained samples from every second one, and every second one from every fourth. The weight ``w`` of the
 prediction in ``fit + w (prediction - fit)`` with the least squared error is found at each of these spacings,
 :math:`w_2` and :math:`w_4`, and the share :math:`R` of the variance of the held-out samples that the fit explains. Signals
 that are rough at the larger spacing have a weight that falls towards smaller ones, and is extrapolated,
@@ -62,15 +62,8 @@ def held_out_weight(
 ) -> float:
     """The weight of the prediction, in [0, 1].
 
-    Args:
-        fit: Makes the fit of the signal alone.
-        prediction: Makes what is mixed with it.
-        fields: Both, of all trained samples.
-        values: The trained samples ``(n_1, ..., n_D, C)``.
-        grid: Samples of the whole signal per axis.
-        first: Position of the first trained sample of each axis.
-        step: Distance of trained samples per axis, in samples.
-        spaced: The axes along which samples are held out.
+    ``fields`` are the fit and the prediction of all trained samples ``(n_1, ..., n_D, C)``, from the position ``first`` on
+    at the distance ``step`` per axis; samples are held out along the axes ``spaced``.
     """
     if min(values.shape[axis] for axis in spaced) < MIN_SAMPLES:
         return 0.0
@@ -80,11 +73,11 @@ def held_out_weight(
     ]
 
     def every_of(count: int) -> tuple[slice, ...]:
-        """Every of so many samples of the spaced axes, and all of the others."""
+        """Every ``count``-th sample of the spaced axes, and all samples of the other ones."""
         return tuple(slice(None, None, count if axis in spaced else 1) for axis in range(len(grid)))
 
     def at_spacing(every: int) -> tuple[float, float, float]:
-        """Weight, explained share and squared difference, at samples of ``every / 2`` spacings from those of ``every``."""
+        """Weight, explained share and squared difference, at every ``every / 2``-th sample, from every ``every``-th."""
         truth = values[every_of(every // 2)].double()
         known = values[every_of(every)].contiguous()
         wide = [every * distance if axis in spaced else distance for axis, distance in enumerate(step)]
@@ -122,13 +115,7 @@ def held_out_weight(
 
 
 class MixedGrid:
-    """A fit and a prediction with weights that add up to one.
-
-    Args:
-        fit: The fit of the signal alone.
-        prediction: What is mixed with it.
-        weight: Weight of the prediction.
-    """
+    """A fit and a prediction, whose weights add up to one."""
 
     def __init__(self, fit: SignalField, prediction: SignalField, weight: float) -> None:
         self.fit, self.prediction, self.weight = fit, prediction, weight

@@ -109,12 +109,7 @@ def _harmonics(times: Floats, period: float, count: int) -> Floats:
 
 
 def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
-    """Periods of a series that make held-out blocks more precise, at most two; none in a short series.
-
-    Args:
-        times: ``(P,)``, in any order and at any distances.
-        values: ``(P, C)``.
-    """
+    """Periods of a series ``(P, C)``, in any order, that make held-out blocks more precise, at most two."""
     order = np.argsort(times)
     times, values = times[order], values[order]
     accepted: tuple[float, ...] = ()
@@ -139,12 +134,7 @@ def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
 
 
 def strongest_period(times: Floats, values: Floats) -> tuple[float, float]:
-    """The period of the sinusoid that has the largest share of the variance, and this share.
-
-    Args:
-        times: Sorted, ``(P,)``.
-        values: Without trend, ``(P, C)``.
-    """
+    """The period of the sinusoid with the largest share of the variance of ``(P, C)`` at sorted times, and this share."""
     spacing = float(np.median(np.diff(times)))
     if len(times) > MAX_PERIODOGRAM_SAMPLES:
         some = np.sort(np.random.default_rng(0).permutation(len(times))[:MAX_PERIODOGRAM_SAMPLES])

@@ -1,9 +1,9 @@
 """Standard deviations of the predictions of any exact fit on a grid, from its errors at samples that are held out.
 
-The shape is that of local ordinary kriging, scaled by its local leave-one-out errors
-(:meth:`~pe_fill.solvers.adaptive_points.AdaptivePoints.std`); the size is that of the errors of the fit itself, made
-again to every second sample of each axis, so that the others lie as the points between samples do, at twice the distance,
-and to every fourth, at four times the distance.
+Their shape follows from local ordinary kriging, scaled by its local leave-one-out errors
+(:meth:`~pe_fill.solvers.adaptive_points.AdaptivePoints.std`); their size from the errors of the fit itself, made again to
+every second sample of each axis, so that held-out samples lie as the points between samples do, at twice the distance, and
+to every fourth, at four times the distance.
 """
 
 from __future__ import annotations
@@ -27,15 +27,10 @@ def uncertainty_of_grid(
     refit: Callable[[Sequence[int], Tensor], Tensor],
     keeps_samples: bool,
 ) -> AdaptivePoints:
-    """Local fits whose :meth:`~AdaptivePoints.std` is that of another fit on a grid.
+    """Local fits whose :meth:`~AdaptivePoints.std` belongs to another fit of samples ``(n_1, ..., n_D, C)`` on a grid.
 
-    Args:
-        values: The trained samples ``(n_1, ..., n_D, C)``.
-        coords: Their coordinates in [0, 1), in row-major order, ``(P, D)``.
-        grid: Samples of the whole signal per axis, the unit of lengths.
-        refit: Step per axis of the samples that are fitted, and row-major held-out samples ``(H,)`` -> their predictions
-            ``(H, C)``.
-        keeps_samples: Whether values at samples are the samples.
+    ``refit`` predicts held-out samples, given by row-major numbers ``(H,)``, from every so many samples per axis: ``(H,
+    C)``.
     """
     sizes, held_out, pool = values.shape[:-1], [], torch.ones(values.shape[:-1], dtype=torch.bool)
     for factor in (2, 4):

@@ -100,7 +100,7 @@ def fill_files(
         model: adaptive, exact (a linear layer solved for, width and ridge by held-out samples), or auto: a mixture of
             members where it applies.
         encoder: Encoder of the exact fit (default: laplace).
-        members: Methods that are mixed to fill gaps, such as fourier,patches (default: those that suit the signal; see
+        members: Methods that are mixed to fill gaps, such as fourier,patches (default: the ones that suit the signal; see
             pe_fill.fill).
         folds: Held-out samples of the score: random, blocks as wide as gaps, none; auto: moved copies of the gaps.
         block: Samples per axis of a block, at least 1.

@@ -44,7 +44,7 @@ class Task:
     """A task whose truth is known, and its answers.
 
     Args:
-        text: What is given, and what is scored.
+        text: The given and the scored samples, in words.
         commands: Commands that solve it in the folder of the demo.
         truth: ``(H, W, 3)`` of 8 bits, ``(H, W)`` in the units of a map, or ``(N, C)`` of a recording (``is_row``).
         answers: Functions that return values in the shape of the truth, by label: first ``num_ours`` of this package.
