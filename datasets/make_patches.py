@@ -22,12 +22,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-import pe_lightning
-from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
+import pe_fill
 from pe_fill.networks.cells import turns
+from pe_fill.networks.patches import PHOTOGRAPHS, PatchDataModule
 from pe_fill.solvers.patch_mixture import SIDE, PatchMixture, closest, oriented
 
-WEIGHTS = Path(pe_lightning.__file__).parent / "estimators" / "weights" / "patches.pt"
+WEIGHTS = Path(pe_fill.__file__).parent / "estimators" / "weights" / "patches.pt"
 LEAST_CONTRAST = 0.01
 """Standard deviation of patches that are left out."""
 CANDIDATES = 4
