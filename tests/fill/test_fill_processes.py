@@ -5,22 +5,18 @@ import torch
 from cli.test_cli_devices import DDP, SIGNALS, THREE, assert_two_processes_solve
 from stopping import checkpoint, fit, only_run
 
-from pe_fill import RECIPES
-
-SPARSE = str(RECIPES / "image/sparse.yaml")
-
 pytestmark = pytest.mark.slow
 
 
 def test_two_processes_solve_what_one_does(tmp_path):
-    assert_two_processes_solve(str(RECIPES / "image/adaptive.yaml"), tmp_path, [], 1e-4)
+    assert_two_processes_solve("adaptive.yaml", tmp_path, [], 1e-4)
 
 
 @pytest.mark.parametrize("devices", [DDP, SIGNALS], ids=["ddp", "signals"])
 def test_two_processes_keep_the_numbers_that_one_does(tmp_path, devices):
     auto = ["--model.num_coefficients", "auto"]
-    one = fit(tmp_path / "one", SPARSE, *THREE, *auto)
-    two = fit(tmp_path / "two", SPARSE, *THREE, *auto, *devices)
+    one = fit(tmp_path / "one", "sparse.yaml", *THREE, *auto)
+    two = fit(tmp_path / "two", "sparse.yaml", *THREE, *auto, *devices)
     alone, together = (metrics["solution"]["sparse"] for metrics in (one, two))
     assert together["noise"] == pytest.approx(alone["noise"])
     assert together["denoised"] == alone["denoised"] == [True] * 3
