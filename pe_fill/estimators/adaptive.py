@@ -51,12 +51,10 @@ class LocalFits(NamedTuple):
     """Makes functions of coordinates from the samples of single signals.
 
     Args:
-        bank: The bank of encoders.
         grid: Samples of the whole signal per axis.
         window: Standard deviation of the local mean of errors, in trained samples.
         noise: ``none`` interpolates, ``auto`` chooses the ridge by the held-out error.
         prior: A network that was trained on other pictures, to mix in.
-        periodic: Which axes are periodic.
         scattered: Whether samples are points, and not samples of a grid.
     """
 

@@ -80,10 +80,10 @@ def enlarge_cells(
     alternatives: Mapping[str, Enlarger] | None = None,
     limited: bool = False,
 ) -> Enlargement:
-    """Divides cells, finite means ``(n_1, ..., n_D, C)``, by a mixture of members.
+    """Divides cells, finite means ``(n_1, ..., n_D, C)``, by a mixture of members, the last a fit of the signal.
 
-    The last member is a fit of the signal; the first is used alone where signals are too small for weights. Alternatives are
-    scored only. A ``limited`` result is within [0, 1].
+    Signals too small for weights are divided by the first member alone. Alternatives are only scored. A ``limited`` result
+    is within [0, 1].
     """
     weights, held_out, truth = {next(iter(members)): 1.0}, dict[str, Tensor](), None
     if not too_small(values.shape, factors):

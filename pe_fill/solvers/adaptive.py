@@ -56,17 +56,14 @@ def ordinary_kriging(similarity: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
 
 
 class AdaptiveGrid:
-    """One signal on a grid of trained samples, as a function of coordinates.
+    """One signal ``(n_1, ..., n_D, C)`` on a grid of trained samples, as a function of coordinates.
 
-    Linear interpolation is a member too, unless the bank has one member.
-
-    Beyond the outermost samples the border is replicated. The function is differentiable between samples; at samples it is
-    discontinuous by the residual that the ridge leaves.
+    Linear interpolation is a member too, unless the bank has one member. Beyond the outermost samples the border is
+    replicated. The function is differentiable between samples; at samples it is discontinuous by the residual that the ridge
+    leaves.
 
     Args:
-        bank: The encoders.
-        values: The trained samples ``(n_1, ..., n_D, C)``.
-        grid: Samples of the whole signal per axis, ``N_a``: coordinates are positions divided by it.
+        grid: Samples of the whole signal per axis: coordinates are positions divided by it.
         first: Position of the first trained sample of each axis.
         step: Distance of trained samples per axis, in samples.
         window: Standard deviation of the local mean of errors, in trained samples.

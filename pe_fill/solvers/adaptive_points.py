@@ -51,28 +51,23 @@ SAME_DISTANCE = 1e-6
 
 
 class AdaptivePoints:
-    """One signal at scattered samples, as a function of coordinates.
+    """One signal at scattered samples ``(P, C)``, at coordinates ``(P, D)`` in [0, 1), as a function of coordinates.
 
-    Predictions of the bank and of power variograms (:mod:`~pe_fill.solvers.power_kriging`) are mixed with weights of
-    the least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples
-    as wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
+    Predictions of the bank and of power variograms (:mod:`~pe_fill.solvers.power_kriging`) are mixed with weights of the
+    least error at held-out samples, by the distance to the nearest sample. These are random samples; or cubes of samples as
+    wide as the gaps, where missing samples of a grid are farther from known ones than random ones would be. A bank of one
     member is not mixed.
 
     Args:
-        bank: The encoders.
-        values: The trained samples ``(P, C)``.
-        coords: Their coordinates, ``(P, D)`` in [0, 1).
-        grid: Samples of the whole signal per axis, ``N_a``: the unit of lengths.
-        window: Standard deviation of the local mean of errors, in spacings of a grid.
-        ridge: Ridge of the local fits.
-        keeps_samples: Whether the value at a sample is the sample, rather than its smoothed prediction, to which the
-            variogram of the least power does not contribute.
-        periodic: Which axes are periodic; by default none. Samples near the seam are repeated beyond it.
-        held_out: Samples that calibrate standard deviations, with the predictions of another fit.
-        refit: Another fit whose standard deviations are calibrated: fitted samples ``(F,)`` and held-out samples ``(H,)`` ->
-            predictions of the latter ``(H, C)``.
-        covariances: Covariances of the samples, with lengths in [0, 1), in place of power variograms; the lengths of the
-            first are the unit of each axis, which by default is the sample of the grid.
+        grid: Samples of the whole signal per axis: the unit of lengths. window: Standard deviation of the local mean of
+        errors, in spacings of a grid. keeps_samples: Whether the value at a sample is the sample, rather than its smoothed
+        prediction, to which the variogram
+            of the least power does not contribute.
+        periodic: Which axes are periodic, none by default. Samples near the seam are repeated beyond it. held_out: Samples
+        that calibrate standard deviations, with the predictions of another fit. refit: Another fit, whose deviations are
+        calibrated: fitted ``(F,)``, held-out samples ``(H,)`` -> predictions ``(H, C)``. covariances: Covariances of the
+        samples, with lengths in [0, 1), in place of power variograms; the lengths of the first
+            are the unit of each axis, which by default is the sample of the grid.
     """
 
     def __init__(
@@ -236,7 +231,7 @@ class AdaptivePoints:
                 if weights[0]:
                     values = weights[0] * self._by_bank(n, *at)
                 if members:
-                    others = self._by_kriging(n, *at, [self._members[m] for m in members])
+                    others = self.kriging.at(at[0], self._groups(n, *at), [self._members[m] for m in members])
                     values = values + torch.einsum("m,mqc->qc", weights[1:][members], others)
             result = result.index_copy(0, rows, values)
         if std or not bool(known.any()):
@@ -267,9 +262,6 @@ class AdaptivePoints:
         cube = (places.detach() / (self.spacing * 2.0**number)).floor().long()
         which: Tensor = torch.unique(cube, dim=0, return_inverse=True)[1]
         return which
-
-    def _by_kriging(self, number: int, places: Tensor, sample: Tensor, members: Sequence[int]) -> Tensor:
-        return self.kriging.at(places, self._groups(number, places, sample), members)
 
     # -- held-out samples -------------------------------------------------------------------------------------------------
 
@@ -325,7 +317,7 @@ class AdaptivePoints:
             if predict is None:
                 errors[0, rows] = fit._by_bank(n, *at) - values[held[rows]]
             if self._members:
-                errors[1:, rows] = fit._by_kriging(n, *at, self._members) - values[held[rows]]
+                errors[1:, rows] = fit.kriging.at(at[0], fit._groups(n, *at), self._members) - values[held[rows]]
         return HeldOutErrors(number, errors, partial(fit._all_deviations, levels, places, sample))
 
     def _all_deviations(self, levels: Sequence[tuple[int, Tensor]], places: Tensor, sample: Tensor) -> Tensor:

@@ -66,15 +66,11 @@ class HeldOutErrors(NamedTuple):
 
 
 class ErrorQuantiles:
-    """Quantiles of errors relative to standard deviations, as functions of these deviations.
+    """Quantiles of errors relative to standard deviations, both ``(H, C)``, as functions of these deviations.
 
     Where errors grow faster than deviations do, as in smooth signals with the distance from samples, a power law is taken
-    out first; windows of samples with about the same deviation then have quantiles of their own.
-
-    Args:
-        ratios: Sizes of errors in standard deviations, ``(H, C)``.
-        deviations: The standard deviations, ``(H, C)``.
-        anywhere: Whether quantiles are the same for all deviations, where asked deviations are not among them.
+    out first; windows of samples with about the same deviation then have quantiles of their own. With ``anywhere`` quantiles
+    are the same for all deviations, where asked deviations are not among them.
     """
 
     def __init__(self, ratios: Tensor, deviations: Tensor, anywhere: bool) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import torch
 from scipy import sparse
@@ -30,21 +31,16 @@ KRIGED = {"cubic": 3.0, "kriging": 1.0, "thin_plate": 2.0}
 """Powers of the variograms of members."""
 TOGETHER = 4
 """Samples per axis whose kriging takes the same known samples."""
-BANK_ANGLES, BANK_ASPECTS, BANK_WINDOW = 12, (2.0, 6.0), 0.8
-"""The bank of the adaptive fit and the window of its errors, as of the model ``Adaptive``."""
+BANK, WINDOW = (12, (2.0, 6.0)), 0.8
+"""Angles and aspects of the bank of the adaptive fit, and the window of its errors, as of the model ``Adaptive``."""
 
 
 @dataclass
 class Gaps:
-    """One signal with missing samples.
+    """One signal ``(N_1, ..., N_D, C)``, zero at missing samples, and which samples are known and wanted, booleans.
 
-    Args:
-        values: ``(N_1, ..., N_D, C)``, zero at missing samples.
-        known: Which samples are known, ``(N_1, ..., N_D)`` booleans.
-        wanted: Missing samples to predict, ``(N_1, ..., N_D)`` booleans.
-        periodic: Which axes are periodic; none by default.
-        dense: Whether :func:`is_dense`: blocks are larger then, and patches fewer.
-        members: Names of the predicted members; members by kriging are computed together.
+    A ``dense`` picture (:func:`is_dense`) has larger blocks and fewer patches. Members by kriging among ``members``, the
+    predicted ones, are computed together.
     """
 
     values: Tensor
@@ -69,11 +65,8 @@ Member = Callable[[Gaps], Tensor]
 
 
 def _fourier(gaps: Gaps) -> Tensor:
-    settings = DENSE if gaps.dense else None
-    return gaps.once(
-        "fourier",
-        lambda gaps: local_fourier(gaps.values, gaps.known, wanted=gaps.wanted, periodic=gaps.periodic, settings=settings),
-    )
+    options: dict[str, Any] = {"wanted": gaps.wanted, "periodic": gaps.periodic, "settings": DENSE if gaps.dense else None}
+    return gaps.once("fourier", lambda gaps: local_fourier(gaps.values, gaps.known, **options))
 
 
 def _patches(gaps: Gaps) -> Tensor:
@@ -82,11 +75,10 @@ def _patches(gaps: Gaps) -> Tensor:
 
 def _adaptive(gaps: Gaps) -> Tensor:
     known, axes, near = gaps.known, gaps.known.ndim, _near(gaps)
-    bank = AnisotropicKernels("laplace", axes, *((BANK_ANGLES, BANK_ASPECTS) if axes > 1 else (0, ())))
-    size, periodic = torch.tensor(known.shape, device=known.device), tuple(gaps.periodic)
-    field = AdaptivePoints(
-        bank, gaps.values[near], near.nonzero() / size, known.shape, BANK_WINDOW, RIDGE, periodic=periodic
-    )
+    bank = AnisotropicKernels("laplace", axes, *(BANK if axes > 1 else (0, ())))
+    size = torch.tensor(known.shape, device=known.device)
+    coords, periodic = near.nonzero() / size, tuple(gaps.periodic)
+    field = AdaptivePoints(bank, gaps.values[near], coords, known.shape, WINDOW, RIDGE, periodic=periodic)
     found = gaps.values.clone()
     found[gaps.wanted] = field.at(gaps.wanted.nonzero() / size).to(found)
     return found

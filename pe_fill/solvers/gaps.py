@@ -114,7 +114,8 @@ def _imitated(
         moved = [_moved(have, target, random) for _ in range(CANDIDATES_PER_COPY * copies)]
         found = _nearest(moved, copies)
         width = round(4 * target - 2)  # of gaps as long as the grid
-        lacking = [end for end in ends if _share_near(missing, end, width) > NEAR_END + _mean_share(found, end, width)]
+        shares = {end: float(np.mean([_share_near(copy.some, end, width) for copy in found] or [0.0])) for end in ends}
+        lacking = [end for end in ends if _share_near(missing, end, width) > NEAR_END + shares[end]]
         if lacking:
             shifted = [
                 _moved(have, target, random, lacking[number % len(lacking)], max(MAX_SHIFT, 2 * width))
@@ -170,10 +171,6 @@ def _share_near(mask: Mask, end: tuple[int, int], width: int) -> float:
     axis, side = end
     along = mask.sum(tuple(a for a in range(mask.ndim) if a != axis))
     return float((along[:width] if side == 0 else along[max(0, len(along) - width) :]).sum() / max(along.sum(), 1))
-
-
-def _mean_share(copies: Sequence[_Copy], end: tuple[int, int], width: int) -> float:
-    return float(np.mean([_share_near(copy.some, end, width) for copy in copies])) if copies else 0.0
 
 
 def _tiles(shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:

@@ -16,13 +16,10 @@ from torch import Tensor
 
 
 class LocalKriging:
-    """Ridge fits with a free mean, of every batch entry by every member.
+    """Ridge fits with a free mean of values ``(B, n, C)``, of every batch entry by every member.
 
-    Args:
-        similarity: Lower triangles of the similarities of the samples to each other, ``(B, M, n, n)``; one on the
-            diagonal. It is overwritten.
-        ridge: Added to the diagonal.
-        values: ``(B, n, C)``.
+    The similarities of the samples to each other are lower triangles ``(B, M, n, n)``, one on the diagonal, which are
+    overwritten; the ridge is added to the diagonal.
     """
 
     def __init__(self, similarity: Tensor, ridge: float, values: Tensor) -> None:

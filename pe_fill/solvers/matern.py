@@ -160,13 +160,7 @@ def _cost(theta: np.ndarray, parts: list[tuple[Tensor, Tensor]], smoothness: flo
 
 
 class MaternKriging:
-    """Ordinary kriging of one signal by learned covariances, from samples in all directions around each group of places.
-
-    Args:
-        values: Samples ``(P, C)``.
-        places: Their positions ``(P, D)`` float64.
-        covariances: The covariances, with lengths in the same unit; deviations belong to the first.
-    """
+    """Ordinary kriging of samples ``(P, C)`` by learned covariances; deviations belong to the first one."""
 
     def __init__(self, values: Tensor, places: Tensor, covariances: Sequence[Matern]) -> None:
         self.values, self.covariances = values, covariances

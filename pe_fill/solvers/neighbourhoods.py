@@ -35,13 +35,7 @@ def split_by_medians(places: Array, size: int) -> tuple[Array, Array]:
 
 
 class Neighbourhoods:
-    """Scattered samples in cells of a few samples, and the samples nearest to each cell.
-
-    Args:
-        places: Samples ``(P, D)`` float64.
-        core: Most samples of a cell.
-        count: Samples ``n`` of a neighbourhood, with the samples of the cell; all samples if there are fewer.
-    """
+    """Scattered samples ``(P, D)`` in cells of at most ``core``, and the ``count`` samples nearest to each cell, with its own."""
 
     cell: Array
     """Cell of each sample, ``(P,)``."""

@@ -111,13 +111,9 @@ def neighbours_around(tree: cKDTree, places: Tensor, centres: Tensor, count: int
 
 
 class PowerKriging:
-    """Kriging of one signal by every power variogram.
+    """Kriging of one signal, samples ``(P, C)`` at ``(P, D)`` float64, by every power variogram.
 
-    Args:
-        values: Samples ``(P, C)``.
-        places: Their positions ``(P, D)`` float64.
-        tree: The same positions.
-        nugget: Variance of the noise, in units of a variogram at the mean distance of the neighbours.
+    The nugget is the variance of the noise, in units of a variogram at the mean distance of the neighbours.
     """
 
     def __init__(self, values: Tensor, places: Tensor, tree: cKDTree, nugget: float = 0.0) -> None:

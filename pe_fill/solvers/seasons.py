@@ -51,14 +51,10 @@ def with_phases(times: Floats, periods: Sequence[float]) -> Floats:
 
 
 class SeasonalMean:
-    """Harmonics of periods: least squares, beside a trend that is linear between knots.
+    """Harmonics of periods of values ``(P, C)``: least squares, beside a trend that is linear between knots.
 
-    How many harmonics there are, and whether amplitudes are linear in time, minimises the generalised cross-validation.
-
-    Args:
-        times: ``(P,)``.
-        values: ``(P, C)``.
-        periods: The periods. One with fewer than two different times, or too few samples, has no harmonics.
+    How many harmonics there are, and whether amplitudes are linear in time, minimises the generalised cross-validation. A
+    period with fewer than two different times, or too few samples, has no harmonics.
     """
 
     def __init__(self, times: Floats, values: Floats, periods: Sequence[float]) -> None:

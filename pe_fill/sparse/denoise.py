@@ -30,12 +30,9 @@ SHIFTS = {1: 16, 2: 4, 3: 2}
 
 
 class Denoised(NamedTuple):
-    """Samples without their noise.
+    """Samples ``(C, n_1, ..., n_D)`` without their noise, whose standard deviation is the root mean square over channels.
 
-    Args:
-        values: ``(C, n_1, ..., n_D)``.
-        noise: Standard deviation of the noise, root mean square over the channels.
-        count: Number of coefficients that the shrinkage leaves, without shifts.
+    ``count`` coefficients are left by the shrinkage without shifts.
     """
 
     values: Tensor

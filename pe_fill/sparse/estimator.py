@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -157,7 +157,7 @@ class SparseRidge(LinearRidge):
                 coefficients, count = Coefficients(weight, options.transform, norms), counts[index]
                 if count is None:
                     assert isinstance(options.num_coefficients, dict)
-                    measure = _Measure(dataset, index, features, found.mean[index])
+                    measure = _measure(dataset, index, features, found.mean[index])
                     kept = coefficients.fewest(options.num_coefficients["psnr"], measure, options.storage_dtype)
                 else:
                     kept = coefficients.keep(count, options.storage_dtype)
@@ -180,27 +180,21 @@ def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
     return replace(FitReport.from_dict(found.report()), sparse=sparse)
 
 
-class _Measure:
-    """PSNR of one signal's weights on its trained samples."""
+def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> Callable[[Tensor], float]:
+    """PSNR of weights of one signal on its trained samples."""
+    batch = to_device(dataset.train_batch, mean.device)
+    target = batch.values[signal].movedim(-1, 0).flatten(1) - mean[:, None]
+    if not isinstance(batch, GridBatch) and batch.index is None:
+        raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
 
-    def __init__(self, dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> None:
-        batch = to_device(dataset.train_batch, mean.device)
-        self.features = features
-        self.index: Tensor | None = None
-        if isinstance(batch, GridBatch):
-            self.target = batch.values[signal].movedim(-1, 0) - mean.reshape(-1, *[1] * len(features))
-            return
-        if batch.index is None:
-            raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
-        self.index = batch.index[signal if len(batch.index) > 1 else 0]
-        self.target = batch.values[signal].T - mean[:, None]
+    def measure(weight: Tensor) -> float:
+        values = mode_products(weight, [matrix.to(weight.dtype) for matrix in features]).flatten(1)
+        if not isinstance(batch, GridBatch):
+            values = values[:, batch.index[signal if len(batch.index) > 1 else 0]]
+        squared = (values - target).square().sum(dtype=torch.float64)
+        return float(psnr(squared, torch.tensor(float(target.numel()))))
 
-    def __call__(self, weight: Tensor) -> float:
-        values = mode_products(weight, [matrix.to(weight.dtype) for matrix in self.features])
-        if self.index is not None:
-            values = values.flatten(1)[:, self.index]
-        squared = (values - self.target).square().sum(dtype=torch.float64)
-        return float(psnr(squared, torch.tensor(float(self.target.numel()))))
+    return measure
 
 
 def trained_axes(dataset: SignalDataset) -> list[Tensor]:

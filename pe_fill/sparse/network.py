@@ -124,23 +124,19 @@ class SparseWeight:
 class Coefficients:
     """All coefficients of one signal's weight tensor, from which the largest are kept.
 
-    They are ranked by magnitude times the product over the axes of the norms of the synthesis vectors.
+    Channels are rotated into the eigenvectors of their second moments. Coefficients are ranked by magnitude times the
+    product over the axes of the norms of the synthesis vectors.
 
     Args:
         weight: ``(C, K_1, ..., K_D)``, float32 or float64.
         transform: The transform of every axis.
         norms: The norms of the axes, ``(K_a,)``; ``None``: of the synthesis vectors alone
             (:meth:`~pe_fill.sparse.lifting.Lifting.synthesis_norms`).
-        rotate: Whether channels are rotated into the eigenvectors of their second moments.
     """
 
-    def __init__(
-        self, weight: Tensor, transform: LiftingName, norms: Sequence[Tensor] | None = None, rotate: bool = True
-    ) -> None:
+    def __init__(self, weight: Tensor, transform: LiftingName, norms: Sequence[Tensor] | None = None) -> None:
         self.shape, self.transform = tuple(weight.shape), transform
-        self.rotation = torch.eye(len(weight), device=weight.device)
-        if rotate and len(weight) > 1:
-            self.rotation = channel_rotation(weight)
+        self.rotation = channel_rotation(weight) if len(weight) > 1 else torch.eye(1, device=weight.device)
         self.values = lifting(transform).forward_all(rotated(weight, self.rotation.T), range(1, weight.ndim))
         self._norms = norms or [lifting(transform).synthesis_norms(size) for size in weight.shape[1:]]
 

@@ -14,14 +14,9 @@ if TYPE_CHECKING:
 def print_fold_scores(
     title: str, scores: Mapping[str, FoldScore], unit: float, left_out: Mapping[str, str], verbose: bool = False
 ) -> None:
-    """Prints the scores of methods, the best first, and which one is ahead of the fit.
+    """Prints the scores of one signal by method, the best first, and which one is ahead of the first, the fit.
 
-    Args:
-        title: The held-out samples.
-        scores: Score of one signal by method, the fit first.
-        unit: An error of 1 in [0, 1], in the units of the source.
-        left_out: Reasons why other methods have no score, by method.
-        verbose: Whether to print the reasons.
+    ``unit`` is an error of 1 in [0, 1], in the units of the source; ``left_out`` says why other methods have no score.
     """
     from rich.table import Table
 
