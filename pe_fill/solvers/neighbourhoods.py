@@ -35,7 +35,7 @@ def split_by_medians(places: Array, size: int) -> tuple[Array, Array]:
 
 
 class Neighbourhoods:
-    """Scattered samples ``(P, D)`` in cells of at most ``core``, and the ``count`` samples nearest to each cell, with its own."""
+    """Scattered samples ``(P, D)`` in cells of at most ``core``, and the ``count`` samples nearest to each cell."""
 
     cell: Array
     """Cell of each sample, ``(P,)``."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 
-import numpy as np
 import pytest
 import skimage
-import soundfile
 import torch
 from fits import fit, signals
-from scipy.signal import chirp
 
 import pe_lightning
 from pe_fill import Adaptive
-from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.signals.sampling import GridSampling, RandomSampling
@@ -28,22 +23,6 @@ def textured(count: int, *grid: int, channels: int = 2) -> torch.Tensor:
     """Smooth signals with some noise, so that members differ."""
     noise = torch.rand(count, *grid, channels, generator=torch.Generator().manual_seed(0))
     return (0.8 * signals(count, *grid, channels=channels) + 0.2 * noise).clamp(0, 1)
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
-def test_a_checkpoint_without_data_predicts_the_same_and_counts_its_samples(sampling, make_trainer, tmp_path):
-    data, module = TensorDataModule(textured(2, 20, 16), sampling=sampling), Adaptive(angles=4)
-    trainer = fit(module, data, make_trainer, 0)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
-    loaded = Adaptive.load_from_checkpoint(tmp_path / "last.ckpt")
-    axes = [torch.arange(n) / n for n in (40, 32)]
-    torch.testing.assert_close(loaded.predict_grid(axes), module.predict_grid(axes), rtol=0, atol=0)
-    points = torch.rand(7, 3, 2)
-    assert loaded(points).shape == (2, 7, 3, 2)
-    torch.testing.assert_close(loaded(points), module(points), rtol=0, atol=0)
-    held = data.train_batch().values[0].numel()
-    coords = 0 if isinstance(sampling, GridSampling) else held  # two channels, two coordinates
-    assert loaded.num_params == module.num_params == module.describe()["num_params"] == held + coords
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
@@ -142,18 +121,6 @@ def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_
     assert not both.has_std
     with pytest.raises(InputError, match="one signal"):
         both.std(coords)
-
-
-def test_a_tone_near_the_band_limit_is_predicted_far_better_than_by_a_cubic_spline(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    seconds = np.arange(2205) / 22050
-    sound = 0.4 * chirp(seconds, 100, 0.1, 2000) + 0.4 * np.sin(2 * np.pi * 2900 * seconds)
-    soundfile.write("tone.wav", sound, 22050, subtype="FLOAT")
-    fitted = pe_lightning.fit("tone.wav")
-    assert main(["fit", "tone.wav", "--wandb.enabled=false"]) == 0
-    (metrics,) = (json.loads(path.read_text()) for path in tmp_path.glob("runs/*/*/metrics.json"))
-    assert metrics["test/psnr"] == pytest.approx(fitted.psnr, abs=0.01)
-    assert metrics["test/psnr"] > metrics["baselines"]["spline"]["test/psnr"] + 20
 
 
 @pytest.mark.parametrize("stride", [2, [2, 1, 1]])
