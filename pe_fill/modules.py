@@ -16,14 +16,13 @@ class Adaptive(EstimatorModule):
     r"""Exact local fits by a bank of rotated and stretched encoders, weighted by how well each predicts nearby samples.
 
     The members of the bank are the encoder itself, and rotated and stretched copies. Each member fits the samples around a
-    point exactly, with a ridge and a free mean. The error of each member's prediction of every trained sample from the other
-    samples is computed, and the weights of the members at a point follow from these errors nearby. Nothing is trained: fit
-    it with ``max_steps: 0``.
+    point exactly, with a ridge and a free mean. Its weight at a point follows from the errors of its predictions of trained
+    samples nearby from the other samples. Nothing is trained: fit it with ``max_steps: 0``.
 
     Samples on a grid of one axis are interpolated instead, unless ``noise`` is ``auto``: by splines of many degrees,
-    weighted by their leave-one-out errors (:mod:`pe_fill.solvers.adaptive_line`). ``encoder``, ``angles``,
-    ``aspects`` and ``window`` then have no effect. Axes of pictures, clips and volumes that such splines predict far better
-    than linear interpolation, or of clips and volumes better than the bank does, are interpolated by them first.
+    weighted by their leave-one-out errors (:mod:`pe_fill.solvers.adaptive_line`); only ``noise`` then has an effect. Such
+    splines first interpolate axes of larger grids that they predict far better than linear interpolation, or than the bank
+    in three axes.
 
     Its parameters are the trained samples: ``num_params`` counts them (and the coordinates of scattered samples), and its
     checkpoint is as large as they are.
@@ -41,9 +40,9 @@ class Adaptive(EstimatorModule):
         pretrained: ``none``; or a network that was trained on other pictures (:class:`~pe_fill.Local`):
             ``pictures``, which is part of the package, or a checkpoint of ``pe-lightning fit --config prior/pictures``.
             It is mixed with the fit by one weight per signal, from trained samples that are held out at twice and at four
-            times the spacing; the weight is zero where they do not support it. In signals of three axes with one sampled
-            completely, it predicts every frame by itself. It has no effect on other signals of more or fewer than
-            two axes, on scattered samples, and where ``noise: auto`` smooths.
+            times the spacing; the weight is zero where they do not support it. Of three axes one must be sampled completely,
+            and every frame is predicted by itself. It has no effect on signals of other numbers of axes, on scattered
+            samples, and where ``noise: auto`` smooths.
 
     Reference: Li and Orchard, *New Edge-Directed Interpolation*, IEEE Trans. Image Processing 10, 2001, for statistics at
     twice the spacing; docs/adaptive.md has the derivation.

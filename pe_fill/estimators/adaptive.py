@@ -149,7 +149,8 @@ class LocalFits(NamedTuple):
                 local = self._error_at_twice if len(grid) == 3 else None
                 values, first, step = spline_predictable_axes(values, grid, first, step, local)
                 if max(step) == 1 < max(samples.step):  # only points between samples of the signal are left
-                    return AdaptiveGrid(bank.isotropic(), values, grid, first, step, self.window, EXACT_RIDGE)
+                    alone = AnisotropicKernels(bank.encoders[0], len(grid), 0, ())
+                    return AdaptiveGrid(alone, values, grid, first, step, self.window, EXACT_RIDGE)
             return AdaptiveGrid(bank, values, grid, first, step, self.window, ridge)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,10 +36,10 @@ from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
 from pe_fill.formats.original import grown_mask, read_original
-from pe_fill.solvers.adaptive_points import NUM_NEIGHBOURS
 from pe_fill.solvers.gap_members import MEMBERS, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.sparse.estimator import SparseOptions, SparseRidge
 from pe_lightning.encoders import automatic_width
 from pe_lightning.errors import InputError
@@ -475,7 +476,7 @@ class _Signal:
     def by_fit(self, denoises: bool) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By one fit, scored by folds."""
         options, scaling, missing = self.options, self.scaling, self.missing
-        data = _read_quietly(TensorSource(self.unit[None], [_plain(self.name)], options.axes))
+        data = _read_quietly(TensorSource(self.unit[None], [re.sub(r"[/\\\0]", "_", self.name) or "signal"], options.axes))
         make = options.make_model(self.grid, self.num_known, options.pretrained)
 
         def fitted(part: Signals) -> Field:
@@ -599,10 +600,6 @@ def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
     coords = point_coordinates(batch.axes, index)
     with torch.no_grad():
         return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
-
-
-def _plain(name: str) -> str:
-    return "".join("_" if char in "/\\\0" else char for char in name) or "signal"
 
 
 def _scaling(values: AnyArray, missing: Mask) -> ValueRange:

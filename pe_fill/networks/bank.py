@@ -63,10 +63,6 @@ class AnisotropicKernels(Encoding):
         self.sparse_forms = self.forms[sparse]
         """In 2-D without every second direction of the aspects that are not the largest."""
 
-    def isotropic(self) -> AnisotropicKernels:
-        """The first member alone."""
-        return AnisotropicKernels(self.encoders[0], self.num_axes, 0, ())
-
     def similarity(self, delta: Tensor, spacing: float, domain: float) -> Tensor:
         """Similarities of points from their differences in samples of the signal: ``(*batch, D)`` -> ``(*batch, M)``.
 

@@ -273,7 +273,7 @@ class LocalGrid:
         channels, count = self.values.shape[-1], self.prior.num_features
         result, windows = self.values.new_empty(*map(len, axes), channels), self._windows()
         step = max(1, MAX_NUMBERS // (len(used) * channels * count**2))
-        for tile in torch.arange(len(axes[0]), device=result.device).split(step):
+        for tile in torch.split(torch.arange(len(axes[0]), device=result.device), step):
             own = _Axis(*(part[tile] for part in rows))
             cells, place = torch.unique(own.cells, return_inverse=True)
             patches = windows[self._window_index(cells, 0)[:, None], self._window_index(used, 1)]
@@ -298,7 +298,7 @@ class LocalGrid:
             return self.values.new_zeros(0, self.values.shape[-1])
         per_point = 4 * self.values.shape[-1] * (PATCH**2 + self.prior.num_features**2)
         windows = self._windows()
-        return torch.cat([self._at(some, windows) for some in points.split(max(1, MAX_NUMBERS // per_point))])
+        return torch.cat([self._at(some, windows) for some in torch.split(points, max(1, MAX_NUMBERS // per_point))])
 
     def _at(self, points: Tensor, windows: Tensor) -> Tensor:
         rows, columns = (self._along(x, axis) for axis, x in enumerate(points.unbind(1)))
@@ -337,8 +337,8 @@ class LocalFrames:
         self.values, self.spaced = values, tuple(spaced)
         (self.axis,) = {0, 1, 2} - set(spaced)
         self.count = grid[self.axis]
-        sizes, start, distance = ([along[a] for a in spaced] for along in (grid, first, step))
-        self.frames = [LocalGrid(prior, frame, list(sizes), start, distance) for frame in values.unbind(self.axis)]
+        sizes, (start, distance) = [grid[a] for a in spaced], ([along[a] for a in spaced] for along in (first, step))
+        self.frames = [LocalGrid(prior, frame, sizes, start, distance) for frame in values.unbind(self.axis)]
 
     def _between(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The four nearest frames of coordinates ``(N,)``, and differentiable weights of these frames, ``(N, 4)``."""

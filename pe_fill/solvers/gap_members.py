@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pe_fill.networks.bank import AnisotropicKernels
-from pe_fill.solvers.adaptive_points import NUM_NEIGHBOURS, RIDGE, AdaptivePoints
+from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_fill.solvers.autoregressive import autoregressive
 from pe_fill.solvers.local_fourier import DENSE, local_fourier, smooth_continuation
 from pe_fill.solvers.patch_mixture import SIDE, fill_patches, shipped_patches
+from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.solvers.power_kriging import POWERS, PowerKriging
 
 NEAR = 8.0

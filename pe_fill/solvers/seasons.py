@@ -45,11 +45,6 @@ MAX_BLOCK_SAMPLES = 1200
 """Samples of a series, next to each other, that decide on a period."""
 
 
-def with_phases(times: Floats, periods: Sequence[float]) -> Floats:
-    """Times ``(P,)`` and their phases in [0, 1) of each period: ``(P, 1 + periods)``."""
-    return np.stack([times, *(times / period % 1.0 for period in periods)], 1)
-
-
 class SeasonalMean:
     """Harmonics of periods of values ``(P, C)``: least squares, beside a trend that is linear between knots.
 
@@ -157,7 +152,7 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     """Root mean squared error of blocks that are held out, predicted by kriging in time and phases."""
     start = max(0, (len(times) - MAX_BLOCK_SAMPLES) // 2)
     times, values = times[start : start + MAX_BLOCK_SAMPLES], values[start : start + MAX_BLOCK_SAMPLES]
-    points = torch.from_numpy(with_phases(times, periods))
+    points = torch.from_numpy(np.stack([times, *(times / period % 1.0 for period in periods)], 1))
     columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
     covariance = learn_matern(columns, points)
     extent = float(np.ptp(times))

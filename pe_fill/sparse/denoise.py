@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,7 +29,8 @@ SHIFTS = {1: 16, 2: 4, 3: 2}
 """Shifts per axis that are averaged, by number of axes; more axes have one."""
 
 
-class Denoised(NamedTuple):
+@dataclass(frozen=True)
+class Denoised:
     """Samples ``(C, n_1, ..., n_D)`` without their noise, whose standard deviation is the root mean square over channels.
 
     ``count`` coefficients are left by the shrinkage without shifts.

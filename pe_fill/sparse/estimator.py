@@ -184,13 +184,15 @@ def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], 
     """PSNR of weights of one signal on its trained samples."""
     batch = to_device(dataset.train_batch, mean.device)
     target = batch.values[signal].movedim(-1, 0).flatten(1) - mean[:, None]
-    if not isinstance(batch, GridBatch) and batch.index is None:
-        raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
+    index: Tensor | None = None
+    if not isinstance(batch, GridBatch):
+        if batch.index is None:
+            raise InputError("num_coefficients: {psnr: ...} needs samples of a grid; give a number or a share")
+        index = batch.index[signal if len(batch.index) > 1 else 0]
 
     def measure(weight: Tensor) -> float:
         values = mode_products(weight, [matrix.to(weight.dtype) for matrix in features]).flatten(1)
-        if not isinstance(batch, GridBatch):
-            values = values[:, batch.index[signal if len(batch.index) > 1 else 0]]
+        values = values if index is None else values[:, index]
         squared = (values - target).square().sum(dtype=torch.float64)
         return float(psnr(squared, torch.tensor(float(target.numel()))))
 
