@@ -1,4 +1,4 @@
-"""The page of ``pe-lightning compare``: plots of curves, a viewer of reconstructions, the HTML.
+"""The files of ``pe-lightning compare --out``: tables, plots of curves, and the page with a viewer of reconstructions.
 
 The page is one file, which loads nothing and is readable without scripts. The template escapes all text, and a content
 security policy allows only the script and the style of the page.
@@ -12,6 +12,7 @@ import hashlib
 import io
 import math
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
@@ -27,18 +28,84 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pe_lightning import __version__
-from pe_lightning.errors import printable
+from pe_lightning.errors import printable, say, show_metric
 from pe_lightning.results.comparisons import Comparison, open_comparison
-from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of
+from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, flatten, frames_of, slug
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
-from pe_lightning.studies.compare.reading import Run, mean
-from pe_lightning.studies.compare.scores import ScoreTable
+from pe_lightning.studies.compare.reading import MISSING, Run, as_text, look_up, mean
+from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, why_several
 
 STYLES = ("-", "--", ":", "-.")
 
 Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
 """Index of a row in the table, x and y of its points, and the lengths of its error bars, if any."""
+
+
+def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: float) -> dict[str, str | bytes]:
+    """The content of all files by name; arguments as in :func:`collect`. Logs that cannot be read are warned of."""
+    runs = [run for table in tables for run in table.runs]
+    curves: dict[Run, Curve | None] = {}
+    for run in runs:
+        try:
+            curves[run] = read_curve(run)
+        except ValueError as error:
+            say(f"pe-lightning: warning: {run.label}: {error}", file=sys.stderr)
+    viewers, contents = collect(tables, most, frames, megapixels)
+    report: dict[str, str | bytes] = {"table.csv": as_csv(tables), "table.md": as_markdown(tables)}
+    sections: list[dict[str, Any]] = []
+    for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
+        plots = {}
+        for against, png in plot(table, curves).items():
+            report[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
+            plots[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
+        sections.append({"table": table, "plots": plots, "viewer": viewer})
+    template, style, script = (
+        files(__package__).joinpath(f"page.{end}").read_text("utf-8") for end in ("html", "css", "js")
+    )
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    report["index.html"] = page.from_string(template).render(
+        title=f"{len(runs)} run{'s' * (len(runs) != 1)} compared",
+        sections=sections,
+        why_several=why_several(tables),
+        configured=[run.label for run in runs if run.config is not None],
+        differences=_differences(runs),
+        signals=[list(viewer.signals.items()) for viewer in viewers],
+        contents=contents,
+        style=Markup(style),
+        script=Markup(script),
+        policy=f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}",
+        version=__version__,
+        now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    )
+    return report
+
+
+def _digest(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
+    configs = [_settings(run) for run in runs if run.config is not None]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
+    return {key: row for key, row in rows.items() if len(set(row)) > 1}
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """The configuration of a run with dotted keys; for ``auto``, such as a width, the value that the fit chose."""
+    found = {}
+    for key, value in flatten(run.config or {}):
+        key = key.replace("init_args.", "")
+        if value in (None, "auto") and key.startswith(("model.encoder.", "model.ridge")):
+            resolved = look_up(run.metrics, key.removeprefix("model."))
+            each = resolved if isinstance(resolved, list) else [resolved]  # one per axis
+            if not {None, MISSING} & {*each}:
+                value = as_text([f"{entry:.4g}" if isinstance(entry, float) else entry for entry in each])
+        if key.endswith(".class_path"):
+            key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
+        found[key] = value
+    return found
 
 
 class Curve(NamedTuple):
@@ -292,50 +359,3 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
             notes.append(f"Channels 1 to {first['channels']} of {first['all_channels']}.")
     readable = {name: tiles for name, tiles in signals.items() if any("reason" not in tile for tile in tiles)}
     return Viewer(readable, first, notes)
-
-
-def draw_page(
-    title: str,
-    sections: Sequence[Mapping[str, Any]],
-    contents: Mapping[str, str],
-    *,
-    by: str | None,
-    why_several: str,
-    configured: Sequence[str],
-    differences: Mapping[str, Sequence[str]],
-) -> str:
-    """The HTML of a page.
-
-    Args:
-        title: Title of the page.
-        sections: Each a ``table``, its ``rows`` (row, cells), ``plots`` by title as base64, and the ``viewer`` of
-            its reconstructions.
-        contents: Pictures and arrays that the viewers name.
-        by: Key that the rows are grouped by.
-        why_several: Why there are several tables.
-        configured: Labels of the runs that have a configuration.
-        differences: Settings in which these differ, with one value per run.
-    """
-    template, style, script = (
-        files(__package__).joinpath(f"page.{end}").read_text("utf-8") for end in ("html", "css", "js")
-    )
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return page.from_string(template).render(
-        title=title,
-        sections=sections,
-        by=by,
-        why_several=why_several,
-        configured=configured,
-        differences=differences,
-        signals=[list(section["viewer"].signals.items()) for section in sections],
-        contents=contents,
-        style=Markup(style),
-        script=Markup(script),
-        policy=f"default-src 'none'; img-src data:; style-src {_digest(style)}; script-src {_digest(script)}",
-        version=__version__,
-        now=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
-    )
-
-
-def _digest(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

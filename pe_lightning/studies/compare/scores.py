@@ -1,4 +1,4 @@
-"""Tables of scores with paired differences and their confidence intervals, for the terminal, as CSV and as Markdown."""
+"""Tables of scores with paired differences and confidence intervals; their text in the terminal, CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pe_lightning import errors
-from pe_lightning.errors import InputError, did_you_mean, printable
+from pe_lightning.errors import InputError, check_known, did_you_mean, printable
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import real_path
 from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up, mean
@@ -29,7 +29,7 @@ TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
 
 
 class Difference(NamedTuple):
-    """Mean paired difference, the ends of its confidence interval (NaN for one signal) and the number of signals."""
+    """Mean paired difference with its confidence interval, NaN for one signal, and the number of signals."""
 
     mean: float
     low: float
@@ -88,12 +88,27 @@ class Row:
         return name == self.name or real_path(name) in [run.path for run in self.runs]
 
 
+class TableCell(NamedTuple):
+    """A cell: its key in the CSV file, the heading of its column, its text and its numeric value, NaN if missing."""
+
+    key: str
+    heading: str
+    text: str
+    value: float
+    in_terminal: bool = True
+
+
 @dataclass(frozen=True, eq=False)
 class ScoreTable:
-    """Rows with the same signals, samples, protocol and metric, best mean first; differences are against the baseline."""
+    """Rows with the same signals, samples, protocol and metric, best mean first; differences are against the baseline.
+
+    All texts of a table (terminal, CSV, Markdown, page) are made of its :meth:`cells` and :attr:`notes`.
+    """
 
     rows: tuple[Row, ...]
     baseline: Row
+    by: str | None = None
+    """The key by which runs are grouped."""
     missing_baseline: str = ""
     """The requested baseline, if this table does not have it."""
 
@@ -136,11 +151,9 @@ class ScoreTable:
         if self.runs[0].metrics.get("data_fingerprint") is None:
             yield "alone in its table: data_fingerprint is null, so other runs cannot be shown to have the same data"
         for row in self.fitted:
-            solved = [
-                run for run in row.runs if run.metrics.get("solve_seconds") is not None and not run.metrics.get("steps")
-            ]
-            if 0 < len(solved) < len(row.runs):
-                yield f"{row.name} averages {len(solved)} exact and {len(row.runs) - len(solved)} trained fits"
+            exact = [run.metrics.get("solve_seconds") is not None and not run.metrics.get("steps") for run in row.runs]
+            if 0 < sum(exact) < len(exact):
+                yield f"{row.name} averages {sum(exact)} exact and {len(exact) - sum(exact)} trained fits"
         for row in self.rows:
             if row.reason:
                 yield f"{row.name} has no mean: {row.reason}"
@@ -155,6 +168,31 @@ class ScoreTable:
         middle, half_width = t_interval(paired)
         return Difference(middle, middle - half_width, middle + half_width, len(paired))
 
+    def cells(self, row: Row) -> list[TableCell]:
+        """The cells of a row after its name, with the same columns for all rows."""
+        metric, difference = self.metric, self.difference(row)
+        spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
+        ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
+        fewest, most = row.params
+        seconds, size = (mean(run.metrics.get(key) for run in row.runs) for key in ("fit_seconds", "checkpoint_bytes"))
+        runs = math.nan if row.interpolation else len(row.runs)
+        interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
+        change = "baseline" if row is self.baseline else f"{metric.text(difference.mean, '+')}{interval}"
+        units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
+        parameters = _number(fewest, ",") + (f" to {most:,}" if most > fewest else "")
+        # without held-out samples, runs are compared in the terminal by what is known of trained ones
+        held_out = any(not math.isnan(other.mean) for other in self.rows)
+        return [
+            TableCell("runs", "runs", _number(runs, "d"), runs, self.by is not None),
+            TableCell(f"test_{metric.name}", f"held-out {metric.title}", metric.text(row.mean) + spread, row.mean, held_out),
+            TableCell("difference", f"difference ({units})", change, difference.mean, held_out),
+            TableCell("test_ssim", "SSIM of all samples", _number(ssim, ".4f"), ssim, not held_out),
+            TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, not held_out),
+            TableCell("num_params_min", "parameters", parameters, fewest),
+            TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, not held_out),
+            TableCell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
+        ]
+
 
 def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = None) -> list[ScoreTable]:
     """One table per kind of data, protocol, sampling and metric, largest first.
@@ -168,9 +206,7 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     if by is not None and all(look_up(run.metrics, by) is MISSING for run in runs):
         flat = (entry for run in runs for entry in flatten(run.metrics))
         keys = sorted({printable(name) for name, value in flat if "/" not in name and not isinstance(value, list)})
-        raise InputError(
-            f"--by {by}: no metrics.json has this key{did_you_mean(by, keys) or '.'} Available: {', '.join(keys)}"
-        )
+        check_known("--by: no metrics.json has the key", by, keys, "Available")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_conditions(run), []).append(run)
@@ -179,7 +215,7 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
         rows = _rows(group, by)
         chosen = next((row for row in rows if baseline is not None and row.is_called(baseline)), None)
         best = next(row for row in rows if not row.interpolation)
-        tables.append(ScoreTable(rows, chosen or best, "" if chosen or baseline is None else baseline))
+        tables.append(ScoreTable(rows, chosen or best, by, "" if chosen or baseline is None else baseline))
     if baseline is not None and all(table.missing_baseline for table in tables):
         names = list(dict.fromkeys(row.name for table in tables for row in table.rows))
         raise InputError(
@@ -231,48 +267,12 @@ def _rows(runs: Sequence[Run], by: str | None) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-class TableCell(NamedTuple):
-    """A cell: its key in the CSV file, the heading of its column, its text and its numeric value, NaN if missing."""
-
-    key: str
-    heading: str
-    text: str
-    value: float
-    in_terminal: bool = True
-
-
-def cells(table: ScoreTable, row: Row, by: str | None) -> list[TableCell]:
-    """The cells of a row after its name, with the same columns for all rows; the number of runs only with ``by``."""
-    metric, difference = table.metric, table.difference(row)
-    spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
-    ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
-    fewest, most = row.params
-    seconds, size = (mean(run.metrics.get(key) for run in row.runs) for key in ("fit_seconds", "checkpoint_bytes"))
-    runs = math.nan if row.interpolation else len(row.runs)
-    interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * (difference.signals > 1)
-    change = "baseline" if row is table.baseline else f"{metric.text(difference.mean, '+')}{interval}"
-    units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
-    # without held-out samples, runs are compared in the terminal by what is known of trained ones
-    held_out = any(not math.isnan(other.mean) for other in table.rows)
-    found = [
-        TableCell("runs", "runs", _number(runs, "d"), runs),
-        TableCell(f"test_{metric.name}", f"held-out {metric.title}", f"{metric.text(row.mean)}{spread}", row.mean, held_out),
-        TableCell("difference", f"difference ({units})", change, difference.mean, held_out),
-        TableCell("test_ssim", "SSIM of all samples", _number(ssim, ".4f"), ssim, not held_out),
-        TableCell(f"train_{metric.name}", f"train {metric.title}", metric.text(train), train, not held_out),
-        TableCell("num_params_min", "parameters", _number(fewest, ",") + (f" to {most:,}" if most > fewest else ""), fewest),
-        TableCell("checkpoint_bytes", "bytes of the file", _number(size, ",.0f"), size, not held_out),
-        TableCell("fit_seconds", "fit seconds", _number(seconds, ".2f"), seconds),
-    ]
-    return found if by is not None else found[1:]
-
-
 def _number(value: float, form: str) -> str:
     return MISSING if math.isnan(value) else format(value, form)
 
 
-def print_score_tables(tables: Sequence[ScoreTable], by: str | None) -> None:
-    """Prints every table with its notes; ``by`` is the key that rows are grouped by."""
+def print_score_tables(tables: Sequence[ScoreTable]) -> None:
+    """Prints every table with its notes."""
     console = errors.console()
     console.width = max(console.width, 80)
     if why_several(tables):
@@ -280,13 +280,13 @@ def print_score_tables(tables: Sequence[ScoreTable], by: str | None) -> None:
     for scores in tables:
         console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        table.add_column(Text(by or "run"), overflow="fold")
-        for cell in cells(scores, scores.baseline, by):
+        table.add_column(Text(scores.by or "run"), overflow="fold")
+        for cell in scores.cells(scores.baseline):
             if cell.in_terminal:
                 heading = Text(cell.heading.replace(" ", "\n", 1))
                 table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
         for row in scores.rows:
-            texts = [Text(cell.text) for cell in cells(scores, row, by) if cell.in_terminal]
+            texts = [Text(cell.text) for cell in scores.cells(row) if cell.in_terminal]
             style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
             table.add_row(Text(row.name), *texts, style=style)
         console.print(table, *map(Text, scores.notes), "", sep="\n")
@@ -304,7 +304,7 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
                 "name": row.name,
                 "interpolation": row.interpolation,
                 "signals": len(row.test),
-                **{cell.key: cell.value for cell in cells(table, row, "run")},
+                **{cell.key: cell.value for cell in table.cells(row)},
                 f"test_{table.metric.name}_std": row.deviation,
                 "num_params_max": row.params[1],
                 "baseline": table.baseline.name,
@@ -322,16 +322,16 @@ def as_csv(tables: Sequence[ScoreTable]) -> str:
     return buffer.getvalue()
 
 
-def as_markdown(tables: Sequence[ScoreTable], by: str | None) -> str:
+def as_markdown(tables: Sequence[ScoreTable]) -> str:
     """All tables as Markdown, with all columns."""
     lines = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
     for table in tables:
-        headings = [_escaped(by or "run"), *(cell.heading for cell in cells(table, table.baseline, by or "run"))]
+        headings = [_escaped(table.by or "run"), *(cell.heading for cell in table.cells(table.baseline))]
         lines += [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
         lines += [f"| {' | '.join(headings)} |", f"| --- |{' ---: |' * (len(headings) - 1)}"]
         for row in table.rows:
             name = f"*{_escaped(row.name)}*" if row.interpolation else _escaped(row.name)
-            lines.append(f"| {' | '.join([name, *(cell.text for cell in cells(table, row, by or 'run'))])} |")
+            lines.append(f"| {' | '.join([name, *(cell.text for cell in table.cells(row))])} |")
         lines += ["", *(f"- {_escaped(note)}" for note in table.notes), ""]
     return "\n".join(lines)
 

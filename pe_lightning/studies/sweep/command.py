@@ -106,7 +106,7 @@ def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequenc
     for problem in found.problems:
         say(f"pe-lightning: warning: {problem}", file=sys.stderr)
     if found.runs:
-        print_score_tables(compare(found.runs, None, None), None)
+        print_score_tables(compare(found.runs))
     if repeated is not None:
         for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
             _print_repeats(done, record, repeated, Metric.of(name))
