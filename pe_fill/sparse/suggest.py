@@ -95,7 +95,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     how = "num_coefficients is a share of all numbers; or a count, {psnr: 40}, or auto for noisy signals."
     arguments = {"encoder": best.encoder, "ridge": 0, "num_coefficients": SHARES[JUDGED], "transform": best.transform}
     model = {"class_path": "pe_fill.SparseLinear", "init_args": arguments}
-    return as_text([verdict, how], model, data, tree, out)
+    return as_text([verdict, how], model, tree, out)
 
 
 @torch.no_grad()

@@ -233,9 +233,9 @@ def _move_into_callbacks(config: Namespace) -> None:
     config.trainer.callbacks = [*others, dict_to_namespace({"class_path": runs.RECORDER, "init_args": init_args})]
 
 
-def plain_values(verb: str, config: Namespace) -> dict[str, Any]:
-    """A configuration as plain values, which :func:`parse` takes again."""
-    return dict(yaml.safe_load(make_parser(verb).dump(config, skip_none=False)))
+def plain_values(verb: str, config: Namespace, defaults: bool = True) -> dict[str, Any]:
+    """A configuration as plain values, which :func:`parse` takes again; without default values on request."""
+    return dict(yaml.safe_load(make_parser(verb).dump(config, skip_none=False, skip_default=not defaults)))
 
 
 def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIONS) -> Namespace:

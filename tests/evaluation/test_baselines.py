@@ -22,7 +22,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.folds import interpolated_folds
 from pe_lightning.evaluation.baselines import Interpolation, baselines, interpolate, names
 from pe_lightning.signals import FoldSampling, GridBatch, PointBatch, SignalInfo, Split, grid_axes
-from pe_lightning.studies.suggest.search import all_signals, search
+from pe_lightning.studies.suggest.search import search
+from pe_lightning.studies.suggest.windows import all_signals
 from pe_lightning.training import TensorDataModule
 from pe_lightning.training.callbacks.scores import score_baselines
 

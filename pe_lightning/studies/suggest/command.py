@@ -73,17 +73,19 @@ def suggest(
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
     from pe_lightning.studies.suggest.report import configuration, print_result
-    from pe_lightning.studies.suggest.search import all_signals, encoder_candidates, make_windows, search
+    from pe_lightning.studies.suggest.search import encoder_candidates, search
+    from pe_lightning.studies.suggest.windows import all_signals, make_windows
     from pe_lightning.training.datamodule import SignalDataModule
 
     prepare()
     config = parse("fit", rewrite("fit", arguments))
+    tree = plain_values("fit", config, defaults=False)
     data = instantiate("fit", config, ["data"]).data
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
     # also those of folders, and what a configuration names, such as a mask
-    check_outputs([out], [*named_files(plain_values("fit", config)), *data.source.files()], force)
+    check_outputs([out], [*named_files(tree), *data.source.files()], force)
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_eval_mask == "none":
@@ -93,7 +95,7 @@ def suggest(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
             )
         (point, *_) = points
-        write_atomically(out, point.load()(data, names, plain_values("fit", config), out), force)
+        write_atomically(out, point.load()(data, names, tree, out), force)
         say("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
         say(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0
@@ -109,7 +111,7 @@ def suggest(
     if not result.of(interpolation=False):
         reason = next((f": {label}: {reason}" for label, reason in result.skipped.items()), "")
         raise InputError(f"no encoder could be tried{reason}")
-    write_atomically(out, configuration(result, data, plain_values("fit", config), out), force)
+    write_atomically(out, configuration(result, tree, out), force)
     say(f"the best, ready to fit: pe-lightning fit --config {out}")
     return 0
 

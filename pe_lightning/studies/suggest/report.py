@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +16,16 @@ from rich.text import Text
 from pe_lightning import errors
 from pe_lightning.errors import printable, show_metric
 from pe_lightning.signals.files import user_path
-from pe_lightning.signals.sampling import samplings
 from pe_lightning.signals.sources.paths import SCHEME
 from pe_lightning.studies.compare.reading import Metric
-from pe_lightning.studies.suggest.search import SearchResult, TrialScore
-from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.studies.suggest.search import EncoderCandidate, EstimatorCandidate, SearchResult, TrialScore
 
 TIE_DB = 0.05
 """Smaller differences are reported as a tie."""
 
 
 def _metric(result: SearchResult) -> Metric:
-    return Metric.of(result.shown.info.metric)
+    return Metric.of(result.shown.data.info.metric)
 
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
@@ -64,10 +60,9 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
         table.add_row(*(Text(cells[n]) for n in shown), style=style)
     console.print(table)
-    if (signals := result.shown.info.num_signals) > 1:
+    if (signals := result.shown.data.info.num_signals) > 1:
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
-    variants = [trial.candidate.variant for trial in trials]
-    for remark in dict.fromkeys(variant.remark for variant in variants if variant is not None and variant.remark):
+    for remark in filter(None, dict.fromkeys(trial.candidate.remark for trial in trials)):
         console.print(remark)
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
@@ -122,69 +117,48 @@ def _chosen(found: TrialScore) -> str:
     return ", ".join(shown if found.ridge is None else [*shown, f"ridge {found.ridge:.2g}"])
 
 
-def configuration(result: SearchResult, data: SignalDataModule, tree: dict[str, Any], out: Path) -> str:
-    """The text of ``out``, the configuration of the best encoder; ``tree`` is the complete one of the signals."""
-    best, how = result.of(interpolation=False)[0], ""
-    estimator, variant = best.candidate.estimator, best.candidate.variant
-    if estimator is not None and variant is not None:
-        model = estimator.section(variant.arguments)
+def configuration(result: SearchResult, tree: Mapping[str, Any], out: Path) -> str:
+    """The text of ``out``: the best encoder and the data of ``tree``, as :func:`as_text` takes it."""
+    best = result.of(interpolation=False)[0]
+    candidate, found = best.candidate, best.whole
+    if isinstance(candidate, EstimatorCandidate):
+        return as_text([verdict(result)], candidate.estimator.section(candidate.variant.arguments), tree, out)
+    assert isinstance(candidate, EncoderCandidate)
+    if found is not None:
+        each = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in found.encoders]
+        encoder: object = each[0] if each[1:] == each[:-1] else each
+        what = "sigma and ridge were" if candidate.width else "ridge was"
+        how = f"{what} chosen on held-out training samples; write auto to choose again for other data."
     else:
-        if best.whole is not None:
-            found = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in best.whole.encoders]
-            encoder: object = found[0] if found[1:] == found[:-1] and found else found
-            ridge: object = best.whole.ridge
-            what = "sigma and ridge were" if best.candidate.width else "ridge was"
-            how = f"{what} chosen on held-out training samples; write auto to choose again for other data."
-        else:
-            encoder, ridge = best.candidate.describe(result.shown, full=True), "auto"
-            how = "The fit chooses sigma and ridge from all samples; the encoder was scored on windows of them."
-        arguments = {"encoder": encoder, "ridge": ridge, "solver": "exact"}
-        model = {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}
-    return as_text([verdict(result), how], model, data, tree, out)
+        encoder = candidate.describe(result.shown, full=True)
+        how = "The fit chooses sigma and ridge from all samples; the encoder was scored on windows of them."
+    arguments = {"encoder": encoder, "ridge": "auto" if found is None else found.ridge, "solver": "exact"}
+    return as_text([verdict(result), how], {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}, tree, out)
 
 
-def as_text(
-    notes: Sequence[str], model: Mapping[str, Any], data: SignalDataModule, tree: Mapping[str, Any], out: Path
-) -> str:
-    """A configuration with notes above it; of the DataModule it has the arguments that differ from their defaults."""
-    about = tree["data"]
-    sections: dict[str, Any] = {
-        "model": dict(model),
-        "data": {"class_path": about["class_path"], "init_args": _given(data, about["init_args"])},
-        "trainer": {"max_steps": 0},
-    }
-    if tree["seed_everything"]:
+def as_text(notes: Sequence[str], model: Mapping[str, Any], tree: Mapping[str, Any], out: Path) -> str:
+    """A configuration that fits ``model``, with notes above it.
+
+    Args:
+        notes: Lines of comments; the first follows the name of the command.
+        model: The section ``model``.
+        tree: The configuration of the signals, without default values; relative paths of the data become absolute.
+        out: The file, for the command in the last comment.
+    """
+    sections = {"model": dict(model), "data": _absolute(tree["data"]), "trainer": {"max_steps": 0}}
+    if tree.get("seed_everything"):
         sections["seed_everything"] = tree["seed_everything"]
     said = [f"Written by pe-lightning suggest. {notes[0]}", *notes[1:], f"Run it: pe-lightning fit --config {out}"]
     text = yaml.safe_dump(sections, default_flow_style=None, width=10**6, allow_unicode=True, sort_keys=False)
-    return "".join(f"# {printable(line)}\n" for line in said if line) + text
+    return "".join(f"# {printable(line)}\n" for line in said) + text
 
 
-def _given(data: SignalDataModule, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a DataModule that differ from their defaults, with absolute paths of local files."""
-    given: dict[str, Any] = {}
-    of_source = inspect.signature(type(data.source)).parameters  # what a ``**kwargs`` of the DataModule stands for
-    for name, parameter in {**of_source, **inspect.signature(type(data)).parameters}.items():
-        if name not in arguments:
-            continue
-        value, default = arguments.get(name, parameter.default), parameter.default
-        if name == "sampling":
-            value, default = data.sampling.spec(), samplings.resolve(default).spec()
-            value = {key: _absolute(entry) if key == "path" else entry for key, entry in value.items()}
-        elif is_dataclass(default):  # grouped options
-            known = asdict(default)  # type: ignore[arg-type]
-            value, default = {key: entry for key, entry in dict(value).items() if entry != known[key]}, {}
-        elif name == "paths":
-            value = _absolute(value)
-        elif name == "source" and isinstance(value, dict) and "paths" in value:
-            value = {**value, "paths": _absolute(value["paths"])}
-        if value != default:
-            given[name] = value
-    return given
-
-
-def _absolute(path: str | list[str]) -> str | list[str]:
-    if isinstance(path, list):
-        found = [str(_absolute(one)) for one in path]
-        return found if len(found) > 1 else found[0]
-    return path if path.startswith(SCHEME) else str(user_path(path).absolute())
+def _absolute(value: Any, key: str = "") -> Any:
+    """A section with absolute paths of local files; a single path without a list."""
+    if isinstance(value, dict):
+        return {name: _absolute(entry, name) for name, entry in value.items()}
+    if key not in ("path", "paths"):
+        return value
+    if isinstance(value, list):
+        return _absolute(value[0], key) if len(value) == 1 else [_absolute(entry, key) for entry in value]
+    return value if value.startswith(SCHEME) else str(user_path(value).absolute())

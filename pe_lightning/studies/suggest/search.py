@@ -5,29 +5,25 @@ from __future__ import annotations
 import math
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.encoders import per_axis
 from pe_lightning.encodings import Complex, feature_rank
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.estimators.base import Estimator, Variant, estimators, suggested_estimators
-from pe_lightning.estimators.linear import LinearRidge, size_encoders
+from pe_lightning.estimators.linear import LinearRidge
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
-from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.blocks import Block, FileValues, known_samples
-from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.split_signals import Signals
-from pe_lightning.signals.splits import GridSplit, PointSplit, Split
+from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.validation import free_memory
-from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.studies.suggest.windows import ScoredSignals
 
 FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
 """Numbers of features that are tried, relative to ``num_features: auto``."""
@@ -41,125 +37,97 @@ MAX_GAP_DB = 1.0
 """Encoders whose score on windows is further below the best one are not tried on all samples."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 """Notes on a trial, by the name of the warning of the solver."""
-WINDOW_SIZES = {1: 512, 2: 64, 3: 24}
-"""Trained samples per axis of a window, by number of axes; 16 for more axes."""
-MAX_WINDOWS = 4
-"""Largest number of windows, over all signals."""
 
 
 @dataclass(frozen=True)
-class ScoredSignals:
-    """Signals, with the samples that are trained on and those that are scored; ``text`` describes them in messages."""
+class TrialScore:
+    """The result of a trial on some signals, with the seconds of the fit and all choices."""
 
-    dataset: SignalDataset
-    info: SignalInfo
-    text: str
-    sizes: tuple[int, ...]
-    """Trained samples per axis; for scattered samples, those of a grid of the same density."""
-    full_sizes: tuple[int, ...]
-    """The same for the whole signals, if these are windows."""
-    train: Signals
-    """The same signals, for estimators."""
+    seconds: float
+    params: int | None = None
+    """Parameters of one signal."""
+    stable_rank: float | None = None
+    encoders: tuple[encoders.Encoder, ...] = ()
+    """One per axis, with the chosen values."""
+    ridge: float | None = None
+    notes: tuple[str, ...] = ()
+    per_signal: tuple[float, ...] = ()
+    """Held-out scores, by the metric of the data."""
 
-    def auto_features(self) -> list[tuple[int, int]]:
-        """``num_features: auto`` per axis, for these signals and the whole ones; of scattered samples the grid's size."""
-        if isinstance(self.dataset.split, GridSplit):
-            return list(zip(self.sizes, self.full_sizes, strict=True))
-        per_axis = zip(self.info.grid, self.sizes, self.full_sizes, strict=True)
-        return [(n, n if size == whole else round(n * whole / size)) for n, size, whole in per_axis]
-
-
-def _sizes(split: Split) -> tuple[int, ...]:
-    """Trained samples per axis; for scattered samples, those of a grid of the same density."""
-    if isinstance(split, GridSplit):
-        return split.sizes
-    share = (split.num_train / math.prod(split.grid)) ** (1 / len(split.grid))
-    return tuple(max(1, round(n * share)) for n in split.grid)
-
-
-def all_signals(data: SignalDataModule) -> ScoredSignals | None:
-    """All signals; ``None`` if they are streamed from their file."""
-    if data.streamed:
-        return None
-    sizes = _sizes(data.split)
-    return ScoredSignals(data.dataset, data.info, "all samples", sizes, sizes, data.signals)
-
-
-def make_windows(data: SignalDataModule) -> ScoredSignals | None:
-    """Windows of some signals, whose corners are trained samples; ``None`` if they would contain most of the data."""
-    split, info, num_axes = data.split, data.info, data.info.num_axes
-    size: float = WINDOW_SIZES.get(num_axes, 16)
-    if isinstance(split, GridSplit):
-        positions, stride = split.index, split.stride
-    elif data.streamed:
-        raise InputError(
-            "the exact fit of random samples needs the signals in memory: set --data.storage.in_memory true, or "
-            "--data.sampling grid"
-        )
-    else:
-        positions, stride = tuple(torch.arange(n) for n in info.grid), (1,) * num_axes
-        size /= (split.num_train / math.prod(info.grid)) ** (1 / num_axes)
-    count = min(info.num_signals, MAX_WINDOWS)
-    signals = [number * info.num_signals // count for number in range(count)]
-    axes = [(len(along), min(len(along), round(size))) for along in positions]  # trained samples of the signal, of a window
-    # windows of a signal are evenly spaced along its diagonal, without overlap
-    per_signal = max(1, min(MAX_WINDOWS // count, max(n // w for n, w in axes)))
-    starts = [
-        [min(max((2 * number + 1) * n // (2 * per_signal) - w // 2, 0), n - w) for n, w in axes]
-        for number in range(per_signal)
-    ]
-    in_windows = count * per_signal * math.prod(w for _, w in axes)
-    in_signals = info.num_signals * math.prod(n for n, _ in axes)
-    if not data.streamed and in_signals <= 1.5 * in_windows:
-        return None
-    grid = tuple((w - 1) * step + 1 for (_, w), step in zip(axes, stride, strict=True))
-    corners = [[int(along[i]) for along, i in zip(positions, start, strict=True)] for start in starts]
-    blocks = [tuple(slice(i, i + n) for i, n in zip(corner, grid, strict=True)) for corner in corners]
-    values = data.dataset.values
-    if isinstance(values, FileValues):
-        read = [values.read(block) for block in blocks]
-    else:
-        read = [values[index] for index in [(slice(None), *block) for block in blocks]]
-    windowed = _split_of_windows(split, grid, blocks, signals, info.num_signals)
-    names = tuple(f"{info.names[signal]} {number}" for number in range(per_signal) for signal in signals)
-    windows = torch.cat([window[signals] for window in read])
-    if (known := known_samples(windows)) is not None:
-        windowed = replace(windowed, known=known)
-    dataset = SignalDataset(windows, windowed, data.effective_eval_mask)
-    # as in the signal, trained samples are at multiples of 1/w, which are the shifts of w features
-    dataset.axes = tuple(torch.arange(n) / (w * step) for n, (_, w), step in zip(grid, axes, stride, strict=True))
-    info = replace(info, names=names, grid=grid)
-    return ScoredSignals(
-        dataset,
-        info,
-        f"{len(names)} windows of {'x'.join(map(str, grid))} samples from {count} of {data.info.num_signals} signal(s)",
-        _sizes(windowed),
-        _sizes(split),
-        replace(data.signals, info=info, dataset=dataset),
-    )
-
-
-def _split_of_windows(
-    split: Split, grid: tuple[int, ...], blocks: Sequence[Block], signals: Sequence[int], num_signals: int
-) -> Split:
-    if isinstance(split, GridSplit):
-        index = tuple(torch.arange(0, n, step) for n, step in zip(grid, split.stride, strict=True))
-        return GridSplit(grid, index, split.stride)
-    masks = torch.cat([split.train_mask(block).expand(num_signals, *grid)[signals] for block in blocks])
-    points = [row.nonzero()[:, 0] for row in masks.flatten(1)]
-    fewest = min(map(len, points))
-    if fewest < 1:
-        raise InputError("a window of the signals has no trained sample; set a larger --data.sampling.fraction")
-    # windows that are fitted together need the same number of points: evenly spaced ones are left out of the others
-    return PointSplit(grid, torch.stack([row[torch.arange(fewest) * len(row) // fewest] for row in points]))
+    @property
+    def mean(self) -> float:
+        """Mean over signals; minus infinity if a prediction is not finite."""
+        if any(math.isnan(value) or value == -math.inf for value in self.per_signal):
+            return -math.inf
+        return math.fsum(self.per_signal) / len(self.per_signal)
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """An encoder with a number of features, an interpolation or an estimator; width and ridge are chosen from the data."""
+class Candidate(ABC):
+    """Anything that predicts held-out samples: a row of the table.
 
+    Args:
+        name: Registered name, or the label of a variant.
+    """
+
+    interpolation: ClassVar[bool] = False
+    remark: ClassVar[str] = ""
+    """A line below the table."""
     name: str
-    interpolation: bool = False
+
+    def label(self, signals: ScoredSignals) -> str:
+        """The name in the table."""
+        return self.name
+
+    def applies_to(self, signals: ScoredSignals) -> bool:
+        """Whether it is tried; raises InputError with the reason if it cannot be."""
+        return True
+
+    @abstractmethod
+    def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+        """Fits the trained samples. Returns the score, still without ``per_signal``, and the values on the grid."""
+
+
+class InterpolationCandidate(Candidate):
+    """A registered baseline."""
+
+    interpolation = True
+
+    def label(self, signals: ScoredSignals) -> str:
+        return f"{self.name} interpolation"
+
+    def applies_to(self, signals: ScoredSignals) -> bool:
+        return baselines.create(self.name).applies_to(signals.data.info, signals.data.split)
+
+    def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+        began, dataset = time.perf_counter(), signals.data.dataset
+        prediction = interpolate(self.name, dataset.train_batch, dataset.axes)
+        return TrialScore(time.perf_counter() - began), prediction
+
+
+@dataclass(frozen=True)
+class EstimatorCandidate(Candidate):
+    """A variant of an estimator."""
+
+    estimator: type[Estimator]
+    variant: Variant
+
+    @property
+    def remark(self) -> str:  # type: ignore[override]
+        return self.variant.remark
+
+    def applies_to(self, signals: ScoredSignals) -> bool:
+        return self.estimator(**self.variant.arguments).applies_to(signals.data.split)
+
+    def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+        field, seconds = _fit(self.estimator(**self.variant.arguments), signals, device)
+        return TrialScore(seconds, params=field.num_params, notes=field.notes), field.grid(signals.data.dataset.axes)
+
+
+@dataclass(frozen=True)
+class EncoderCandidate(Candidate):
+    """The exact fit of an encoder with a number of features; width and ridge are chosen as by ``pe-lightning fit``."""
+
     share: float | None = None
     """Number of features relative to ``num_features: auto``."""
     count: int | None = None
@@ -168,21 +136,14 @@ class Candidate:
     """The argument that sets the width, if there is one."""
     local: bool = False
     """Whether only a few neighbouring features are nonzero at a sample."""
-    estimator: type[Estimator] | None = None
-    """The class of an estimator, whose variant has the label ``name``."""
-
-    @property
-    def variant(self) -> Variant | None:
-        """The variant of an estimator."""
-        variants = () if self.estimator is None else self.estimator.variants
-        return next((variant for variant in variants if variant.label == self.name), None)
 
     def features(self, signals: ScoredSignals, full: bool = False) -> tuple[int | None, ...]:
         """Features per axis, for the whole signals if ``full``; ``None`` for encoders without ``num_features``."""
+        sizes = signals.auto_features()
         if self.share is None and self.count is None:
-            return (None,) * len(signals.sizes)
+            return (None,) * len(sizes)
         found = []
-        for n, whole in signals.auto_features():
+        for n, whole in sizes:
             most = math.inf if self.local else min(MAX_DENSE, math.sqrt(MAX_DENSE_WORK / whole))
             wanted = self.count or min(whole * (self.share or 1), most)
             count = wanted if full else wanted * n / whole
@@ -202,20 +163,37 @@ class Candidate:
 
     def label(self, signals: ScoredSignals) -> str:
         """Name and number of features for the whole signals, such as ``gau, K = 256``."""
-        if self.interpolation:
-            return f"{self.name} interpolation"
         counts = [str(count) for count in self.features(signals, full=True) if count is not None]
         shown = "x".join(counts if len(set(counts)) > 1 else counts[:1])
         return f"{self.name}, K = {shown}" if shown else self.name
 
-    def check_memory(self, signals: ScoredSignals) -> None:
-        """Raises InputError if weights and features need more than :data:`MAX_MEMORY_SHARE` of the free memory."""
-        info, counts = signals.info, [count or 0 for count in self.features(signals)]
+    def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
+        self._check_memory(signals)
+        field, seconds = _fit(LinearRidge(self.describe(signals)), signals, device)
+        (solution,), dataset = field.solutions, signals.data.dataset
+        batch = to_device(dataset.train_batch, device)
+        encoding = Complex(solution.encoders, signals.data.info.num_axes, normalize=False)
+        axes = batch.axes if isinstance(batch, GridBatch) else None
+        rank = float(feature_rank(encoding, sample_coordinates(batch, 1024).to(torch.float32), axes).mean())
+        found = TrialScore(seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
+        return found, field.grid(dataset.axes)
+
+    def _check_memory(self, signals: ScoredSignals) -> None:
+        info, counts = signals.data.info, [count or 0 for count in self.features(signals)]
         weights = info.num_signals * info.channels * math.prod(counts)
         dense = 0 if self.local else max(n * k for n, k in zip(info.grid, counts, strict=True))
         needed, free = 16 * weights + 24 * dense, MAX_MEMORY_SHARE * free_memory()
         if needed > free:
             raise InputError(f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB may be used")
+
+
+def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> tuple[Any, float]:
+    """The field, and the seconds of the fit."""
+    began, dataset = time.perf_counter(), signals.data.dataset
+    # the spacing of the coordinates of a window is not one over its number of samples
+    grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in dataset.axes)
+    field = estimator.fit(replace(signals.data, info=replace(signals.data.info, grid=grid), dataset=dataset), device)
+    return field, time.perf_counter() - began
 
 
 def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
@@ -224,12 +202,12 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
     Args:
         names: Encoders to try, and labels of estimators such as ``Adaptive``, whose variants are all tried; empty: all
             registered encoders, and all estimators unless there are ``counts``.
-        counts: Features per axis to try; those of :data:`FEATURE_SHARES` if empty.
+        counts: Features per axis to try; :data:`FEATURE_SHARES` if empty.
     """
     skipped = {} if names else {**encoders.registry.broken(), **estimators.broken()}
     labelled = suggested_estimators()
-    chosen = [label for label in labelled if label in names or not (names or counts)]
-    found = [Candidate(variant.label, estimator=labelled[label]) for label in chosen for variant in labelled[label].variants]
+    chosen = [cls for label, cls in labelled.items() if label in names or not (names or counts)]
+    found: list[EncoderCandidate] = []
     for name in [name for name in names if name not in labelled] if names else encoders.names():
         try:
             encoder = encoders.create(name)
@@ -242,13 +220,14 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
         if encoder.num_axes != 1 or not encoder.axiswise:
             skipped[name] = "it encodes several axes together; the solvers take encoders of one axis"
             continue
-        variants = [{"count": count} for count in counts] or FEATURE_SHARES
+        sizes = [{"count": count} for count in counts] or FEATURE_SHARES
         if "num_features" not in encoders.registry.parameters(type(encoder)):
-            variants = [{}]
+            sizes = [{}]
         width = None if encoder.width is None else encoder.width.argument
-        candidate = Candidate(name, width=width, local=_is_local(encoder))
-        found += [replace(candidate, **variant) for variant in variants]
-    return sorted(found, key=lambda c: (-(c.share or 1), c.count or 0)), skipped  # first every encoder once
+        found += [EncoderCandidate(name, width=width, local=_is_local(encoder), **size) for size in sizes]
+    # first all estimators and every encoder once
+    ordered = sorted(found, key=lambda c: (-(c.share or 1), c.count or 0))
+    return [*(EstimatorCandidate(v.label, cls, v) for cls in chosen for v in cls.variants), *ordered], skipped
 
 
 def _is_local(encoder: encoders.Encoder) -> bool:
@@ -261,28 +240,6 @@ def _is_local(encoder: encoders.Encoder) -> bool:
 def reason(error: Exception) -> str:
     """The message of an error, in one line."""
     return f"{'' if isinstance(error, InputError) else f'failed: {type(error).__name__}: '}{paragraph(str(error), 500)}"
-
-
-@dataclass(frozen=True)
-class TrialScore:
-    """The result of a trial on some signals: held-out scores, by the metric of the data, and seconds with all choices."""
-
-    per_signal: tuple[float, ...]
-    seconds: float
-    params: int | None = None
-    """Parameters of one signal."""
-    stable_rank: float | None = None
-    encoders: tuple[encoders.Encoder, ...] = ()
-    """One per axis, with the chosen values."""
-    ridge: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def mean(self) -> float:
-        """Mean over signals; minus infinity if a prediction is not finite."""
-        if any(math.isnan(value) or value == -math.inf for value in self.per_signal):
-            return -math.inf
-        return math.fsum(self.per_signal) / len(self.per_signal)
 
 
 @dataclass
@@ -347,44 +304,27 @@ def search(
     result = SearchResult(signals, windows)
     first, began = windows or result.shown, time.perf_counter()
 
-    def attempt(candidate: Candidate, on: ScoredSignals) -> TrialScore | None:
+    def attempt(candidate: Candidate, on: ScoredSignals, until: float) -> TrialScore | None:
         label = candidate.label(result.shown)
-        progress(f"{label}, {on.text}")
         try:
+            if not candidate.applies_to(on):
+                return None
+            if time.perf_counter() > until:
+                raise InputError("no time left; give a larger --budget")
+            progress(f"{label}, {on.text}")
             return score(candidate, on, device)
-        except Exception as error:  # an encoder that fails does not end the search
+        except Exception as error:  # an encoder or a plug-in that fails does not end the search
             result.skipped[label] = reason(error)
         return None
 
-    methods = []
-    for name in baselines:
-        candidate = Candidate(name, interpolation=True)
-        try:
-            if baselines.create(name).applies_to(first.info, first.dataset.split):
-                methods.append(candidate)
-        except Exception as error:  # a plug-in can raise any exception
-            result.skipped[candidate.label(first)] = reason(error)
-    until = began + (0.5 if windows is not None and signals is not None else 1.0) * (deadline - began)
-    labels: set[str] = set()
-    for candidate in [*methods, *candidates]:
-        variant = candidate.variant
-        if variant is not None and candidate.estimator is not None:
-            try:
-                if not candidate.estimator(**variant.arguments).applies_to(first.dataset.split):
-                    continue
-            except Exception as error:  # a plug-in can raise any exception
-                result.skipped[candidate.name] = reason(error)
-                continue
-        label = candidate.label(result.shown)
-        if label in labels:  # the limits on the number of features can make both shares equal
-            continue
-        labels.add(label)
-        share = 0.3 if candidate.interpolation else 1.0
+    two_stages = windows is not None and signals is not None
+    seconds = (0.5 if two_stages else 1.0) * (deadline - began)
+    # the limits on the number of features can make both shares equal
+    tried = {candidate.label(result.shown): candidate for candidate in reversed(candidates)}.values()
+    for candidate in [*map(InterpolationCandidate, baselines), *(c for c in candidates if c in tried)]:
         is_first = [candidate] == list(candidates[:1])  # it is tried whatever the budget is
-        if not is_first and time.perf_counter() > began + share * (until - began):
-            result.skipped[candidate.label(result.shown)] = "no time left; give a larger --budget"
-            continue
-        found = attempt(candidate, first)
+        share = 0.3 if candidate.interpolation else 1.0
+        found = attempt(candidate, first, math.inf if is_first else began + share * seconds)
         if found is not None:
             result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, whole=found))
     result.sort()
@@ -393,52 +333,18 @@ def search(
         close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - MAX_GAP_DB]
         for trial in [*close[:1], *result.of(interpolation=True), *close[1:]]:
             if time.perf_counter() < deadline:
-                trial.whole = attempt(trial.candidate, signals)
+                trial.whole = attempt(trial.candidate, signals, math.inf)
         result.sort()
     return result
 
 
 def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> TrialScore:
     """Fits a candidate to the trained samples and scores the held-out ones; warnings of the solver become notes."""
-    candidate.check_memory(signals)
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
-        fit = _interpolate if candidate.interpolation else _estimate if candidate.variant is not None else _solve
-        found, prediction = fit(candidate, signals, device)
-    truth, metric = signals.dataset.evaluation_batch, totals(signals.info.metric, signals.info.num_signals)
+        found, prediction = candidate.predict(signals, device)
+    info, truth = signals.data.info, signals.data.dataset.evaluation_batch
+    metric = totals(info.metric, info.num_signals)
     metric.update(prediction.cpu(), truth.values, truth.mask)
     notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])
     return replace(found, per_signal=tuple(metric.per_signal().tolist()), notes=tuple(filter(None, notes)))
-
-
-def _interpolate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    baselines.create(candidate.name).applies_to(signals.info, signals.dataset.split)  # an error for too many samples
-    began = time.perf_counter()
-    prediction = interpolate(candidate.name, signals.dataset.train_batch, signals.dataset.axes)
-    return TrialScore((), time.perf_counter() - began), prediction
-
-
-def _solve(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """The exact fit, with width and ridge chosen as by ``pe-lightning fit``."""
-    began = time.perf_counter()
-    per = size_encoders(signals.dataset, per_axis(candidate.describe(signals), signals.info.num_axes))
-    solution = LinearRidge(per).solve(signals.dataset, per, device)
-    seconds = time.perf_counter() - began
-    batch = to_device(signals.dataset.train_batch, device)
-    encoding = Complex(solution.encoders, signals.info.num_axes, normalize=False)
-    axes = batch.axes if isinstance(batch, GridBatch) else None
-    rank = float(feature_rank(encoding, sample_coordinates(batch, 1024).to(torch.float32), axes).mean())
-    found = TrialScore((), seconds, solution.weight[0].numel(), rank, solution.encoders, solution.ridge)
-    return found, solution.predict([axis.to(device) for axis in signals.dataset.axes])
-
-
-def _estimate(candidate: Candidate, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-    """A variant of an estimator."""
-    assert candidate.estimator is not None
-    assert candidate.variant is not None
-    estimator, began = candidate.estimator(**candidate.variant.arguments), time.perf_counter()
-    # the spacing of the coordinates of a window is not one over its number of samples
-    grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in signals.dataset.axes)
-    field = estimator.fit(replace(signals.train, info=replace(signals.info, grid=grid)), device)
-    found = TrialScore((), time.perf_counter() - began, field.num_params, notes=field.notes)
-    return found, field.grid(signals.dataset.axes)

@@ -13,13 +13,12 @@ from pe_lightning.errors import InputError
 from pe_lightning.studies.suggest.report import print_result
 from pe_lightning.studies.suggest.search import (
     MAX_DENSE,
-    Candidate,
-    all_signals,
+    EncoderCandidate,
     encoder_candidates,
-    make_windows,
     score,
     search,
 )
+from pe_lightning.studies.suggest.windows import all_signals, make_windows
 from pe_lightning.training import TensorDataModule, VideoDataModule
 
 CPU = torch.device("cpu")
@@ -44,19 +43,19 @@ def test_windows_of_a_grid_have_its_trained_and_held_out_samples(stride, count):
     position = torch.arange(301 * 400).reshape(1, *grid, 1) / (301 * 400)
     data = loaded(TensorDataModule(position.float(), sampling={"name": "grid", "stride": stride}))
     windows = make_windows(data)
-    assert windows.info.num_signals == count
-    trained, expected = windows.dataset.split.train_mask(), data.split.train_mask()[0]
+    assert windows.data.info.num_signals == count
+    trained, expected = windows.data.dataset.split.train_mask(), data.split.train_mask()[0]
     seen = torch.zeros(grid, dtype=torch.long)
-    scored = windows.dataset.evaluation_batch.mask[0]
+    scored = windows.data.dataset.evaluation_batch.mask[0]
     assert not (scored & trained[0]).any()
-    for window in windows.dataset.values:
+    for window in windows.data.dataset.values:
         index = (window[..., 0].double() * 301 * 400).round().long()
         assert torch.equal(trained[0], expected[index // 400, index % 400])
         seen[index // 400, index % 400] += 1
-    for axis, positions in enumerate(windows.dataset.split.index):
+    for axis, positions in enumerate(windows.data.dataset.split.index):
         assert int(positions[-1]) + 1 == scored.shape[axis], "no border that the signal has not"
     assert int(seen.max()) == 1, "windows do not overlap"
-    assert windows.dataset.train_batch.axes[0].tolist() == pytest.approx(
+    assert windows.data.dataset.train_batch.axes[0].tolist() == pytest.approx(
         [i / windows.sizes[0] for i in range(windows.sizes[0])]
     )
 
@@ -64,11 +63,11 @@ def test_windows_of_a_grid_have_its_trained_and_held_out_samples(stride, count):
 def test_windows_of_scattered_samples_never_train_on_what_is_held_out():
     sampling = {"name": "random", "fraction": 0.2, "seed": 1}
     windows = make_windows(loaded(TensorDataModule(smooth(300, 300, signals=3), sampling=sampling)))
-    trained = windows.dataset.split.train_mask()
-    assert windows.info.num_signals == 3
-    assert not (trained & windows.dataset.evaluation_batch.mask).any()
+    trained = windows.data.dataset.split.train_mask()
+    assert windows.data.info.num_signals == 3
+    assert not (trained & windows.data.dataset.evaluation_batch.mask).any()
     assert 0.15 < trained.float().mean() <= 0.2 + 0.01
-    assert windows.sizes[0] == pytest.approx(windows.info.grid[0] * 0.2**0.5, rel=0.1)
+    assert windows.sizes[0] == pytest.approx(windows.data.info.grid[0] * 0.2**0.5, rel=0.1)
 
 
 def test_signals_that_stay_in_their_file(tmp_path):
@@ -78,8 +77,8 @@ def test_signals_that_stay_in_their_file(tmp_path):
     data = loaded(VideoDataModule(**options, batching={"kind": "blocks"}))
     assert all_signals(data) is None
     windows = make_windows(data)
-    assert isinstance(windows.dataset.values, torch.Tensor)
-    assert score(Candidate("gau", share=1.0, width="sigma"), windows, CPU).mean > 30
+    assert isinstance(windows.data.dataset.values, torch.Tensor)
+    assert score(EncoderCandidate("gau", share=1.0, width="sigma"), windows, CPU).mean > 30
     scattered = loaded(VideoDataModule(**options, batching={"kind": "points"}, sampling="random"))
     with pytest.raises(InputError, match="in_memory true"):
         make_windows(scattered)
@@ -88,18 +87,18 @@ def test_signals_that_stay_in_their_file(tmp_path):
 def test_features_follow_the_samples():
     """As many as trained samples and half as many, even, fewer on windows, and capped unless they are local."""
     row = all_signals(loaded(TensorDataModule(smooth(8192))))
-    assert Candidate("rff", share=1.0).features(row) == (MAX_DENSE,)
-    assert Candidate("bspline", share=1.0, local=True).features(row) == (4096,)
-    assert Candidate("gau", share=0.5).label(row) == "gau, K = 1024"
-    assert Candidate("basic").features(row) == (None,)
+    assert EncoderCandidate("rff", share=1.0).features(row) == (MAX_DENSE,)
+    assert EncoderCandidate("bspline", share=1.0, local=True).features(row) == (4096,)
+    assert EncoderCandidate("gau", share=0.5).label(row) == "gau, K = 1024"
+    assert EncoderCandidate("basic").features(row) == (None,)
     data = loaded(TensorDataModule(smooth(512, 256)))
     whole, windows = all_signals(data), make_windows(data)
-    assert (whole.sizes, windows.sizes, windows.full_sizes) == ((256, 128), (64, 64), (256, 128))
-    candidate = Candidate("gau", count=64)
+    assert (whole.sizes, windows.sizes, windows.auto_features()) == ((256, 128), (64, 64), [(64, 256), (64, 128)])
+    candidate = EncoderCandidate("gau", count=64)
     assert candidate.features(whole) == candidate.features(windows, full=True) == (64, 64)
     assert candidate.features(windows) == (16, 32), "as many per sample"
     assert candidate.describe(windows, full=True) == {"name": "gau", "num_features": 64}
-    assert Candidate("gau", share=1.0).label(windows) == "gau, K = 256x128"
+    assert EncoderCandidate("gau", share=1.0).label(windows) == "gau, K = 256x128"
 
 
 def small_search(names, counts=(), seconds=60.0):
