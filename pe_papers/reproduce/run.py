@@ -17,7 +17,7 @@ from pe_lightning.cli import as_yaml, read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.studies.sweep.running import Cell, Fits, Launcher, Outcome, SweepRecord, checked, reseeded, run_cells
+from pe_lightning.studies.sweep.running import Cell, CellRunner, Launcher, Outcome, SweepRecord, checked, reseeded, run_cells
 from pe_papers.reproduce.definition import Definition, Entry
 
 Row = dict[str, Any]
@@ -49,17 +49,17 @@ def run_definition(
     Returns:
         A row per cell with a result, and the number of the signal that stopped the run, if any.
     """
-    fits = _Cells(pictures=False)
+    runner = _Runner(pictures=False)
     entries: dict[str, Entry] = {}
     cells: list[Cell] = []
     others: list[Cell] = []
     for entry in definition.entries(quick, paths):
-        cell = _cell(entry, options, fits, folder.absolute().name)
+        cell = _cell(entry, options, runner, folder.absolute().name)
         entries[cell.name] = entry
         (cells if not blocks or entry.labels["block"] in blocks else others).append(cell)
     order = [cell.data_options for cell in cells]
     cells.sort(key=lambda cell: order.index(cell.data_options))  # fits that share data are consecutive
-    record = SweepRecord(folder, fits.fingerprint)
+    record = SweepRecord(folder, runner.fingerprint)
     done = []
     for cell in others:
         try:
@@ -68,14 +68,14 @@ def run_definition(
             continue
     missing = [cell for cell in cells if record.finished(cell) is None]
     if fitted := [cell for cell in missing if cell.arguments]:
-        fits.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
-    signum = run_cells(cells, record, fits, launcher, 1, gpus_per_cell)
+        runner.load(fitted[0].tree or {})  # data that cannot be read is an error of the command, not of each cell
+    signum = run_cells(cells, record, runner, launcher, 1, gpus_per_cell)
     done += [cell.name for cell in cells if record.status(cell) == "done"]
     rows = [_row(entry, record.folder / name) for name, entry in entries.items() if name in done]
     return rows, signum
 
 
-class _Cells(Fits):
+class _Runner(CellRunner):
     def fingerprint(self, tree: Mapping[str, Any]) -> str | None:
         if "function" not in tree:
             return super().fingerprint(tree)
@@ -85,7 +85,7 @@ class _Cells(Fits):
         return _call(tree, folder) if "function" in tree else super().run(tree, folder)
 
 
-def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
+def _cell(entry: Entry, options: Sequence[str], runner: CellRunner, group: str) -> Cell:
     tree = entry.tree()
     arguments: tuple[str, ...] = ()
     if "function" in tree:
@@ -100,7 +100,7 @@ def _cell(entry: Entry, options: Sequence[str], fits: Fits, group: str) -> Cell:
         # as options of fit, so that names and short forms have the same meaning as on the command line
         arguments = ("--config", as_yaml(tree), *options)
         try:
-            tree = reseeded(checked(fits.resolve(arguments), repeats=1, name=group), entry.repeat)
+            tree = reseeded(checked(runner.resolve(arguments), repeats=1, name=group), entry.repeat)
         except InputError as error:
             raise InputError(f"{', '.join(map(str, entry.labels.values()))}: {error}") from error
     name = "-".join(runs.slug(str(label)) for label in entry.labels.values())

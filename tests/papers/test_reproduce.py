@@ -16,7 +16,7 @@ from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.signals import SignalInfo
-from pe_lightning.studies.sweep.running import Fits
+from pe_lightning.studies.sweep.running import CellRunner
 from pe_lightning.training import TensorDataModule
 from pe_papers.reproduce.command import reproduce
 from pe_papers.reproduce.definition import load, names
@@ -65,7 +65,7 @@ def test_all_definitions_expand_to_distinct_cells(quick):
 
 @pytest.mark.slow
 def test_the_command_line_takes_every_option_of_every_model():
-    fits, seen = Fits(), set()
+    fits, seen = CellRunner(), set()
     for entry in (entry for name in names() for entry in load(name).entries(quick=True)):
         options = {(entry.settings.get("model"), ".".join(key.split(".")[:2])) for key in entry.settings}
         if "function" not in entry.settings and options - seen:
@@ -244,7 +244,7 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
     config = yaml.safe_load(Path("o/exact-gau/config.yaml").read_text())
     assert recorder_of(config["trainer"]["callbacks"])["wandb"]["group"] == "o"
 
-    monkeypatch.setattr(Fits, "run", lambda *_: pytest.fail("a finished cell was run again"))
+    monkeypatch.setattr(CellRunner, "run", lambda *_: pytest.fail("a finished cell was run again"))
     assert main(command) == 0
     assert written("o") == before
     assert main([*command, "--trainer.max_steps", "1"]) == 2
@@ -255,13 +255,13 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
 def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys):
     calls = []
 
-    def run(self, tree, folder, run=Fits.run):
+    def run(self, tree, folder, run=CellRunner.run):
         calls.append(folder.name)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return run(self, tree, folder)
 
-    monkeypatch.setattr(Fits, "run", run)
+    monkeypatch.setattr(CellRunner, "run", run)
     assert main(["reproduce", "small.yaml", "--blocks", "exact", "--out", "o"]) == 130
     assert not Path("o/small.csv").exists()
     found = reproduce("small.yaml", out="o")

@@ -10,7 +10,7 @@ from lightning.pytorch import Trainer
 from pe_lightning import ComplexLinear, TensorDataModule, fit
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
-from pe_lightning.studies.sweep.running import Fits
+from pe_lightning.studies.sweep.running import CellRunner
 
 VALUES = torch.rand(2, 24, 20, 3, generator=torch.Generator().manual_seed(0))
 
@@ -72,7 +72,7 @@ def test_the_command_holds_samples_out_where_a_callback_stops_by_them(tmp_path, 
 
 def test_a_sweep_holds_samples_out_of_the_cells_that_stop_by_them_and_of_no_others(tmp_path):
     np.save(tmp_path / "picture.npy", VALUES[0].numpy())
-    fits = Fits()
+    fits = CellRunner()
     common = ["--config", "image/complex_gau", "--data.paths", str(tmp_path / "picture.npy"), "--trainer.max_steps", "2"]
     stop = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
     found = []

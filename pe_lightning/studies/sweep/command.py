@@ -64,17 +64,17 @@ def sweep(
     if given and launcher != "ray":
         raise InputError(f"{given[0]} needs --launcher ray; otherwise cells run one after the other in this process")
     # this imports Lightning, which takes seconds
-    from pe_lightning.studies.sweep.running import Fits, run_cells
+    from pe_lightning.studies.sweep.running import CellRunner, run_cells
 
-    fits = Fits()
-    cells = make_cells(varied, options, repeats, out.absolute().name, fits.resolve)
+    runner = CellRunner()
+    cells = make_cells(varied, options, repeats, out.absolute().name, runner.resolve)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
-    record = SweepRecord(out, fits.fingerprint)
+    record = SweepRecord(out, runner.fingerprint)
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
-        fits.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
+        runner.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
-    signum = run_cells(cells, record, fits, launcher, *resources, retries or 0, bar)
+    signum = run_cells(cells, record, runner, launcher, *resources, retries or 0, bar)
     _print_summary(cells, record, list(varied) if repeats > 1 else None)
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:
