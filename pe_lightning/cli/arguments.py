@@ -1,18 +1,12 @@
-"""Command-line arguments: split into files and options; files become a recipe.
+"""Command-line arguments, split into files and options and rewritten once for jsonargparse.
 
-``pe-lightning fit my.jpg --encoder tri`` is rewritten once, before jsonargparse parses it::
-
-    --config=image/closed_form.yaml  --model.encoder=tri  --data.paths=["my.jpg"]
-
-The rewriting adds the recipe that suits the files and the settings that a checkpoint holds. Registered names are resolved by
-the objects that take them.
+``fit my.jpg --encoder tri`` becomes ``--config=image/closed_form.yaml --model.encoder=tri --data.paths=["my.jpg"]``.
 """
 
 from __future__ import annotations
 
-import codecs
 import inspect
-import locale
+import math
 import os
 import re
 import sys
@@ -31,24 +25,20 @@ from pe_lightning.results.config_files import as_yaml, load_limited, read_config
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
-"""Options of ``fit``, ``validate``, ``test`` and ``predict`` that take no value."""
+"""Options of the verbs of the Trainer that take no value."""
 MULTIPLE = frozenset({"output_shape"})
-"""Their options that take several values."""
+"""Options of the verbs of the Trainer that take several values."""
 DESCRIBED = frozenset({"model.encoder", "model.estimator", "data.sampling", "data.source"})
 """Settings that take a registered name, or a mapping with the name and arguments."""
-NAMED = {"model": "models", "data": "datamodules"}
-"""Settings that name a class of a registry, with the registry of the names."""
-CLASS_KEYS = DESCRIBED | NAMED.keys() | {"model.optimizer", "model.lr_scheduler", "trainer.logger"}
+NAMED = {"model": "models", "data": "datamodules", "trainer.callbacks": "callbacks"}
+"""Settings that name a class of a registry, with the registry."""
+CLASS_KEYS = DESCRIBED | {"model", "data", "model.optimizer", "model.lr_scheduler", "trainer.logger"}
 """Settings that name a class, whose arguments are settings below them."""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option with its values.
-
-    Args:
-        words: As typed: ``("--encoder", "tri")`` or ``("--encoder=tri",)``.
-    """
+    """One option with its values: ``("--encoder", "tri")`` or ``("--encoder=tri",)``."""
 
     words: tuple[str, ...]
 
@@ -90,30 +80,23 @@ def read(
         multiple: Options that take all values up to the next option, without dashes.
     """
     positional: list[str] = []
-    options: list[Option] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if not is_option(word):
+    options: list[list[str]] = []
+    wanted: float = 0  # values that the last option still takes
+    for word in words:
+        if is_option(word):
+            name, equals, _ = word.lstrip("-").partition("=")
+            options.append([word])
+            wanted = 0 if equals or name in flags else math.inf if name in multiple else 1
+        elif wanted:
+            options[-1].append(word)
+            wanted -= 1
+        else:
             positional.append(word)
-            continue
-        name, equals, _ = word.lstrip("-").partition("=")
-        taken = [word]
-        takes_value = not equals and name not in flags
-        while takes_value and rest and not is_option(rest[0]):
-            taken.append(rest.pop(0))
-            takes_value = name in multiple
-        options.append(Option(tuple(taken)))
-    return positional, options
+    return positional, [Option(tuple(option)) for option in options]
 
 
 def rewrite(verb: str, words: Sequence[str]) -> list[str]:
-    """The words after ``fit``, ``validate``, ``test`` or ``predict`` as the parser of that verb takes them.
-
-    Args:
-        verb: The verb.
-        words: Files and options, in any order.
-    """
+    """Files and options after a verb of the Trainer as its parser takes them."""
     # these import torch, which tables and help texts of other verbs do not need
     from pe_lightning.cli import recipes
     from pe_lightning.training.saved_models import saved_settings
@@ -137,21 +120,18 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={as_yaml(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    # the name of a class resets the arguments that were given before it: those on the command line follow it
+    # the name of a class resets the arguments before it: it precedes them, unless a configuration is between them
     files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
-    places = []
-    for place, option in enumerate(options):
-        arguments = [n for n in range(files, place) if options[n].key.startswith(f"{option.key}.")]
-        places.append(min([place, *arguments]) if option.key in CLASS_KEYS else place)
-    order = sorted(range(len(options)), key=lambda place: (places[place], places[place] == place, len(options[place].key)))
-    options = [options[place] for place in order]
-    with_arguments = frozenset(option.key.rpartition(".")[0] for option in options)
-    spelt = [word for option in options for word in _spelt(option, with_arguments)]
+    ordered: list[Option] = []
+    for option in options:
+        places = [n for n, other in enumerate(ordered) if n >= files and other.key.startswith(f"{option.key}.")]
+        ordered.insert(min(places, default=len(ordered)) if option.key in CLASS_KEYS else len(ordered), option)
+    with_arguments = frozenset(option.key.rpartition(".")[0] for option in ordered)
+    spelt = [word for option in ordered for word in _spelt(option, with_arguments)]
     return [*spelt, *positional]
 
 
 def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
-    """An option for the parser: ``--key=value``, with recipes found by name."""
     from lightning.pytorch import callbacks as lightning_callbacks
 
     from pe_lightning.cli import recipes
@@ -165,22 +145,19 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":
         found = recipes.find(value)
-        # refuses what is too large, and no text
-        try:
-            settings = load_limited(found) if found.startswith("{") else read_config(Path(found))
-        except yaml.YAMLError as error:
-            raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
+        if found.startswith("{"):
+            try:
+                settings = load_limited(found)
+            except yaml.YAMLError as error:
+                raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
+        else:
+            settings, text = read_config(Path(found)), Path(found).read_text(encoding="utf-8")
+            found = found if text.isascii() else text  # jsonargparse reads files in the encoding of the locale
         import_named(settings)
-        return [f"--config={found if _in_locale(found) else as_yaml(settings)}"]
-    if key in NAMED and value.isidentifier():  # of a class that no configuration may name, the parser says less
-        value = path_of(find_registry(NAMED[key]).get(value))
-    if (
-        key.rstrip("+") == "trainer.callbacks"
-        and value.isidentifier()
-        and value != "null"
-        and not hasattr(lightning_callbacks, value)
-    ):
-        value = path_of(find_registry("callbacks").get(value))
+        return [f"--config={found}"]
+    named = NAMED.get(key.rstrip("+")) if value.isidentifier() else None
+    if named and not (named == "callbacks" and (value == "null" or hasattr(lightning_callbacks, value))):
+        value = path_of(find_registry(named).get(value))
     if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
         value = as_yaml({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
@@ -189,20 +166,14 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
 
 
 def import_named(settings: Any, key: str = "") -> None:
-    """Imports the plugins that a configuration names by the name of a class: the parser finds classes that are imported."""
+    """Imports the plugins whose classes a configuration names: the parser finds only imported classes by name."""
     if isinstance(settings, str) and key in ("class_path", "model", "data", "callbacks"):
-        for registry in ("models", "datamodules", "callbacks"):
+        for registry in NAMED.values():
             find_registry(registry).load_plugins(settings)
     for inner, value in settings.items() if isinstance(settings, Mapping) else ():
         import_named(value, str(inner))
     for value in settings if isinstance(settings, list) else ():
         import_named(value, key)
-
-
-def _in_locale(config: str) -> bool:
-    """Whether jsonargparse decodes a configuration as UTF-8: it reads files in the encoding of the locale."""
-    in_utf8 = codecs.lookup(locale.getpreferredencoding(False)).name == "utf-8"
-    return config.startswith("{") or in_utf8 or Path(config).read_bytes().isascii()
 
 
 @cache
@@ -212,13 +183,12 @@ def accept_any_names() -> None:
 
 
 def check_names(tree: Any, path: str = "") -> None:
-    """Refuses a configuration that names anything but classes.
+    """Refuses a parsed configuration that names anything but classes: the parser imports and calls functions, too.
 
-    The parser imports what is named in place of a class, an optimiser or any other callable, and calls functions. Default
-    values of a class that is named may be functions. Descriptions are resolved later, by the registries.
+    Default values of a named class may be functions. Descriptions are resolved later, by the registries.
 
     Args:
-        tree: The parsed configuration, where a name has become what it names.
+        tree: The configuration, where a name has become the named object.
         path: Dotted key of ``tree``, for the message.
     """
     if callable(tree) and not isinstance(tree, (type, os.PathLike)):  # the parser's paths are callable

@@ -20,8 +20,6 @@ from pe_lightning.results import runs
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import named_files, sha256_of, user_path
 
-WITHOUT_FEATURES = ("rope", "rope_mixed", "none")
-"""Values that attention tasks take in place of an encoder."""
 MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
@@ -36,9 +34,9 @@ class Cell:
 
     Args:
         name: Name of its run directory.
-        settings: The varied settings with their values, as typed.
+        settings: The varied settings, as typed.
         repeat: Index of the repetition, from 0.
-        arguments: The options of ``fit``, without the seeds of the repetition.
+        arguments: Options of ``fit``, without the seeds of the repetition; none for a cell that is no fit.
         tree: The complete configuration; ``None`` if it was refused.
         error: The reason for the refusal.
     """
@@ -57,13 +55,13 @@ class Cell:
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """SHA-256 of every file that the configuration names outside of its data, such as a pretrained model."""
+        """SHA-256 of every file that the trainer or the model is made from, such as a pretrained model."""
         named = named_files([(self.tree or {}).get(key) for key in ("trainer", "model")])
         return {str(path): sha256_of(user_path(path)) for path in named}
 
 
 def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The varied settings and their values, from texts ``KEY=V1,V2,...``; ``fixed`` are options of ``fit`` for all cells."""
+    """Settings with their values from texts ``KEY=V1,V2,...``; ``fixed`` are options of ``fit`` for all cells."""
     varied: dict[str, tuple[str, ...]] = {}
     for text in texts:
         option = Option((f"--{text.strip().removeprefix('--')}",))
@@ -116,7 +114,8 @@ def make_cells(
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
             raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")
-    cells: list[Cell] = []
+    by_data: dict[str, list[Cell]] = {}
+    errors = []
     for values in itertools.product(*varied.values()):
         settings = dict(zip(varied, values, strict=True))
         arguments = (*fixed, *(f"--{key}={value}" for key, value in settings.items()))
@@ -125,13 +124,14 @@ def make_cells(
             tree = checked(resolve(arguments), repeats, name)
         except InputError as refused:
             error = str(refused)
+        errors.append(error)
         for repeat in range(repeats):
-            cell = cell_name(settings, repeat if repeats > 1 else None)
-            cells.append(Cell(cell, settings, repeat, arguments, tree and reseeded(tree, repeat), error))
-    if all(cell.tree is None for cell in cells):
-        raise InputError(f"no cell of the sweep can be run: {cells[0].error}")
-    order = list(dict.fromkeys(cell.data_options for cell in cells))
-    return sorted(cells, key=lambda cell: order.index(cell.data_options))
+            folder = cell_name(settings, repeat if repeats > 1 else None)
+            cell = Cell(folder, settings, repeat, arguments, tree and reseeded(tree, repeat), error)
+            by_data.setdefault(cell.data_options, []).append(cell)
+    if None not in errors:
+        raise InputError(f"no cell of the sweep can be run: {errors[0]}")
+    return [cell for cells in by_data.values() for cell in cells]
 
 
 def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
@@ -182,18 +182,19 @@ def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
         tree["seed_everything"] += repeat
         arguments = tree["model"]["init_args"]
         if (encoder := arguments.get("encoder")) is not None:
-            more = [_reseeded_encoder(entry, repeat) for entry in (encoder if isinstance(encoder, list) else [encoder])]
-            arguments["encoder"] = more if isinstance(encoder, list) else more[0]
+            arguments["encoder"] = _reseeded_encoder(encoder, repeat)
     return tree
 
 
-def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[str, Any]:
+def _reseeded_encoder(encoder: Any, repeat: int) -> Any:
     from pe_lightning.encoders import registry
 
-    described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
-    if described.get("name", described.get("class_path")) in WITHOUT_FEATURES:
-        return encoder
-    seed = registry.parameters(registry.get(described.get("name") or described["class_path"])).get("seed")
+    if isinstance(encoder, list):  # one per axis
+        return [_reseeded_encoder(entry, repeat) for entry in encoder]
+    described = {"name": encoder} if isinstance(encoder, str) else encoder
+    name = described.get("class_path") or described["name"]
+    known = "class_path" in described or name in registry  # attention tasks also take words such as rope
+    seed = registry.parameters(registry.get(name)).get("seed") if known else None
     if seed is None:
         return encoder
     arguments = described.setdefault("init_args", {}) if "class_path" in described else described
@@ -202,9 +203,9 @@ def _reseeded_encoder(encoder: str | dict[str, Any], repeat: int) -> str | dict[
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The settings of :data:`RESULT_KEYS` in which two configurations differ: ``trainer.max_steps: 10, now 20``.
+    """The settings in which two configurations differ, as ``trainer.max_steps: 10, now 20``.
 
-    An option that the package has gained since ``one`` was run is not a difference if ``other`` has its default value.
+    An option that the package has gained since ``one`` is no difference if ``other`` has its default value.
     """
     old, new = _result_settings(one), _result_settings(other)
     if new.keys() - old.keys():

@@ -44,16 +44,14 @@ class Outcome:
 
 
 class SweepRecord:
-    """The cells in the folder of a sweep: the file ``sweep.json``, lines in the terminal, and signals that stop them.
-
-    Cells of earlier commands with the same folder are kept.
+    """The cells in the folder of a sweep, with cells of earlier commands: ``sweep.json``, progress, and stopping.
 
     Args:
         folder: The folder of the sweep.
         fingerprint: Returns the fingerprint of the data of a complete configuration; ``None`` if they have none.
 
     Attributes:
-        signum: The signal that stops the sweep: no more cells are started; ``None`` if there was none.
+        signum: The signal after which no more cells are started, if there was one.
     """
 
     def __init__(self, folder: Path, fingerprint: Callable[[Mapping[str, Any]], str | None]) -> None:
@@ -79,11 +77,10 @@ class SweepRecord:
         return (self.folder / cell.name).absolute()
 
     def finished(self, cell: Cell) -> dict[str, Any] | None:
-        """The metrics of a cell that has finished before, else ``None``: it is then started, or resumed.
+        """The metrics of a cell that has finished before, else ``None``.
 
         Raises:
-            InputError: If its folder holds another run: of other settings, of data or files with other content, or of
-                settings that are not known.
+            InputError: If its folder holds another run, with other settings, data or files, or with unknown settings.
         """
         run = self.folder / cell.name
         if run.exists() and cell.name not in self.entries:
@@ -111,21 +108,20 @@ class SweepRecord:
         return metrics
 
     def status(self, cell: Cell) -> Status | None:
-        """The recorded status of a cell; ``None`` for one that is not in the record."""
+        """The status of a cell; ``None`` if it is not in the record."""
         return self.entries.get(cell.name, {}).get("status")
 
     @contextmanager
     def running(
         self, cells: Sequence[Cell], stop_fit: Callable[[int], None] = raise_interrupted, bar: bool = True
     ) -> Iterator[list[Cell]]:
-        """Locks the folder, records the cells and handles signals; the result are the cells that have to be run.
+        """Locks the folder, records the cells and handles signals; yields the cells that have to be run.
 
-        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. SIGTERM and SIGHUP, at which
-        ``stop_fit`` is called with the signal, also end the running cells, which become waiting cells.
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once.
 
         Args:
             cells: All cells of the sweep.
-            stop_fit: Stops the running cells.
+            stop_fit: Stops the running cells at SIGTERM and SIGHUP; they wait for the next command.
             bar: Whether to draw a progress bar, if the standard error stream is a terminal.
 
         Raises:
@@ -161,7 +157,7 @@ class SweepRecord:
             raise InputError(f"another sweep is running in {str(self.folder)!r}; wait, or choose another --out") from error
 
     def _is_over(self, cell: Cell) -> bool:
-        """Records a cell that is not run yet, and tells the result of one that has finished before or is refused."""
+        """Records a cell before the sweep; True if it has finished before or is refused."""
         metrics = self.finished(cell)
         if metrics is not None:
             self._note(cell, "done", **_scores(metrics))
