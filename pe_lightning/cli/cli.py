@@ -43,26 +43,6 @@ from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 
-OPTIONS = [
-    *(
-        f"--{name}"
-        for name in (
-            "config",
-            "encoder",
-            "seed_everything",
-            "trainer",
-            "model",
-            "data",
-            "wandb",
-            "ckpt_path",
-            "resume_with_other_data",
-        )
-    ),
-    *(f"--trainer.{name}" for name in inspect.signature(Trainer).parameters),
-    *(f"--wandb.{name}" for name in inspect.signature(WandbSettings).parameters),
-]
-"""Options offered as spelling suggestions, besides the arguments of the named classes and those of ``predict`` alone."""
-
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
 
@@ -87,11 +67,7 @@ TRAINER_DEFAULTS = {
 
 
 def run(verb: str, arguments: Sequence[str]) -> int:
-    """Runs a verb of the Trainer with command-line arguments.
-
-    Returns:
-        The exit status: 0, or that of the signal that ended a fit early.
-    """
+    """Runs a verb of the Trainer with command-line arguments; the exit status is 0, or that of a signal."""
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     files, options = read(arguments)
     if any(option.key in ("h", "help") and option.value != "all" for option in options):
@@ -104,11 +80,7 @@ def run(verb: str, arguments: Sequence[str]) -> int:
 
 
 def prepare(verbose: bool = False) -> None:
-    """Limits what configurations may import, and filters messages; to be called before :func:`parse`.
-
-    Args:
-        verbose: Whether Lightning's notes are shown: seed, devices, why a fit ends.
-    """
+    """Limits what configurations may import, and hides notes of Lightning unless ``verbose``; precedes :func:`parse`."""
     accept_any_names()
     set_parsing_settings(instantiate_subclass_spec_in_any=False, import_path_denylist=[])  # enforces the default list
     for name in ("fabric.utilities.seed", "fabric.utilities.distributed", "pytorch.utilities.rank_zero"):
@@ -121,13 +93,13 @@ def prepare(verbose: bool = False) -> None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a record is a warning, or was logged outside Lightning: this package logs through the same logger."""
+    # this package logs through the same logger
     return record.levelno > logging.INFO or Path(lightning.__file__).parent not in Path(record.pathname).parents
 
 
 class _Parser(LightningArgumentParser):
     def dump(self, cfg: Namespace, *args: Any, **kwargs: Any) -> str:
-        """Text of a configuration; defaults that have no text of their own, devices and enumerations, by their names."""
+        """Text of a configuration, with devices and enumerations by their names."""
         with asked_modules():  # it validates, and so imports text that may be a class path, as of --trainer.profiler
             return str(super().dump(_named(cfg), *args, **kwargs))
 
@@ -144,7 +116,7 @@ def _named(value: Any) -> Any:
 
 @functools.cache
 def make_parser(verb: str) -> LightningArgumentParser:
-    """The parser of ``fit``, ``validate``, ``test`` or ``predict``, for any LightningModule and LightningDataModule."""
+    """The parser of a verb of the Trainer, for any LightningModule and LightningDataModule."""
     parser = _Parser(
         prog=f"pe-lightning {verb}",
         usage=f"pe-lightning {verb} [options]; pe-lightning {verb} --help is shorter",
@@ -180,8 +152,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        given: Arguments as :func:`pe_lightning.cli.arguments.rewrite` returns them, or a configuration of plain
-            values.
+        given: Arguments as :func:`pe_lightning.cli.arguments.rewrite` returns them, or a configuration of plain values.
     """
     parser = make_parser(verb)
     try:
@@ -193,8 +164,8 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
             else:
                 config = parser.parse_args(list(given))
     except (ArgumentError, ImportError) as error:
-        of_verb = [f"--{name}" for name, *_ in OUTPUT if verb == "predict"]
-        raise InputError(explain(str(error), [*OPTIONS, *of_verb])) from error
+        options = parser.get_defaults(skip_validation=True).keys(branches=True)
+        raise InputError(explain(str(error), [f"--{name}" for name in ("config", "encoder", *options)])) from error
     _move_into_callbacks(config)
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
@@ -244,7 +215,7 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         config: The complete configuration, from :func:`parse`.
-        sections: Those of :data:`SECTIONS` to instantiate; the others are left out.
+        sections: The instances to make; the others of :data:`SECTIONS` are left out.
     """
     chosen = config.clone()
     for section in SECTIONS - frozenset(sections):
@@ -263,7 +234,7 @@ def _input_errors() -> Iterator[None]:
 
 
 class CommandLine(LightningCLI):
-    """A verb of the Trainer with all objects that it takes, from a configuration to the run.
+    """A verb of the Trainer with its objects, from a configuration to the run.
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
@@ -385,14 +356,13 @@ class CommandLine(LightningCLI):
                 wandb.teardown()  # waits for the process of wandb, which writes its last records after finish() returns
 
     def _check_data(self) -> None:
-        """Refuses a checkpoint of other data before any work; Python's fits do so when the checkpoint is loaded."""
+        # before any work; fits in Python refuse when the checkpoint is loaded
         callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
         if self.config.ckpt_path and not any(c.other_data for c in callbacks if isinstance(c, Resumption)):
             self.datamodule.prepare_data()
             refuse_other_data(read_checkpoint(self.config.ckpt_path), self.datamodule)
 
     def _score_folds(self) -> None:
-        """Scores copies of the model that are fitted to all folds but one, if the data has folds."""
         data, model = self.datamodule, self.model
         if not isinstance(data, SignalDataModule) or not isinstance(model, FunctionModule) or data.folds is None:
             return
@@ -406,7 +376,7 @@ class CommandLine(LightningCLI):
         self.recorder.durations.mark("folds")
 
     def _build_model(self) -> None:
-        """Builds the model for the data, so that bad input fails before anything is started or written."""
+        # bad input fails before anything is started or written
         if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric may be the data's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pydoc
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,23 +12,17 @@ from pe_lightning.hints import hint
 from pe_lightning.registry import find_registry
 
 LIST_OPTIONS = "--help lists the options"
-EXPECTED = "Expected a "
-DENIED = "Importing '"
-"""Beginning of the message for what no configuration may import."""
 UNINFORMATIVE = (
     *("Does not validate against any of the Union subtypes", "Subtypes:", "Errors:", "Given value type:"),
     *("Given value: NestedArg", "Expected a <class 'NoneType'>", "Expected a path but"),
 )
 """Lines of jsonargparse's messages that say nothing to a user."""
-UNKNOWN_NAME = (("Option '", "'"), ("Key '", "'"), ("unrecognized arguments: ", "="))
-"""How lines about an unknown name begin, and what ends the name."""
 OTHER_TYPE = "Problem with given class_path 'lightning.Callback'"
-"""Beginning of the message about the second type of ``trainer.callbacks``, where an entry of the list is wrong."""
-REQUIRED = "the following arguments are required: "
+"""Beginning of the message about the second type of ``trainer.callbacks``."""
 
 
 def root_message(error: BaseException) -> str:
-    """The message of the error that a constructor raised, without the text that jsonargparse adds."""
+    """The message of the error that a constructor raised, without the text of jsonargparse."""
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     while not isinstance(error, InputError):
@@ -46,51 +41,43 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
     """A message of jsonargparse as one paragraph, with suggestions for unknown names.
 
     Args:
-        message: The message: one line per key, and what each type of a union says about the value.
+        message: One line per key, and per type of a union.
         options: Options to suggest, ``--name`` each.
     """
     lines = [line.strip(" -") for line in message.splitlines()]
-    lines = [line for line in lines if line and not line.startswith(UNINFORMATIVE)]
-    if any(line.startswith("Problem with given class_path") for line in lines[: _index(lines, OTHER_TYPE)]):
-        del lines[_index(lines, OTHER_TYPE) :]
-    keys = [line.split('"')[1] for line in lines if line.startswith('Parser key "')]
-    owners = [line.split("'")[1] for line in lines if line.startswith("Problem with given class_path")]
-    for line in lines:
-        if "denied by" in line and DENIED in line:
-            name = line.partition(DENIED)[2].partition("'")[0]
-            return f"{'.'.join(dict.fromkeys(keys)) or 'the configuration'}: a configuration cannot name {name!r}"
-        for before, end in UNKNOWN_NAME:
-            if line.startswith(before):
-                return _unknown_name(line.removeprefix(before).split()[0].partition(end)[0], owners, options)
-        if line.startswith(REQUIRED):
-            names = [name.rpartition(".")[2] for name in line.removeprefix(REQUIRED).split(", ")]
-            if owners:
-                return f"{owners[-1].rpartition('.')[2]} needs {', '.join(names)}"
-            words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names]
-            return f"give {' and '.join(words)}; {LIST_OPTIONS}"
-    wanted = [line.removeprefix(EXPECTED).partition(". Got value: ") for line in lines if line.startswith(EXPECTED)]
+    text = "\n".join(line for line in lines if line and not line.startswith(UNINFORMATIVE))
+    first, _, _ = text.partition(OTHER_TYPE)
+    text = first if "Problem with given class_path" in first else text
+
+    def found(pattern: str) -> list[str]:
+        return re.findall(pattern, text, re.MULTILINE)
+
+    key = ".".join(dict.fromkeys(found(r'^Parser key "(.*?)"')))
+    owners = found(r"^Problem with given class_path '(.*?)'")
+    if denied := found(r"Importing '(.*?)'.*denied by"):
+        return f"{key or 'the configuration'}: a configuration cannot name {denied[0]!r}"
+    if unknown := found(r"^(?:Option '|Key '|unrecognized arguments: )([^\s'=]+)"):
+        return _unknown_name(unknown[0], owners, options)
+    if required := found("^the following arguments are required: (.*)"):
+        names = [name.rpartition(".")[2] for name in required[0].split(", ")]
+        if owners:
+            return f"{owners[-1].rpartition('.')[2]} needs {', '.join(names)}"
+        words = [f"--{name} {name.upper()}" if f"--{name}" in options else name.upper() for name in names]
+        return f"give {' and '.join(words)}; {LIST_OPTIONS}"
+    wanted = found(r"^Expected a (.*?)(?:\. Got value: .*)?$")
     if not wanted:
-        return " ".join(lines)
+        return " ".join(text.splitlines())
     types, choices = [], list[str]()
-    for kind, _, _ in wanted:
-        name = kind.removeprefix("<class '").removesuffix("'>").rpartition(".")[2]
-        literal = kind.removeprefix("typing.Literal[").removesuffix("]")
-        choices += [choice.strip("' ") for choice in literal.split(",")] if literal != kind else []
-        types.append(f"one of {literal}" if "," in literal else literal if literal != kind else name)
-    types = list(dict.fromkeys(types))
-    given = [value for _, _, value in wanted if value]
-    given += [line.removeprefix("Given value: ") for line in lines if line.startswith("Given value: ")]
-    value = given[0] if given else "another value"
-    return f"{'.'.join(dict.fromkeys(keys))}: expected {' or '.join(types)}, got {value}{did_you_mean(value, choices)}"
-
-
-def _index(lines: list[str], beginning: str) -> int:
-    """The place of the first line with this beginning; the number of lines if there is none."""
-    return next((place for place, line in enumerate(lines) if line.startswith(beginning)), len(lines))
+    for kind in wanted:
+        literal = re.fullmatch(r"typing\.Literal\[(.*)\]", kind)
+        named = literal[1] if literal else re.sub(r"<class '(.*)'>", r"\1", kind).rpartition(".")[2]
+        choices += [choice.strip("' ") for choice in literal[1].split(",")] if literal else []
+        types.append(f"one of {named}" if literal and "," in named else named)
+    value = next(iter([*found(r"^Expected a .*?\. Got value: (.*)"), *found("^Given value: (.*)")]), "another value")
+    return f"{key}: expected {' or '.join(dict.fromkeys(types))}, got {value}{did_you_mean(value, choices)}"
 
 
 def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
-    """The message for an argument of a class, or an option, that does not exist."""
     from jsonargparse import ArgumentParser
 
     if owners:
@@ -116,12 +103,7 @@ def _unknown_name(name: str, owners: list[str], options: Iterable[str]) -> str:
 
 
 def unknown_option(name: str, options: Iterable[str]) -> str:
-    """The message for an option that a verb does not have.
-
-    Args:
-        name: The option as typed.
-        options: Those of the verb.
-    """
+    """The message for an option, as typed, that a verb with ``options`` does not have."""
     known = set(options) - {name}  # the given option itself is in the list if it belongs to another verb
     if text := hint(name.lstrip("-"), known):
         return f"unknown option {name!r}; type {text}. {LIST_OPTIONS}"
