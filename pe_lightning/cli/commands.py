@@ -100,10 +100,10 @@ def list_registered(kinds: list[str] | None = None, /) -> int:
         if not kinds:
             overview.add_row(kind, ", ".join(names), "" if registry is None else registry.group)
         else:
-            _print(TABLES[kind]() if kind in TABLES else _registry_table(kind))
+            console().print(TABLES[kind]() if kind in TABLES else _registry_table(kind))
         broken |= {} if registry is None else registry.broken()
     if not kinds:
-        _print(overview)
+        console().print(overview)
     for _, message in sorted(broken.items()):
         say(message)
     return 1 if broken else 0
@@ -130,7 +130,6 @@ def _activation_table() -> Table:
 
 
 def _registry_table(kind: str) -> Table:
-    """The classes of any registry: name, formula or first line of the docstring, arguments, reference."""
     registry, rows = find_registry(kind), []
     for name in registry:
         cls = registry.get(name)
@@ -145,7 +144,6 @@ def _registry_table(kind: str) -> Table:
 
 
 TABLES = {"activations": _activation_table, "recipes": _recipe_table}
-"""Functions that make the table of a list; other lists are made by :func:`_registry_table`."""
 
 
 def reference_of(cls: type) -> str:
@@ -183,13 +181,12 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
         used = datetime.fromtimestamp(entry.used).strftime("%Y-%m-%d %H:%M")
         table.add_row(*_content(entry), show_bytes(entry.bytes), used, entry.key[:12])
     if entries:
-        _print(table)
+        console().print(table)
     total = show_bytes(sum(entry.bytes for entry in entries))
     say(f"{_count(len(entries))}, {total} of at most {show_bytes(folder.limit)}, in {folder.path}")
 
 
 def _content(entry: Entry) -> tuple[Text, str, str]:
-    """The first name with the number of other signals, the shape and the dtype."""
     try:
         signals = EntryValues(entry.path).signals()
         first, *others = signals.names
@@ -197,10 +194,6 @@ def _content(entry: Entry) -> tuple[Text, str, str]:
         return Text(names), "x".join(map(str, signals.shape)), signals.stored
     except Exception:  # HDF5 raises many types for a damaged file, which the next fit replaces
         return Text("(not readable)"), "", ""
-
-
-def _print(table: Table) -> None:
-    console().print(table)
 
 
 def _count(number: int) -> str:

@@ -1,8 +1,4 @@
-"""The short help of ``fit``, ``validate``, ``test`` and ``predict``, and descriptions of the arguments of a class.
-
-Names come from the registries, options and defaults from signatures, descriptions from docstrings. ``--help=all`` prints the
-complete help of the parser instead.
-"""
+"""The short help of the verbs of the Trainer, and descriptions of the arguments of a class, from its docstring."""
 
 from __future__ import annotations
 
@@ -26,8 +22,6 @@ from pe_lightning.results.config_files import read_config
 
 INDENT = 30
 """Columns before the description of an option."""
-MIN_WIDTH, MAX_WIDTH = 80, 120
-"""Limits of the width of a line."""
 MAX_TEXT = 200
 """Characters of a description that is shown whole."""
 
@@ -52,14 +46,7 @@ OUTPUT: list[tuple[str, str, Any, Any, str]] = [
 
 
 def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> str:
-    """The help of a verb of the Trainer.
-
-    Args:
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        files: Files to fit, for whose kind the recipe chooses the classes.
-        options: The options; those that name a model or a DataModule, or a configuration that does, choose the classes
-            whose arguments are listed.
-    """
+    """The help of a verb of the Trainer, with the arguments of the classes that the files or options choose."""
     from pe_lightning.cli import recipes  # imports Lightning, which descriptions do not need
     from pe_lightning.training.callbacks import WandbSettings
 
@@ -102,15 +89,13 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
     training = ("--trainer.max_steps", "--wandb", "--trainer.callbacks", "--seed")
     sections = [
         ("what is fitted, and by what", names) if fit else ("", []),
-        (f"options of --data {data.__name__}", [] if predict else _data_options(data)),
+        (f"options of --data {data.__name__}", [] if predict else _options("data", data)),
         (f"options of --model {model.__name__}", _options("model", model) if fit else []),
         ("what is written", [(f"--{name} {value}", text) for name, value, _, _, text in OUTPUT] if predict else []),
         ("the run", run if fit else [entry for entry in run if not entry[0].startswith(training)]),
     ]
-    shown, listed = (
-        "\n".join(examples(verb)),
-        "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries),
-    )
+    shown = "\n".join(examples(verb))
+    listed = "\n".join(f"{title}:\n{layout(entries)}" for title, entries in sections if entries)
     return (
         f"usage: pe-lightning {verb} {usage.get(verb, CHECKPOINT)}\n           {sections_of_usage}".rstrip()
         + f"\n\n{PURPOSES[verb]}\n\n{shown}\n\n{listed}\n"
@@ -122,28 +107,22 @@ def _choices(registry: str) -> str:
     return f"{', '.join(find_registry(registry))} (pe-lightning list {registry})"
 
 
-def _data_options(data: type[Any]) -> list[Entry]:
-    defaults = {name: parameter.default for name, parameter in inspect.signature(data).parameters.items()}
-    groups = [name for name, default in defaults.items() if is_dataclass(default)]
-    entries = [entry for entry in _options("data", data) if entry[0].split()[0].removeprefix("--data.") not in groups]
-    for group in groups:
-        arguments = argument_descriptions(type(defaults[group]))
-        entries += [(f"--data.{group}.{name} {value}", text) for name, value, text in arguments]
-    return entries
-
-
 def _options(section: str, cls: type[Any]) -> list[Entry]:
-    described = argument_descriptions(cls)
-    return [
-        (f"--{section}.{name} {value}", text) for name, value, text in described if f"{section}.{name}" != "model.encoder"
-    ]
+    """The arguments of a class, groups of them last."""
+    parameters, entries, groups = inspect.signature(cls).parameters, [], []
+    for name, value, text in argument_descriptions(cls):
+        default = parameters[name].default if name in parameters else None
+        if is_dataclass(default):
+            groups += _options(f"{section}.{name}", type(default))
+        elif f"{section}.{name}" != "model.encoder":
+            entries.append((f"--{section}.{name} {value}", text))
+    return [*entries, *groups]
 
 
 def argument_descriptions(cls: type[Any]) -> Iterator[tuple[str, str, str]]:
-    """Name, default and description of every constructor argument of a class; of a long description the first sentence.
+    """Name, default (its name in capitals if required) and description of every constructor argument of a class.
 
-    A required argument has its name in capitals in place of a default. Arguments that ``**kwargs`` passes to a parent class
-    are those of the class that the docstring names for them.
+    A long description is cut to its first sentence; the docstring names the class that takes ``**kwargs``.
     """
     parser = ArgumentParser()
     parser.add_class_arguments(cls, fail_untyped=False, instantiate=False)
@@ -175,7 +154,7 @@ def plain_text(text: str) -> str:
 
 def layout(entries: Iterable[Entry]) -> str:
     """Options in one column and their descriptions in another, in the width of the terminal."""
-    width = min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size((100, 24)).columns))
+    width = min(120, max(80, shutil.get_terminal_size((100, 24)).columns))
     lines = []
     for option, text in entries:
         first, *rest = textwrap.wrap(text, width - INDENT, break_on_hyphens=False) or [""]

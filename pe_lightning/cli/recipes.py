@@ -22,13 +22,9 @@ FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 """The recipes of this package: ``configs/`` of the repository, which is installed as ``pe_lightning/configs``."""
 GROUP = "pe_lightning.recipes"
 """Entry-point group of folders of recipes, ``KIND/NAME.yaml``, of other packages: each entry is a ``Path``."""
-EXACT_FIT = "closed_form"
-"""The recipe of the exact fit of a linear layer."""
-ADAPTIVE_FIT = "adaptive"
-"""The recipe of the adaptive fit, the first to try."""
+EXACT_FIT, ADAPTIVE_FIT = "closed_form", "adaptive"
 SCATTERED_FIT = "inpaint"
 """The recipe of a linear layer where the trained samples are no grid."""
-
 KIND_BY_AXES: dict[int | None, str] = {1: "row", 2: "image", 3: "volume"}
 """The kind whose exact fit suits signals of a kind that has no recipe, by their number of axes."""
 
@@ -40,8 +36,7 @@ def names() -> list[str]:
 
 @functools.cache
 def _paths() -> dict[str, Path]:
-    """The file of each recipe by name. A recipe of this package keeps its name; the others do not replace it."""
-    folders = [*(Path(point.load()) for point in entry_points(group=GROUP)), FOLDER]
+    folders = [*(Path(point.load()) for point in entry_points(group=GROUP)), FOLDER]  # the last of a name counts
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.glob("*/*.yaml")
     }
@@ -69,14 +64,12 @@ def find(config: str) -> str:
 def words_for(paths: Sequence[str], given: Mapping[str, str | None]) -> list[str]:
     """The options that ``fit FILE ...`` stands for: a recipe for signals of their kind, unless one is given, and the paths.
 
-    The source is that of a named DataModule, or the one that the options and the files choose
-    (:func:`~pe_lightning.signals.sources.kinds.kind_of`). The recipe is the first installed one of its adaptive and its
-    exact fit, or the exact fit if a model or encoder is named. A kind without recipes takes an exact fit of its number of
-    axes, with its own DataModule or source in place of the recipe's.
+    The recipe is the first installed one of the adaptive and the exact fit, or the exact fit if a model or encoder is named.
+    A kind without recipes takes an exact fit of its number of axes, with its own DataModule or source.
 
     Args:
         paths: Files, folders or ``samples://NAME``.
-        given: The options by key (:attr:`pe_lightning.cli.arguments.Option.key`), with their values.
+        given: Values of the options by :attr:`~pe_lightning.cli.arguments.Option.key`.
     """
     own_paths = f"--data.paths={as_yaml(list(paths))}"
     if "config" in given:

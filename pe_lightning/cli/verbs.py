@@ -18,7 +18,7 @@ from pe_lightning.errors import InputError
 
 
 class _HelpFormatter(DefaultHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Keeps the line breaks of the docstring."""
+    pass
 
 
 def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str]) -> int:
@@ -29,12 +29,7 @@ def call(verb: str, function: Callable[..., int | None], arguments: Sequence[str
     - A ``bool`` is a flag without a value.
     - ``*options: str`` receives all options that are not in the signature, each with its value.
 
-    The docstring provides the help texts.
-
-    Args:
-        verb: Name of the verb.
-        function: Returns the exit status, or ``None`` for 0.
-        arguments: Words after the verb.
+    The docstring provides the help texts. The function returns the exit status, or ``None`` for 0.
     """
     accept_any_names()
     parameters = inspect.signature(function).parameters.values()

@@ -13,10 +13,7 @@ CONFIDENCE = 0.95
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of its t interval at :data:`CONFIDENCE`.
-
-    The half-width is NaN for fewer than two values, the mean for none.
-    """
+    """Mean, NaN of no values, and half-width of its t interval at :data:`CONFIDENCE`, NaN of fewer than two."""
     if len(values) < 2:
         return (values[0] if values else math.nan), math.nan
     quantile = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))

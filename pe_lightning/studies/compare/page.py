@@ -37,7 +37,6 @@ from pe_lightning.studies.compare.reading import MISSING, Run, as_text, look_up,
 from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, why_several
 
 STYLES = ("-", "--", ":", "-.")
-
 Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
 """Index of a row in the table, x and y of its points, and the lengths of its error bars, if any."""
 
@@ -93,7 +92,7 @@ def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 def _settings(run: Run) -> dict[str, Any]:
-    """The configuration of a run with dotted keys; for ``auto``, such as a width, the value that the fit chose."""
+    """A configuration with dotted keys, and with the value that the fit chose in place of ``auto``."""
     found = {}
     for key, value in flatten(run.config or {}):
         key = key.replace("init_args.", "")
@@ -189,10 +188,7 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
 
 MAX_CHANNELS = 8
 """Channels of a row that are shown."""
-
 DATASETS = ("truth", "reconstruction", "interpolation")
-"""Datasets of a file that are shown; ``interpolation`` is the best one of the same trained samples."""
-
 Tile = dict[str, Any]
 """The data that the script needs to show a reconstruction, or the ``reason`` why there is none."""
 
@@ -212,12 +208,10 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
         tables: The tables of the page.
         most: Largest number of signals per run.
         frames: Largest number of frames of a cube.
-        megapixels: Limit of all pictures together: first the number of frames is reduced, then all pictures are scaled down
-            by the same factor. Rows take at most as many bytes.
+        megapixels: Limit of all pictures together, by fewer frames, then by scaling. Rows take at most as many bytes.
 
     Returns:
-        A viewer per table; and the distinct pictures and arrays by the keys that the viewers use, as ``data:`` URI or
-        base64.
+        A viewer per table, and the pictures (``data:`` URI) and arrays (base64) by the keys in the viewers.
     """
     runs = [run for table in tables for run in table.runs]
     jobs = [(run, *job) for run in runs for job in enumerate(file_names(tuple(run.metrics["signals"]))[:most])]
@@ -229,8 +223,6 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
 
 
 class _Contents:
-    """The reconstructions of runs, reduced to the size of a page: pictures and arrays by digests of their content."""
-
     def __init__(self, runs: Sequence[Run], frames: int, megapixels: float) -> None:
         self.texts: dict[str, str] = {}
         cubes = [(1, *run.grid)[-3:] for run in runs if len(run.grid) > 1]
@@ -246,8 +238,6 @@ class _Contents:
         self.row_values = int(min(65_536, max(512, megapixels * 281_250 / max(1, lines))))
 
     def picture(self, levels: npt.NDArray[np.uint8]) -> str:
-        """Adds a picture ``(H, W, C)``, grey or RGB, and returns its key; an opacity channel is dropped."""
-
         def encode() -> str:
             image = Image.fromarray(levels[..., 0] if levels.shape[-1] < 3 else levels[..., :3]).convert("RGB")
             if self.scale < 1:
@@ -261,7 +251,6 @@ class _Contents:
         return self._add(levels, encode)
 
     def array(self, values: npt.NDArray[Any]) -> str:
-        """Adds an array, float32 or uint8."""
         return self._add(values, lambda: base64.b64encode(values.tobytes()).decode())
 
     def _add(self, values: npt.NDArray[Any], encode: Callable[[], str]) -> str:

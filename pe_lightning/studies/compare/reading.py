@@ -58,7 +58,7 @@ class Run:
 
     Args:
         path: The directory, resolved.
-        label: The end of the path that identifies the run among the others: ``3-signals-ComplexLinear-gau/2``.
+        label: End of the path by which the run differs from others: ``3-signals-ComplexLinear-gau/2``.
         metrics: The content of ``metrics.json``, checked.
         config: The content of ``config.yaml``; ``None`` if it cannot be read.
     """
@@ -104,10 +104,9 @@ class Found(NamedTuple):
 
 
 def find_runs(paths: Sequence[str | Path]) -> Found:
-    """Reads the run directories at or below the given paths, each once.
+    """Reads the run directories at or below the given paths, each once, and does not search below a ``metrics.json``.
 
-    The search does not descend below a ``metrics.json``, where everything belongs to that run. A run without a
-    ``metrics.json``, which was stopped before its end, is listed as a problem.
+    A run without a ``metrics.json``, which was stopped before its end, is listed as a problem.
     """
     problems: list[str] = []
     folders: dict[Path, None] = {}
@@ -140,7 +139,6 @@ def _candidates(root: Path) -> Iterator[Path]:
 
 
 def _label(path: Path, all_paths: Iterable[Path]) -> str:
-    """The last two parts of a path, or as many as make it unique."""
     length = 2
     while sum(other.parts[-length:] == path.parts[-length:] for other in all_paths) > 1:
         length += 1
@@ -148,11 +146,6 @@ def _label(path: Path, all_paths: Iterable[Path]) -> str:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """The metrics that a fit or a test wrote into a run directory.
-
-    Raises:
-        ValueError: If the file is missing, cannot be read, or has no scores per signal.
-    """
     try:
         metrics = {"metric": "psnr"} | read_metrics(folder / runs.METRICS)
     except FileNotFoundError:
@@ -173,10 +166,7 @@ def mean(values: Iterable[float | None]) -> float:
 
 
 def look_up(tree: Any, key: str) -> Any:
-    """The value at a dotted key, or :data:`MISSING`.
-
-    For a list on the way, such as ``encoder`` with one entry per axis, the result is the list of the values of its entries.
-    """
+    """The value at a dotted key, or :data:`MISSING`; a list if it goes through a list, such as an encoder per axis."""
     if isinstance(tree, list):
         found = [look_up(entry, key) for entry in tree]
         return MISSING if all(value is MISSING for value in found) else found

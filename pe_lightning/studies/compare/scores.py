@@ -169,7 +169,7 @@ class ScoreTable:
         return Difference(middle, middle - half_width, middle + half_width, len(paired))
 
     def cells(self, row: Row) -> list[TableCell]:
-        """The cells of a row after its name, with the same columns for all rows."""
+        """The cells of a row after its name: the same columns for all rows."""
         metric, difference = self.metric, self.difference(row)
         spread = f" ± {metric.text(row.deviation)}" if len(row.test) > 1 and not math.isnan(row.mean) else ""
         ssim, train = (mean(row.scores(key).values()) for key in ("test/ssim", f"train/{metric.name}"))
@@ -200,8 +200,7 @@ def compare(runs: Sequence[Run], by: str | None = None, baseline: str | None = N
     Args:
         runs: At least one.
         by: Dotted key of ``metrics.json``; runs with the same value are one row.
-        baseline: Name of a row or path of a run. Tables without it, and all tables if it is ``None``, use their best run or
-            group.
+        baseline: Name of a row or path of a run; by default, and in tables without it, the best run or group.
     """
     if by is not None and all(look_up(run.metrics, by) is MISSING for run in runs):
         flat = (entry for run in runs for entry in flatten(run.metrics))
@@ -233,7 +232,7 @@ def why_several(tables: Sequence[ScoreTable]) -> str:
 
 
 def _conditions(run: Run) -> tuple[str, ...]:
-    """The values of :data:`TABLE_KEYS` as JSON. A run without a data fingerprint gets a table of its own."""
+    # a run without a data fingerprint gets a table of its own
     known = run.metrics if run.metrics.get("data_fingerprint") else run.metrics | {"data_fingerprint": str(run.path)}
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in TABLE_KEYS)
 
@@ -337,5 +336,4 @@ def as_markdown(tables: Sequence[ScoreTable]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that neither ends a cell nor is read as HTML or emphasis."""
     return re.sub(r"([\\|`*_\[\]])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))

@@ -121,7 +121,6 @@ def _words(text: str | None) -> list[str]:
 
 
 def _fit_options(paths: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Options of ``fit`` for the data, with a model that is valid for any data."""
     given = {option.key: option for option in read(options)[1]}
     for key, option in given.items():
         if key not in ("config", "data") and not key.startswith("data."):

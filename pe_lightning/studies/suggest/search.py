@@ -64,11 +64,7 @@ class TrialScore:
 
 @dataclass(frozen=True)
 class Candidate(ABC):
-    """Anything that predicts held-out samples: a row of the table.
-
-    Args:
-        name: Registered name, or the label of a variant.
-    """
+    """A way to predict held-out samples, by its registered name or the label of a variant."""
 
     interpolation: ClassVar[bool] = False
     remark: ClassVar[str] = ""
@@ -200,8 +196,7 @@ def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[lis
     """The candidates in the order in which they are tried, and reasons for the encoders that have no exact fit.
 
     Args:
-        names: Encoders to try, and labels of estimators such as ``Adaptive``, whose variants are all tried; empty: all
-            registered encoders, and all estimators unless there are ``counts``.
+        names: Encoders, and labels of estimators such as ``Adaptive``; by default all, estimators only without ``counts``.
         counts: Features per axis to try; :data:`FEATURE_SHARES` if empty.
     """
     skipped = {} if names else {**encoders.registry.broken(), **estimators.broken()}
@@ -291,12 +286,12 @@ def search(
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Scores interpolation, then candidates; starts no trial after the deadline but that of the first candidate.
+    """Scores interpolation, then candidates; starts no trial but the first candidate's after the deadline.
 
     Args:
-        candidates: Encoders.
+        candidates: Encoders and estimators.
         signals: All signals; ``None`` if they are streamed from their file.
-        windows: Windows of them; ``None`` if all samples are few.
+        windows: Windows of the signals; ``None`` if all samples are few.
         deadline: In seconds of :func:`time.perf_counter`.
         device: Where to compute.
         progress: Called before each trial, with its description.

@@ -88,7 +88,7 @@ def sweep(
 
 
 def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
-    """``<configuration>-<settings>``: the same folder for the same command, also with more values of a setting."""
+    # the same folder also with more values of a setting
     files, options = read(fixed)
     config = next((option.value for option in reversed(options) if option.key == "config"), files[0] if files else None)
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem

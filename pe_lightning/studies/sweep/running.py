@@ -75,15 +75,9 @@ class CellRunner:
         self._job.stop.request(signum)
 
     def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
-        """Runs a complete configuration as ``pe-lightning fit`` does. Errors are part of the outcome.
+        """Runs a complete configuration as ``pe-lightning fit`` does, or resumes it from the last readable checkpoint.
 
-        Args:
-            tree: The result of :meth:`resolve`.
-            folder: The run directory. An interrupted fit of the same configuration is resumed there, by the last checkpoint
-                that can be read.
-
-        Raises:
-            KeyboardInterrupt: If a signal ends the fit.
+        Errors are part of the outcome; KeyboardInterrupt is raised if a signal ends the fit.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
         checkpoint: Path | None = None
@@ -204,7 +198,6 @@ def _outcome(task: Any) -> Outcome:
 
 
 def _run_cell(folder: Path, threads: int, gpu: bool, tree: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
-    """Runs a cell in a process of the cluster, which may run several, one after the other."""
     os.chdir(folder)  # paths in configurations are relative to it
     if not gpu:  # some versions of Ray leave all GPUs visible to a process that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -220,7 +213,6 @@ def _runner_of_worker() -> CellRunner:
 
 
 def _checkpoint(folder: Path) -> tuple[Path | None, list[str]]:
-    """The checkpoint to resume from, ``None`` in a folder that has none; and what was wrong with others."""
     found = [path for name in (LAST, BEST) if (path := folder / runs.CHECKPOINTS / name).exists()]
     problems: list[str] = []
     for path in found:
