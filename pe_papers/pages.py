@@ -31,7 +31,7 @@ HEADING = re.compile(r"^(Args|Example|Raises|Reference|Returns|Shape|When to use
 
 
 def write_pages(folder: Path, scores: Path | None = None) -> list[Path]:
-    """Writes ``encoders/NAME.md`` for every registered encoder, including those of plugins, and ``networks/NAME.md``.
+    """Writes ``encoders/NAME.md`` for every registered encoder, plugins included, and ``networks/NAME.md``.
 
     Args:
         folder: The output folder, created if necessary. Only files that this function wrote before are replaced.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ["--encoder", "--against", "--samples", "--ckpt_path", "--signal", "--out"]
 CORNERS = ((0.08, 0.08), (0.08, 0.92), (0.5, 0.5), (0.92, 0.08), (0.92, 0.92))
-"""Positions of similarity maps in 2-D, about those of Li et al. 2021, Fig. 5; of other axes it is the middle."""
+"""Positions of similarity maps in 2-D, about as in Li et al. 2021, Fig. 5; other axes are at their middle."""
 MAP = 64
 """Positions per axis of a similarity map, at most."""
 

@@ -108,7 +108,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     if verb == "fit":
         if positional:
             options += [Option((word,)) for word in recipes.words_for(positional, given)]
-            # what is typed beside files changes the recipe, wherever the recipe stands
+            # options beside files change the recipe, wherever the recipe stands
             options = sorted(options, key=lambda option: option.key != "config")
             positional = []
         elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):

@@ -44,10 +44,10 @@ from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
-"""Arguments of models that change memory and time but no result: they may differ from those of a checkpoint."""
+"""Arguments of models that change memory and time but no result: they may differ from a checkpoint."""
 
 OPTIMIZER_OPTIONS = frozenset({"encoder_lr", "lr", "weight_decay"})
-"""Arguments of models that a resumed fit takes in place of those of its checkpoint."""
+"""Arguments of models that a resumed fit takes in place of the values in its checkpoint."""
 
 NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
 """Arguments of the Trainer's methods that the configuration provides."""
@@ -67,7 +67,7 @@ TRAINER_DEFAULTS = {
 
 
 def run(verb: str, arguments: Sequence[str]) -> int:
-    """Runs a verb of the Trainer with command-line arguments; the exit status is 0, or that of a signal."""
+    """Runs a verb of the Trainer with command-line arguments; the exit status is 0, or tells the signal."""
     prepare(verbose=not VERBOSE.isdisjoint(arguments))
     files, options = read(arguments)
     if any(option.key in ("h", "help") and option.value != "all" for option in options):
@@ -215,7 +215,7 @@ def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIO
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
         config: The complete configuration, from :func:`parse`.
-        sections: The instances to make; the others of :data:`SECTIONS` are left out.
+        sections: The instances to make, of :data:`SECTIONS`.
     """
     chosen = config.clone()
     for section in SECTIONS - frozenset(sections):

@@ -42,7 +42,7 @@ OUTPUT: list[tuple[str, str, Any, Any, str]] = [
     ("output_std", "true", bool, False, "Standard deviations beside the signals, for models of one signal that have them."),
     ("output_format", "auto", str, "auto", "png, mp4, wav, npy, h5; of scattered points nc, tif, csv, npy."),
 ]
-"""Options of ``predict`` for what is written: name, value, type, default and help."""
+"""Options of ``predict`` for its output: name, value, type, default and help."""
 
 
 def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> str:

@@ -1,4 +1,4 @@
-"""Recipes: the configurations of this package and of others, and the one that suits given files."""
+"""Recipes: configurations of this package and of others, and the choice for given files."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def weight_figure(*reports: Mapping[str, Any]) -> Figure:
     """Histograms of the weights of learnable Fourier features, as in Fig. 13 of their paper.
 
     Args:
-        reports: Of :func:`~pe_papers.analysis.analyze`; those of other encoders are left out.
+        reports: Of :func:`~pe_papers.analysis.analyze`; reports on other encoders are left out.
     """
     drawn = Figure(figsize=(7, 4), layout="constrained")
     panel = drawn.subplots()

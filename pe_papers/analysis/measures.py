@@ -137,7 +137,7 @@ def spread(encoder: Encoder, samples: int) -> float | None:
     r"""How much the similarity depends on the position, and not on the displacement alone.
 
     The root mean square over all pairs of positions at most 1/2 apart of :math:`\psi(x) \cdot \psi(x + \Delta) -
-    D(\Delta)`, :math:`D` being that of the middle (:func:`distance`), divided by :math:`D(0)`. Zero for Fourier features;
+    D(\Delta)`, :math:`D` from the middle position (:func:`distance`), divided by :math:`D(0)`. Zero for Fourier features;
     shifted ones lose a part of each bump at both ends. ``None`` if the middle has no features.
 
     Reference: "irrespective of the absolute position", R §3.3.

@@ -40,7 +40,7 @@ class StableRank(Callback):
     ``stable_rank/layer0``, ``layer1``, ... ``metrics.json`` has the curves: ``"stable_rank": {"steps": [..],
     "features": [..], "layer0": [..], ..}``.
 
-    Of a complex encoding on a training grid the rank of the features is that of the whole grid. Anything else is computed
+    Of a complex encoding on a training grid the rank is computed on the whole grid. Anything else is computed
     from a sample of the training points, whose stable rank is at most their number.
 
     Args:

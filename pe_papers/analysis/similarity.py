@@ -1,4 +1,4 @@
-"""What encoders have learned: those of a checkpoint, ranks of its layers, and how similar one position is to all others.
+"""Encoders of a checkpoint as learned, ranks of its layers, and similarities of one position to all others.
 
 Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021, App. B
 and Figs. 5-12.
@@ -26,7 +26,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def similarity(encoding: Encoder | Encoding, position: Sequence[float], axes: Sequence[Tensor]) -> Tensor:
-    r"""The products :math:`r_x \cdot r_y` of a position's features with those of every position of a grid.
+    r"""The products :math:`r_x \cdot r_y` of a position's features with the features of every position of a grid.
 
     Of a complex encoding it is the product of the similarities of its axes. Dropout is off.
 

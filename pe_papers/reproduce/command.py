@@ -53,7 +53,7 @@ def reproduce(
     Args:
         name: ``t1``, ``r-fig5``, ... (:func:`pe_papers.reproduce.definition.names`), or a YAML file.
         options: Further options of ``fit`` for all cells, such as ``--trainer.accelerator gpu``.
-        paths: Signals that replace those of the definition.
+        paths: Signals in place of the signals of the definition.
         blocks: Blocks of the table to run; all by default.
         quick: Whether to run the quick version: fewer and smaller signals, fewer steps.
         out: The folder; by default ``reproductions/NAME``, or ``NAME-quick``.
@@ -144,7 +144,7 @@ def reproduce_command(
 
     Args:
         name: list, or t1, t-fig7, r-fig5, ...
-        options: those of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.project mine.
+        options: options of pe-lightning fit, for all cells: --trainer.accelerator gpu, --wandb.project mine.
         paths: Files or folders that replace the samples. The pictures of the papers cannot be distributed.
         blocks: Blocks of a table to run, such as closed_form complex; existing results of other blocks are included.
         quick: Fewer, smaller signals and fewer steps; every output says so.

@@ -138,7 +138,7 @@ class Definition:
 
         Args:
             quick: Whether to return the cells of the quick version.
-            paths: Signals that replace those of the definition.
+            paths: Signals in place of the signals of the definition.
         """
         return [entry for name in self.blocks for entry in self._of_block(name, quick, paths)]
 

@@ -78,7 +78,7 @@ def draw(definition: Definition, rows: Sequence[Row], folder: Path, remark: str)
 
 
 def _blocks(definition: Definition, layout: Mapping[str, Any]) -> list[str]:
-    """The blocks that a figure shows: its own, or else those of its panels."""
+    """The blocks that a figure shows: its own, or else the blocks of its panels."""
     return list(
         layout.get("blocks")
         or [name for panel in layout.get("panels") or [{}] for name in panel.get("blocks", definition.blocks)]

@@ -35,7 +35,7 @@ def stable_ranks(
     Args:
         encoder: Name and arguments.
         samples: Numbers of positions.
-        widths: Widths of the encoder; ``None`` for that of ``encoder``.
+        widths: Widths of the encoder; ``None`` for the width of ``encoder``.
     """
     columns: dict[str, list[Any]] = {"positions": [], "width": [], "stable_rank": [], "theory": [], "deviation": []}
     for count, width in itertools.product([samples] if isinstance(samples, int) else samples, widths):

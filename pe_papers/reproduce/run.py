@@ -41,7 +41,7 @@ def run_definition(
         folder: Folder for the run directories.
         blocks: The blocks to run; all by default. Existing results of other blocks are collected too.
         quick: Whether to run the quick version.
-        paths: Signals that replace those of the definition.
+        paths: Signals in place of the signals of the definition.
         options: Additional options of ``fit`` for all fits.
         launcher: ``process`` runs one cell after the other, ``ray`` in parallel.
         gpus_per_cell: With ``ray``.

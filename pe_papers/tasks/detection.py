@@ -160,7 +160,7 @@ def match(logits: Tensor, boxes: Tensor, targets: Tensor, true_boxes: Tensor) ->
 class Detection(AttentionTask):
     """Predicts classes and boxes of shapes from tokens of convolutions, with a Transformer and a query per shape.
 
-    As in DETR, positions are added to the tokens before the encoder and to the memory of the decoder. Arguments are those of
+    As in DETR, positions are added to the tokens before the encoder and to the memory of the decoder. Arguments as for
     :class:`~pe_papers.tasks.AttentionTask`. The score is the average precision of COCO.
 
     Reference: Carion et al., *End-to-End Object Detection with Transformers*, ECCV 2020; Li et al., 2021, Sec. 4.2.

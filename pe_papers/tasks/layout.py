@@ -65,7 +65,7 @@ class LayoutDataModule(TaskDataModule):
     """Scenes of 8 boxes with names, and a relation; the target of a box is the name of the one box with that relation to it.
 
     Positions are 4-D, (left, top, right, bottom). A box has no target (-1) if no box or several boxes have the relation to
-    it. Training coordinates are in the middle of the axes, with some values left out; test boxes are like those of training,
+    it. Training coordinates are in the middle of the axes, with some values left out; test boxes are like training boxes,
     or unseen inside or outside of the convex hull of the training boxes (App. E of the paper).
 
     Args:
@@ -121,7 +121,7 @@ class LayoutRelations(AttentionTask):
     """Predicts the name of the box that has a relation to each box of a scene; guessing is right in 1 of 7 cases.
 
     A token is a box: its name, the relation of the scene, and its 4-D position. The output of a token is the name of the box
-    related to it. Arguments are those of :class:`~pe_papers.tasks.AttentionTask`.
+    related to it. Arguments as for :class:`~pe_papers.tasks.AttentionTask`.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Sec. 4.4 and App. E, on other data.

@@ -76,12 +76,12 @@ def textures(side: int = 16, levels: int = 16, step: int = 8) -> dict[str, dict[
 class PixelDataModule(TaskDataModule):
     """Pictures of digits (8 x 8, 17 levels), or patches of textures (16 x 16, 16 levels), as sequences of pixels.
 
-    Digits are those of scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
+    Digits are from scikit-learn, ``pip install "pe-lightning[tasks]"``, and the last quarter is held out; textures are
     in scikit-image, and the lowest quarter of each is held out. Validation uses a tenth of the other digits, and the rows
     of the textures above those held out.
 
     A second test set of classification has larger pictures: digits at random places of an empty canvas of 12 x 12, and
-    patches of 24 x 24. Positions are in units of the larger side, so that those of its last third do not occur in training.
+    patches of 24 x 24. Positions are in units of the larger side, so that training has no positions in its last third.
 
     Args:
         pictures: ``digits`` or ``textures``.
@@ -117,7 +117,7 @@ class PixelDataModule(TaskDataModule):
 
     @property
     def has_large(self) -> bool:
-        """Whether larger pictures than those of training are tested."""
+        """Whether larger pictures than in training are tested."""
         return self.goal == "class" and not self.permuted
 
     def make_examples(self) -> dict[str, Examples]:
@@ -141,7 +141,7 @@ class PixelDataModule(TaskDataModule):
 
 
 def large_side(side: int) -> int:
-    """The side of the larger test pictures, for the side of those of training."""
+    """The side of the larger test pictures, from the side of training pictures."""
     return side * 3 // 2
 
 
@@ -163,7 +163,7 @@ def _check_goal(module: AttentionTask, info: Mapping[str, Any], goal: str) -> No
 class PixelClassification(AttentionTask):
     """A vision Transformer whose tokens are single pixels; it predicts the class of a picture from the mean of its tokens.
 
-    Without positions its only input is the histogram of grey values. Arguments are those of
+    Without positions its only input is the histogram of grey values. Arguments as for
     :class:`~pe_papers.tasks.AttentionTask`.
 
     Reference: Dosovitskiy et al., *An Image is Worth 16x16 Words*, ICLR 2021; here with patches of one pixel.
@@ -189,7 +189,7 @@ class PixelClassification(AttentionTask):
 class PixelGeneration(AttentionTask):
     """Generates pixels one after the other: the probabilities of the levels from the pixels before and the position.
 
-    A run also has ``samples.png``, pictures that the model generated. Arguments are those of
+    A run also has ``samples.png``, pictures that the model generated. Arguments as for
     :class:`~pe_papers.tasks.AttentionTask`.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,

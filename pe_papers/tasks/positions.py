@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ Combine: TypeAlias = Literal["add", "concat"]
 def encoding_of(encoder: Encoder, samples: Sequence[float], width: int) -> Simple:
     """The simple encoding of positions by an encoder, with the arguments resolved that were left to the data.
 
-    ``num_features: auto`` becomes ``width``, divided among the axes; the others follow the number of positions.
+    ``num_features: auto`` becomes ``width``, divided among the axes; other arguments follow the number of positions.
 
     Args:
         encoder: The encoder as configured.
@@ -48,8 +48,8 @@ class Positions(nn.Module):
     """Adds positions to tokens.
 
     Features of another width than the tokens' pass a linear layer before they are added, as in the paper. The vectors that
-    are added or concatenated are multiplied by :attr:`scale`, so that their mean length before training is 1, as that of the
-    tokens, for every encoder.
+    are added or concatenated are multiplied by :attr:`scale`, so that their mean length before training is 1, like the
+    length of tokens, for every encoder.
 
     Args:
         choice: An encoder, ``rope``, ``rope_mixed`` or ``none``.
@@ -86,7 +86,6 @@ class Positions(nn.Module):
         if self.project is not None and combine == "add":
             nn.init.zeros_(self.project.bias)
         self.register_buffer("scale", torch.ones(()))
-        self.register_load_state_dict_pre_hook(_add_missing_scale)  # type: ignore[no-untyped-call]
         if self.encoding is not None:
             self._set_length_to_one(self.encoding, len(samples))
 
@@ -131,7 +130,3 @@ class Positions(nn.Module):
             return tokens + features
         joined: Tensor = self.project(torch.cat([tokens, features.expand(*tokens.shape[:-1], -1)], -1))
         return joined
-
-
-def _add_missing_scale(module: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
-    state_dict.setdefault(f"{prefix}scale", torch.ones(()))

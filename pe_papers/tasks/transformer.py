@@ -86,7 +86,7 @@ def _axial_frequencies(head_width: int, samples: Sequence[float], base: float) -
 
 
 def table(rows: int, width: int) -> nn.Embedding:
-    """A table of trained vectors of mean squared length 1, as that of the position features that are added to them."""
+    """A table of trained vectors of mean squared length 1, like the position features that are added to them."""
     embedding = nn.Embedding(rows, width)
     nn.init.normal_(embedding.weight, 0, width**-0.5)
     return embedding

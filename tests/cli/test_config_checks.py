@@ -1,4 +1,4 @@
-"""Configurations that name what is not a class."""
+"""Configurations that name other things than classes."""
 
 from __future__ import annotations
 

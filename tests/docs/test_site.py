@@ -1,4 +1,4 @@
-"""The site builds without a warning, needs no network to be read, and has a page for what is registered."""
+"""The site builds without a warning, needs no network to be read, and has a page for every registered encoder."""
 
 import os
 import re

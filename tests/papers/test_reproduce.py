@@ -139,7 +139,7 @@ def test_blended_linf_of_high_exponents_runs_as_in_the_authors_program():
 
 
 def test_draws_of_frequencies_are_one_line_with_their_spread():
-    """Five seeds of rff, one of the others: each seed is another draw, and the table has their mean and range."""
+    """Five seeds of rff, one of other encoders: each seed is another draw, and the table has their mean and range."""
     entries = [entry for entry in load("t3").entries() if entry.labels["block"] != "simple"]
     assert [entry.repeat for entry in entries if entry.labels["encoder"] == "rff"] == list(range(5)) * 3
     assert {entry.repeat for entry in entries if entry.labels["encoder"] != "rff"} == {0}

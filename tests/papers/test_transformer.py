@@ -81,7 +81,7 @@ def test_mixed_rotary_positions_are_relative_and_trained():
 @pytest.mark.parametrize("name", encoders.names())
 @pytest.mark.parametrize("combine", ["add", "concat"])
 def test_any_registered_encoder_gives_positions(name, combine):
-    """Whatever its own width: features are those of the encoder, and tokens at different places differ."""
+    """Whatever its own width: it gives the features of the encoder, and tokens at different places differ."""
     tokens, places = torch.zeros(2, 5, 32), torch.rand(2, 5, 2, generator=torch.Generator().manual_seed(0))
     positions = Positions(encoders.create(name), [8.0, 8.0], 32, 4, 2, combine)
     found = positions(tokens, places)
@@ -94,7 +94,7 @@ def test_any_registered_encoder_gives_positions(name, combine):
     many = torch.rand(1, 3000, 2, generator=torch.Generator().manual_seed(1))
     if combine == "add":
         length = positions(torch.zeros(1, 3000, 32), many).norm(dim=-1).mean().item()
-        assert length == pytest.approx(1, abs=0.05), "what is added is as long as a token"
+        assert length == pytest.approx(1, abs=0.05), "features are as long as a token"
         if positions.project is None:
             torch.testing.assert_close(found, features * positions.scale)
     if trained := [parameter for parameter in positions.parameters() if parameter.requires_grad]:
@@ -103,7 +103,7 @@ def test_any_registered_encoder_gives_positions(name, combine):
 
 
 def test_widths_follow_the_number_of_positions():
-    """gamma is one position, a Gaussian's width that of a position where there are more features than those."""
+    """gamma is one position, and the width of a Gaussian where there are more features than positions."""
     by_axes = {axes: Positions(encoders.create("lff"), [8.0] * axes, 64, 4, 2, "add") for axes in (2, 4)}
     assert [made.encoding.encoders[0].gamma for made in by_axes.values()] == [1 / 8, 1 / 8]
     assert [made.encoding.encoders[0].num_axes for made in by_axes.values()] == [2, 4]

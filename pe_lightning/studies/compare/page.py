@@ -244,7 +244,7 @@ class _Contents:
                 width, height = (max(1, round(side * self.scale)) for side in image.size)
                 image = image.resize((width, height), Image.Resampling.BOX)
             buffer = io.BytesIO()
-            # lossless: artefacts of a codec must not be confused with those of a fit; smaller and faster than PNG
+            # lossless: nobody takes artefacts of a codec for artefacts of a fit; smaller and faster than PNG
             image.save(buffer, "WEBP", lossless=True, method=2, quality=20)
             return f"data:image/webp;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 

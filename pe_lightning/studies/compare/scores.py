@@ -180,7 +180,7 @@ class ScoreTable:
         change = "baseline" if row is self.baseline else f"{metric.text(difference.mean, '+')}{interval}"
         units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
         parameters = _number(fewest, ",") + (f" to {most:,}" if most > fewest else "")
-        # without held-out samples, runs are compared in the terminal by what is known of trained ones
+        # without held-out samples, the terminal compares runs by scores of trained samples
         held_out = any(not math.isnan(other.mean) for other in self.rows)
         return [
             TableCell("runs", "runs", _number(runs, "d"), runs, self.by is not None),

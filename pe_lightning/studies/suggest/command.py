@@ -84,7 +84,7 @@ def suggest(
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
         raise InputError(f"suggest needs a DataModule of pe_lightning, got a {type(data).__name__}")
-    # also those of folders, and what a configuration names, such as a mask
+    # also files in folders, and files that a configuration names, such as a mask
     check_outputs([out], [*named_files(tree), *data.source.files()], force)
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")

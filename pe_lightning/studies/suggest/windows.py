@@ -114,5 +114,5 @@ def _split_of_windows(
     fewest = min(map(len, points))
     if fewest < 1:
         raise InputError("a window of the signals has no trained sample; set a larger --data.sampling.fraction")
-    # windows that are fitted together need the same number of points: evenly spaced ones are left out of the others
+    # windows that are fitted together need the same number of points: the surplus is left out evenly
     return PointSplit(grid, torch.stack([row[torch.arange(fewest) * len(row) // fewest] for row in points]))

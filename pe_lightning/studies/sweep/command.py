@@ -45,7 +45,7 @@ def sweep(
 
     Args:
         paths: Files, folders or samples://NAME to fit, as for pe-lightning fit.
-        options: those of pe-lightning fit, for all cells.
+        options: options of pe-lightning fit, for all cells.
         vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
             model.encoder.sigma=auto,0.003; may be repeated.
         repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.

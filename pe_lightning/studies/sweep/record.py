@@ -31,7 +31,7 @@ Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of a fit: its seconds, with those of reading the data; the content of ``metrics.json``, or its error."""
+    """The outcome of a fit: seconds, including the reading of the data; the content of ``metrics.json``, or the error."""
 
     seconds: float
     metrics: dict[str, Any] = field(default_factory=dict)

@@ -175,7 +175,7 @@ def labels(page):
 
 
 def coloured(page, plot=0):
-    """How many pixels of a plot have each run's colour, and that of the truth, within rounding."""
+    """How many pixels of a plot have the colour of each run, and of the truth, within rounding."""
     labels(page)
     return page.execute_script(
         """const canvas = document.querySelectorAll('.plot')[arguments[0]];

@@ -1,4 +1,4 @@
-"""Run directories are found, each once, and what is wrong with one is said."""
+"""Run directories are found, each once, and broken ones are named."""
 
 import json
 

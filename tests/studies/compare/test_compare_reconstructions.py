@@ -1,4 +1,4 @@
-"""Truth and reconstruction on the page: lossless, each once, within its size; what is damaged is named."""
+"""Truth and reconstruction on the page: lossless, each once, within its size; damaged files are named."""
 
 import base64
 import io

@@ -1,4 +1,4 @@
-"""The windows that encoders are judged on, what is tried, and the order of it."""
+"""Windows on which encoders are scored, the candidates, and their order."""
 
 import time
 

@@ -79,7 +79,7 @@ def test_a_process_that_dies_fails_its_cell_and_ctrl_c_and_resuming_give_the_run
     assert "2 cell(s) left" in first.stderr
     assert "encoder-gau: warning: the cell has something to say" in first.stderr
     pids, threads = zip(*(line.split() for line in Path("workers").read_text().splitlines()), strict=True)
-    assert len(set(pids)) >= 2, "another process in place of the one that died"
+    assert len(set(pids)) >= 2, "another process in place of the dead one"
     assert set(threads) == {"2"}
     again = sweep(*command)
     assert again.returncode == 0, again.stderr
