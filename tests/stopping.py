@@ -183,3 +183,9 @@ class Act(Callback):
             os.kill(os.getpid(), signal.SIGTERM)
         else:  # as a terminal does
             os.killpg(int(Path("driver").read_text()), signal.SIGINT)
+
+
+def act(cell: str, step: int, deed: str) -> list[str]:
+    """Options of a sweep that add :class:`Act`."""
+    given = (f"--trainer.callbacks.{key}={value}" for key, value in {"cell": cell, "step": step, "deed": deed}.items())
+    return ["--trainer.callbacks+", "stopping.Act", *given]

@@ -90,25 +90,6 @@ def test_loggers_get_the_curves_and_the_complete_resolved_configuration(demo):
     assert logged["config"]["trainer"]["max_steps"] == 20
 
 
-def test_the_saved_configuration_gives_the_same_run_again_in_a_directory_of_its_own(fitted, tmp_path):
-    second = fit("--config", str(fitted / "config.yaml"), "--trainer.default_root_dir", str(tmp_path))
-    assert second == fitted.parent / "2"
-    assert metrics(second)["test/psnr"] == metrics(fitted)["test/psnr"]
-    weights = [torch.load(run / "checkpoints/last.ckpt", weights_only=True)["state_dict"] for run in (fitted, second)]
-    assert torch.equal(weights[0]["networks.network.weight"], weights[1]["networks.network.weight"])
-
-
-def test_a_resumed_fit_keeps_its_directory():
-    run = fit(*DEMO, *NO_WANDB)
-    before = metrics(run)
-    arguments = ["--config", str(run / "config.yaml"), "--trainer.max_steps", "40"]
-    assert main(["fit", *arguments, "--ckpt_path", str(run / "checkpoints/last.ckpt")]) == 0
-    after = metrics(run)
-    assert (before["steps"], after["steps"]) == (20, 40)
-    assert after["train/psnr"] > before["train/psnr"]
-    assert list(Path("runs").glob("*/*")) == [run]
-
-
 def test_logger_false_switches_every_logger_off_and_the_precision_of_products_is_a_callback():
     try:
         run = fit(*DEMO, "--trainer.logger", "false", "--trainer.callbacks+", "MatmulPrecision")

@@ -10,17 +10,10 @@ TWO = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
 pytestmark = pytest.mark.slow
 
 
-CASES = {
-    "demo.yaml": [
-        "--data.sampling", "random", "--data.batching", "{kind: points, size: 50, steps_per_epoch: 7}",
-        "--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40",
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("recipe", CASES)
-def test_a_killed_fit_is_resumed_to_the_weights_of_an_uninterrupted_one(tmp_path, recipe):
-    arguments = [*CASES[recipe], "--trainer.max_steps", "33"]
+def test_a_killed_fit_is_resumed_to_the_weights_of_an_uninterrupted_one(tmp_path):
+    recipe, batching = "demo.yaml", "{kind: points, size: 50, steps_per_epoch: 7}"
+    arguments = ["--data.sampling", "random", "--data.batching", batching, "--trainer.max_steps", "33"]
+    arguments += ["--model.lr_scheduler", "CosineAnnealingLR", "--model.lr_scheduler.T_max", "40"]
     whole = fit(tmp_path / "whole", recipe, *arguments)
     assert run_fit(tmp_path / "killed", recipe, *arguments, *stopped(27, 9)).returncode == -9
     run = only_run(tmp_path / "killed")
@@ -50,13 +43,7 @@ def test_a_fit_that_ended_within_an_epoch_can_go_on(tmp_path):
 
 @pytest.mark.parametrize(
     ("signum", "devices"),
-    [
-        (2, []),
-        (15, []),
-        (1, []),
-        pytest.param(2, TWO, marks=pytest.mark.stress),
-        pytest.param(15, TWO, marks=pytest.mark.stress),
-    ],
+    [(2, []), (15, []), (1, []), *(pytest.param(signum, TWO, marks=pytest.mark.stress) for signum in (2, 15))],
 )
 def test_a_signal_stops_after_a_step_with_all_results_and_the_fit_can_be_resumed(tmp_path, signum, devices):
     steps = ["--data.batching.steps_per_epoch", "50", "--trainer.max_steps"]

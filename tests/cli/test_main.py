@@ -41,8 +41,8 @@ for command in {commands!r}:
 @pytest.mark.usefixtures("alone")
 def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert main([]) == 0
-    shown = capsys.readouterr().out
-    verbs = dict(re.findall(r"^  (\w+) +(\S.*)", shown.partition("\n\n  pe-lightning")[0], re.MULTILINE))
+    table, _, shown = capsys.readouterr().out.partition("\n\n  pe-lightning")
+    verbs = dict(re.findall(r"^  (\w+) +(\S.*)", table, re.MULTILINE))
     framework = "fit validate test predict sweep compare suggest list encoders networks export cache"
     assert list(verbs) == framework.split()
     assert "pe-lightning fill" not in shown
@@ -84,10 +84,8 @@ def test_networks_lists_models_and_activations(capsys):
         kind = activations.get(name)
         assert f"SimpleMLP --model.activation {name}" in shown
         assert kind.formula in shown
-    assert all(
-        word in shown
-        for word in ("ComplexLinear", "SimpleMLP", "omega=30", "activation_scale=10", "0.0005", "Sitzmann", "17-18")
-    )
+    words = ("ComplexLinear", "SimpleMLP", "omega=30", "activation_scale=10", "0.0005", "Sitzmann", "17-18")
+    assert all(word in shown for word in words)
 
 
 def test_encoders_named_are_described_one_by_one(capsys):
@@ -114,16 +112,8 @@ def test_the_help_of_fit_is_short_and_begins_with_what_matters(capsys):
         assert part in usage
     for names in (encoders.names(), recipes.names(), find_registry("models").names(), find_registry("datamodules").names()):
         assert ", ".join(names) in words
-    order = [
-        "--config",
-        "--encoder",
-        "--model",
-        "--data",
-        "--data.paths PATHS",
-        "--data.batching.kind full",
-        "--model.depth 0",
-    ]
-    order += ["--trainer.max_steps 2000", "--wandb.project pe-lightning", "--help=all"]
+    order = ["--config", "--encoder", "--model", "--data", "--data.paths PATHS", "--data.batching.kind full"]
+    order += ["--model.depth 0", "--trainer.max_steps 2000", "--wandb.project pe-lightning", "--help=all"]
     places = [shown.index(f" {option}", shown.index("what is fitted")) for option in order]
     assert places == sorted(places)
     assert "--trainer.limit_train_batches" not in shown
@@ -158,14 +148,9 @@ RUN = [sys.executable, "-m", "pe_lightning"]
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_an_output_that_is_full_is_one_line_and_status_2(unbuffered):
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*RUN, "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
-        )
+        done = subprocess.run([*RUN, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert (done.returncode, done.stderr) == (2, "pe-lightning: error: cannot write the output: No space left on device\n")
 
 

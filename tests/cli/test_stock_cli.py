@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from commands import NO_WANDB, error_of, fit
+from commands import NO_WANDB, error_of, fit, metrics
 from lightning.pytorch import LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.cli import LightningCLI
 from stopping import run_command
@@ -127,12 +127,8 @@ def test_checkpoints_are_validated_tested_and_resumed():
 def test_the_score_of_the_final_weights_reaches_the_loggers(steps, epochs):
     recipe = "closed_form" if steps == 0 else "demo"
     args = [f"--config={ROOT}/configs/image/{recipe}.yaml", *PICTURE, f"--trainer.max_steps={steps}"]
-    args += [
-        "--trainer.log_every_n_steps=5",
-        "--data.batching.steps_per_epoch=10",
-        "--trainer.logger=CSVLogger",
-        "--trainer.logger.save_dir=logs",
-    ]
+    args += ["--trainer.log_every_n_steps=5", "--data.batching.steps_per_epoch=10"]
+    args += ["--trainer.logger=CSVLogger", "--trainer.logger.save_dir=logs"]
     model, trainer = fitted(*args, "--trainer.enable_progress_bar=false", "--trainer.enable_checkpointing=false")
     rows = list(csv.DictReader((Path(str(trainer.log_dir)) / "metrics.csv").read_text().splitlines()))
     logged = {int(row["step"]): float(row["val/psnr"]) for row in rows if row.get("val/psnr")}
@@ -148,13 +144,14 @@ def test_a_saved_configuration_records_again_and_does_not_resume():
     fit_again = ["--config", str(first / "config.yaml"), "--trainer.max_steps", "5"]
     resumed = ["--ckpt_path", str(first / "checkpoints/last.ckpt")]
     assert main(["fit", *fit_again, *resumed]) == 0
+    assert (list(Path("runs").glob("*/*")), metrics(first)["steps"]) == ([first], 5), "in its directory"
     saved = yaml.safe_load((first / "config.yaml").read_text())
     assert "ckpt_path" not in saved
     assert saved["trainer"]["max_steps"] == 5
     assert saved.keys() == {"seed_everything", "model", "data", "trainer"}
     assert saved["trainer"]["callbacks"][0]["init_args"]["wandb"]["project"] == "mine"
-    again = fit("--config", str(first / "config.yaml"), "--encoder", "tri")
-    assert (again / "metrics.json").is_file()
+    again = fit("--config", str(first / "config.yaml"))
+    assert (again, metrics(again)["test/psnr"]) == (first.parent / "2", metrics(first)["test/psnr"])
     made = stock("--config", str(first / "config.yaml"), "--trainer.default_root_dir=own")
     made.trainer.fit(made.model, datamodule=made.datamodule)
     made.trainer.test(made.model, datamodule=made.datamodule, verbose=False)

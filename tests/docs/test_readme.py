@@ -1,11 +1,10 @@
-"""README is short, its pictures exist, and it begins with the framework, as the home page and the help do."""
+"""README is short, its pictures exist, and it begins with the framework, as the home page does."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from pe_lightning.__main__ import main
 from pe_lightning.encoders import registry
 
 ROOT = Path(__file__).parents[2]
@@ -30,20 +29,7 @@ def test_the_readme_names_every_encoder():
     "text", [(ROOT / name).read_text() for name in ("README.md", "docs/index.md")], ids=["README", "index"]
 )
 def test_training_solving_and_comparing_come_before_the_tools(text):
-    steps = [
-        "fit --config image/demo",
-        "--model.solver exact --trainer.max_steps 0\n",
-        "pe-lightning compare",
-        "--trainer.devices",
-        " fill ",
-    ]
+    steps = ["fit --config image/demo", "--model.solver exact --trainer.max_steps 0\n", "pe-lightning compare"]
+    steps += ["--trainer.devices", " fill "]
     places = [text.index(step) for step in steps]
-    assert places == sorted(places)
-
-
-def test_the_help_has_the_same_order(capsys):
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    words = ["  fit ", "  compare ", "  fill ", "fit --config", "fit my.jpg", "compare runs/", "fill photo.jpg"]
-    places = [shown.index(word) for word in words]
     assert places == sorted(places)

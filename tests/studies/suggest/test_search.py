@@ -11,13 +11,7 @@ from pe_lightning import encoders
 from pe_lightning.encoders import Encoder, Gaussian
 from pe_lightning.errors import InputError
 from pe_lightning.studies.suggest.report import print_result
-from pe_lightning.studies.suggest.search import (
-    MAX_DENSE,
-    EncoderCandidate,
-    encoder_candidates,
-    score,
-    search,
-)
+from pe_lightning.studies.suggest.search import MAX_DENSE, EncoderCandidate, encoder_candidates, score, search
 from pe_lightning.studies.suggest.windows import all_signals, make_windows
 from pe_lightning.training import TensorDataModule, VideoDataModule
 

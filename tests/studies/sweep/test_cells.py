@@ -8,15 +8,7 @@ from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
-from pe_lightning.studies.sweep.cells import (
-    Cell,
-    cell_name,
-    differences,
-    make_cells,
-    parse_varied,
-    reseeded,
-    split_values,
-)
+from pe_lightning.studies.sweep.cells import Cell, cell_name, differences, make_cells, parse_varied, reseeded, split_values
 
 TREE = {
     "seed_everything": 4,
@@ -129,17 +121,8 @@ def test_sweeps_that_cannot_be_repeated_or_run(varied, repeats, changes, words):
 
 def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_default():
     prepare()
-    options = [
-        "--model",
-        "ComplexLinear",
-        "--model.encoder",
-        "gau",
-        "--data",
-        "ImageDataModule",
-        "--data.paths",
-        "samples://astronaut",
-    ]
-    now = plain_values("fit", parse("fit", rewrite("fit", options)))
+    options = "--model ComplexLinear --model.encoder gau --data ImageDataModule --data.paths samples://astronaut"
+    now = plain_values("fit", parse("fit", rewrite("fit", options.split())))
     before = copy.deepcopy(now)
     del before["data"]["init_args"]["missing"], before["model"]["init_args"]["center"]
     assert differences(before, now) == []
@@ -151,10 +134,10 @@ def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_de
 
 
 def test_files_that_a_model_is_made_from_are_known_by_their_content(tmp_path):
+    tree = {"model": {"init_args": {"pretrained": str(tmp_path / "prior.ckpt")}}}
+
     def digests():
-        return list(
-            Cell("a", {}, 0, (), {"model": {"init_args": {"pretrained": str(tmp_path / "prior.ckpt")}}}).files.values()
-        )
+        return list(Cell("a", {}, 0, (), tree).files.values())
 
     assert digests() == []
     (tmp_path / "prior.ckpt").write_bytes(b"one")

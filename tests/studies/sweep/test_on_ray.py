@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from stopping import act
 
 # looked up, not imported: these tests are collected with all others, and Ray takes a second
 missing = importlib.util.find_spec("ray") is None
@@ -50,12 +51,6 @@ def sweep(tmp_path, monkeypatch):
         return subprocess.run(command, env=environment, **options)
 
     return run
-
-
-def act(cell: str, step: int, deed: str) -> list[str]:
-    options = {"cell": cell, "step": step, "deed": deed}
-    given = [part for key, value in options.items() for part in (f"--trainer.callbacks.{key}", str(value))]
-    return ["--trainer.callbacks+", "stopping.Act", *given]
 
 
 def record() -> dict:

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from stopping import run_command, stopped
+from stopping import act, run_command, stopped
 
 from pe_lightning.__main__ import main
 from pe_lightning.results.runs import recorder_of
@@ -228,11 +228,9 @@ def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, 
 
 @pytest.mark.slow
 def test_sigterm_stops_the_fit_of_a_sweep_with_early_stopping_and_the_same_command_resumes_it(capsys):
-    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
-    command += ["--trainer.callbacks+", "stopping.Act", "--trainer.callbacks.cell", "gau"]
-    command += ["--trainer.callbacks.step", "12", "--trainer.callbacks.deed", "terminate"]
+    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", *act("gau", 12, "terminate")]
     command += ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
-    command += ["--trainer.callbacks.mode", "max", "--out"]
+    command += ["--trainer.callbacks.mode", "max", "--trainer.max_steps", "20", "--out"]
     assert main([*command, "s"]) == 143
     assert statuses() == {"encoder-gau": "waiting", "encoder-rff": "waiting"}
     assert not Path("s/encoder-gau/metrics.json").exists()
@@ -249,9 +247,8 @@ def test_sigterm_stops_the_fit_of_a_sweep_with_early_stopping_and_the_same_comma
 @pytest.mark.slow
 def test_a_killed_sweep_is_resumed_and_gives_the_runs_of_one_that_was_not(capsys, tmp_path):
     """The second cell is killed at step 17 of 20 and resumed from step 10."""
-    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", "--trainer.max_steps", "20"]
-    command += ["--trainer.callbacks+", "stopping.Act", "--trainer.callbacks.cell", "rff"]
-    command += ["--trainer.callbacks.step", "17", "--trainer.callbacks.deed", "die", "--out"]
+    command = ["sweep", *TRAINED, *QUIET, "--vary", "model.encoder=gau,rff", *act("rff", 17, "die")]
+    command += ["--trainer.max_steps", "20", "--out"]
     paths = os.pathsep.join(map(str, [ROOT, ROOT / "tests"]))
     killed = run_command(Path(), *command, "s", environment={"PYTHONPATH": paths})
     assert killed.returncode == -9
