@@ -89,8 +89,11 @@ def make_windows(data: SignalDataModule) -> ScoredSignals | None:
     corners = [[int(along[i]) for along, i in zip(positions, start, strict=True)] for start in starts]
     blocks = [tuple(slice(i, i + n) for i, n in zip(corner, grid, strict=True)) for corner in corners]
     values = data.dataset.values
-    read = values.read if isinstance(values, FileValues) else lambda block: values[(slice(None), *block)]
-    windows = torch.cat([read(block)[signals] for block in blocks])
+    if isinstance(values, FileValues):
+        read = [values.read(block) for block in blocks]
+    else:
+        read = [values[index] for index in [(slice(None), *block) for block in blocks]]
+    windows = torch.cat([window[signals] for window in read])
     windowed = _split_of_windows(split, grid, blocks, signals, info.num_signals)
     names = tuple(f"{info.names[signal]} {number}" for number in range(per_signal) for signal in signals)
     if (known := known_samples(windows)) is not None:

@@ -191,7 +191,7 @@ def _reseeded_encoder(encoder: Any, repeat: int) -> Any:
 
     if isinstance(encoder, list):  # one per axis
         return [_reseeded_encoder(entry, repeat) for entry in encoder]
-    described = {"name": encoder} if isinstance(encoder, str) else encoder
+    described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
     name = described.get("class_path") or described["name"]
     known = "class_path" in described or name in registry  # attention tasks also take words such as rope
     seed = registry.parameters(registry.get(name)).get("seed") if known else None

@@ -219,12 +219,10 @@ def _scores(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _score(metrics: Mapping[str, Any]) -> str:
-    from pe_lightning.evaluation.metrics import unit_of
-
     name = metrics.get("metric")
     if name is None:  # the result of a function, not of a fit
         return "computed"
     value = metrics.get(f"test/{name}")
     if value is None:
         return f"no test {show_metric(name)}"
-    return Metric(name, unit_of(name), True).text(value, unit=True)
+    return Metric.of(name).text(value, unit=True)
