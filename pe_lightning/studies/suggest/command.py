@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUGGESTIONS = "pe_lightning.suggestions"
 """Entry points of other packages. ``all_samples`` is tried where every sample is trained on: a function of the DataModule,
-the names of encoders, the configuration without defaults and the file to write, which prints a table and returns its text."""
+the names of encoders, the configuration without defaults and the file to write, which prints a table, returns its text."""
 
 
 def suggest(
