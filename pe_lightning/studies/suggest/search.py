@@ -16,8 +16,8 @@ from torch import Tensor
 from pe_lightning import encoders
 from pe_lightning.encodings import Complex, feature_rank
 from pe_lightning.errors import InputError, paragraph
-from pe_lightning.estimators.base import Estimator, Variant, estimators, suggested_estimators
-from pe_lightning.estimators.linear import LinearRidge
+from pe_lightning.estimators.base import Estimator, FittedField, Variant, estimators, suggested_estimators
+from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
@@ -67,9 +67,12 @@ class Candidate(ABC):
     """A way to predict held-out samples, by its registered name or the label of a variant."""
 
     interpolation: ClassVar[bool] = False
-    remark: ClassVar[str] = ""
-    """A line below the table."""
     name: str
+
+    @property
+    def remark(self) -> str:
+        """A line below the table."""
+        return ""
 
     def label(self, signals: ScoredSignals) -> str:
         """The name in the table."""
@@ -109,7 +112,7 @@ class EstimatorCandidate(Candidate):
     variant: Variant
 
     @property
-    def remark(self) -> str:  # type: ignore[override]
+    def remark(self) -> str:
         return self.variant.remark
 
     def applies_to(self, signals: ScoredSignals) -> bool:
@@ -166,6 +169,7 @@ class EncoderCandidate(Candidate):
     def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
         self._check_memory(signals)
         field, seconds = _fit(LinearRidge(self.describe(signals)), signals, device)
+        assert isinstance(field, LinearField)
         (solution,), dataset = field.solutions, signals.data.dataset
         batch = to_device(dataset.train_batch, device)
         encoding = Complex(solution.encoders, signals.data.info.num_axes, normalize=False)
@@ -183,7 +187,7 @@ class EncoderCandidate(Candidate):
             raise InputError(f"needs about {needed / 1e9:.1f} GB of memory; {free / 1e9:.1f} GB may be used")
 
 
-def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> tuple[Any, float]:
+def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> tuple[FittedField, float]:
     """The field, and the seconds of the fit."""
     began, dataset = time.perf_counter(), signals.data.dataset
     # the spacing of the coordinates of a window is not one over its number of samples
