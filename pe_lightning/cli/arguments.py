@@ -186,10 +186,6 @@ def check_names(tree: Any, path: str = "") -> None:
     """Refuses a parsed configuration that names anything but classes: the parser imports and calls functions, too.
 
     Default values of a named class may be functions. Descriptions are resolved later, by the registries.
-
-    Args:
-        tree: The configuration, where a name has become the named object.
-        path: Dotted key of ``tree``, for the message.
     """
     if callable(tree) and not isinstance(tree, (type, os.PathLike)):  # the parser's paths are callable
         name = f"{getattr(tree, '__module__', None)}.{getattr(tree, '__qualname__', type(tree).__qualname__)}"

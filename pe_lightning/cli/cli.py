@@ -148,12 +148,7 @@ def make_parser(verb: str) -> LightningArgumentParser:
 
 
 def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
-    """The complete configuration of a verb. No class is instantiated to check it.
-
-    Args:
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        given: Arguments as :func:`pe_lightning.cli.arguments.rewrite` returns them, or a configuration of plain values.
-    """
+    """The complete configuration of a verb, from rewritten arguments or plain values. No class is instantiated."""
     parser = make_parser(verb)
     try:
         config: Namespace
@@ -210,13 +205,7 @@ def plain_values(verb: str, config: Namespace, defaults: bool = True) -> dict[st
 
 
 def instantiate(verb: str, config: Namespace, sections: Collection[str] = SECTIONS) -> Namespace:
-    """A configuration with instances in place of their descriptions; of ``trainer`` its arguments are instantiated.
-
-    Args:
-        verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        config: The complete configuration, from :func:`parse`.
-        sections: The instances to make, of :data:`SECTIONS`.
-    """
+    """Some sections of a complete configuration with instances in place of descriptions; arguments of the Trainer, too."""
     chosen = config.clone()
     for section in SECTIONS - frozenset(sections):
         del chosen[section]

@@ -38,12 +38,7 @@ def root_message(error: BaseException) -> str:
 
 
 def explain(message: str, options: Iterable[str] = ()) -> str:
-    """A message of jsonargparse as one paragraph, with suggestions for unknown names.
-
-    Args:
-        message: One line per key, and per type of a union.
-        options: Options to suggest, ``--name`` each.
-    """
+    """A message of jsonargparse as one paragraph, with suggestions for unknown names among ``options``."""
     lines = [line.strip(" -") for line in message.splitlines()]
     text = "\n".join(line for line in lines if line and not line.startswith(UNINFORMATIVE))
     first, _, _ = text.partition(OTHER_TYPE)

@@ -65,11 +65,8 @@ def words_for(paths: Sequence[str], given: Mapping[str, str | None]) -> list[str
     """The options that ``fit FILE ...`` stands for: a recipe for signals of their kind, unless one is given, and the paths.
 
     The recipe is the first installed one of the adaptive and the exact fit, or the exact fit if a model or encoder is named.
-    A kind without recipes takes an exact fit of its number of axes, with its own DataModule or source.
-
-    Args:
-        paths: Files, folders or ``samples://NAME``.
-        given: Values of the options by :attr:`~pe_lightning.cli.arguments.Option.key`.
+    A kind without recipes takes an exact fit of its number of axes, with its own DataModule or source. ``given`` has the
+    values of the options by :attr:`~pe_lightning.cli.arguments.Option.key`.
     """
     own_paths = f"--data.paths={as_yaml(list(paths))}"
     if "config" in given:

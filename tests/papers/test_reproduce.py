@@ -24,8 +24,6 @@ from pe_papers.reproduce.layout import draw
 from pe_papers.reproduce.papers import BlendedAxis, plain_least_squares
 from pe_papers.reproduce.tables import as_markdown, with_interpolation
 
-"""What the papers' tables were made with."""
-
 
 @pytest.mark.parametrize(
     ("table", "block", "grid", "count"),

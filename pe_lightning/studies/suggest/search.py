@@ -199,9 +199,7 @@ def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> 
 def encoder_candidates(names: Sequence[str], counts: Sequence[int]) -> tuple[list[Candidate], dict[str, str]]:
     """The candidates in the order in which they are tried, and reasons for the encoders that have no exact fit.
 
-    Args:
-        names: Encoders, and labels of estimators such as ``Adaptive``; by default all, estimators only without ``counts``.
-        counts: Features per axis to try; :data:`FEATURE_SHARES` if empty.
+    ``names`` are encoders and labels of estimators, by default all; estimators only without ``counts`` of features.
     """
     skipped = {} if names else {**encoders.registry.broken(), **estimators.broken()}
     labelled = suggested_estimators()

@@ -102,15 +102,7 @@ def make_cells(
     name: str,
     resolve: Callable[[Sequence[str]], dict[str, Any]],
 ) -> list[Cell]:
-    """All cells, grouped by their data.
-
-    Args:
-        varied: The varied settings and their values.
-        fixed: Options of ``fit`` for all cells.
-        repeats: Number of seeds per combination.
-        name: Name of the sweep: the W&B group of its runs.
-        resolve: Returns the complete configuration for options of ``fit``, or raises InputError.
-    """
+    """All cells, grouped by their data; the W&B group is ``name``, and ``resolve`` makes configurations of options."""
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
             raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")

@@ -117,12 +117,8 @@ class SweepRecord:
     ) -> Iterator[list[Cell]]:
         """Locks the folder, records the cells and handles signals; yields the cells that have to be run.
 
-        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once.
-
-        Args:
-            cells: All cells of the sweep.
-            stop_fit: Stops the running cells at SIGTERM and SIGHUP; they wait for the next command.
-            bar: Whether to draw a progress bar, if the standard error stream is a terminal.
+        After Ctrl-C, no further cell is started; a second Ctrl-C ends the sweep at once. At SIGTERM and SIGHUP, ``stop_fit``
+        stops the running cells, which wait for the next command.
 
         Raises:
             InputError: If another sweep is running there, or a folder holds another run.
