@@ -192,7 +192,7 @@ def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> 
     began, dataset = time.perf_counter(), signals.data.dataset
     # the spacing of the coordinates of a window is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in dataset.axes)
-    field = estimator.fit(replace(signals.data, info=replace(signals.data.info, grid=grid), dataset=dataset), device)
+    field = estimator.fit(replace(signals.data, info=replace(signals.data.info, grid=grid)), device)
     return field, time.perf_counter() - began
 
 
