@@ -79,13 +79,6 @@ class Registry(Generic[T]):
         base: Base class of every registered class.
         group: Entry-point group through which other packages register classes; ``None``: none.
         modules: Modules of this package that register classes, imported before the first look-up.
-
-    Example:
-        >>> shapes: Registry[object] = Registry("shape", object)
-        >>> @shapes.register("round")
-        ... class Round: ...
-        >>> shapes.names()
-        ['round']
     """
 
     def __init__(self, kind: str, base: type[T], group: str | None = None, modules: Sequence[str] = ()) -> None:

@@ -47,11 +47,7 @@ def grid_blocks(grid: Sequence[int], size: Sequence[int]) -> Iterator[Block]:
 
 
 def row_blocks(shape: Sequence[int]) -> Iterator[slice]:
-    """Divides the first axis of an array of this shape into blocks of about :data:`ROW_BLOCK_VALUES`, one row at least.
-
-    >>> [(rows.start, rows.stop) for rows in row_blocks((5, 512, 1024))]
-    [(0, 2), (2, 4), (4, 5)]
-    """
+    """Divides the first axis of an array of this shape into blocks of about :data:`ROW_BLOCK_VALUES`, one row at least."""
     rows = max(1, ROW_BLOCK_VALUES // max(1, math.prod(shape[1:])))
     for (along,) in grid_blocks(shape[:1], (rows,)):
         yield along
