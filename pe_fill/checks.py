@@ -8,7 +8,7 @@ from pe_lightning.errors import InputError, refuse, show_bytes
 from pe_lightning.signals.validation import choice, free_memory, integer
 
 ADAPTIVE_SAMPLE_BYTES = 600
-"""Memory that the adaptive fit takes for each known sample where others are missing."""
+"""Memory of the adaptive fit for each known sample."""
 
 
 def check_fill_options(
@@ -44,5 +44,5 @@ def check_fit_memory(known: int) -> None:
     if needed > free:
         raise InputError(
             f"the adaptive fit of {known:,} known samples takes about {show_bytes(needed)}, and {show_bytes(free)} are "
-            "free: fill a part of the file, such as a crop or the frames around those that are lost"
+            "free: fill a part of the file, such as a crop or the frames around the lost ones"
         )

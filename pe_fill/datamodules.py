@@ -17,7 +17,7 @@ from pe_lightning.training import SignalDataModule
 class PointsDataModule(SignalDataModule):
     """Scattered points as signals of one to three axes, one signal per column of values, all at the same places.
 
-    Coordinates are mapped to [0, 1) by an affine map per axis; the model and its checkpoint have it (``info.axes``).
+    Coordinates are mapped to [0, 1) by an affine map per axis, which checkpoints hold (``info.axes``).
 
     Args:
         paths: One or more files of rows: ``.csv``, ``.tsv``, ``.parquet``, ``.npz``, HDF5.

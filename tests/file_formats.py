@@ -47,7 +47,11 @@ def hdf5(path: Path, values: np.ndarray) -> None:
 
 
 def sound(subtype: str) -> Callable[[Path, np.ndarray], None]:
-    return lambda path, values: soundfile.write(path, values[0], 8000, subtype)
+    def write(path: Path, values: np.ndarray) -> None:
+        as_16_bits = (values[0].astype("i2") - 128 * (values.dtype == "u1")) << 8 if values.itemsize == 1 else values[0]
+        soundfile.write(path, as_16_bits, 8000, subtype)
+
+    return write
 
 
 def table(path: Path, values: np.ndarray) -> None:
@@ -77,6 +81,8 @@ FORMATS: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray]] = {
     "a.h5": (hdf5, RNG.normal(size=(1, 16, 17, 1)).astype("f4")),
     "a.csv": (table, RNG.normal(size=(2, 90, 1)).round(3)),
     "16.wav": (sound("PCM_16"), ROW),
+    "u8.wav": (sound("PCM_U8"), noise("u1", *ROW.shape)),
+    "s8.aiff": (sound("PCM_S8"), noise("i1", *ROW.shape)),
     "float.wav": (sound("FLOAT"), RNG.uniform(-1, 1, ROW.shape).astype("f4")),
     "double.wav": (sound("DOUBLE"), RNG.uniform(-1, 1, ROW.shape)),
     "24.wav": (sound("PCM_24"), noise("i4", *ROW.shape) & ~0xFF),

@@ -64,7 +64,6 @@ from pe_lightning.signals.files import check_readable, replacing, user_path
 from pe_lightning.signals.raw import AnyArray, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources import TensorSource
-from pe_lightning.signals.sources.masks import missing_masks
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
 from pe_lightning.signals.split_signals import Splitting
@@ -331,8 +330,8 @@ def _of_array(
         if rule.kind == "mask":
             raise InputError("the mask of an array is an array of booleans")
         marked |= is_one_of(stack, rule.values)
-        if rule.kind == "frames":
-            marked |= missing_masks(rule, stack.shape[1:-1], len(stack))[0][..., None]
+        for lost in rule.in_grid(stack.shape[1:-1], len(stack)):
+            marked |= lost[..., None]
     note_repeated("values", [stack[~marked]], "give it as missing={0}")
     if grow:
         if stack.ndim < 4:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import io
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from pe_fill.formats.editable import EditableFile, marked_values
+from pe_fill.formats.editable import EditableFile, marked_values, valid_values
 from pe_fill.formats.layouts import array_as_signals, signals_as_array
 from pe_lightning.signals.raw import AnyArray
 from pe_lightning.signals.sources.arrays import ArrayFile, find_array
@@ -23,25 +22,17 @@ def edit_array(file: SourceFile, missing: Missing, axes: int | None = None, key:
     found = find_array(file, key)
     array = found.load()
     signals = array_as_signals(array, found.label, axes)
-    with found.open() as stored:
-        dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
-
     names = file.names(len(signals))
     marked = marked_values(signals, found.declared.plus(missing.values, found.dtype))
     suffixes = (".npy",) if found.format == "npy" else (file.path.suffix.lower(), ".h5", ".hdf5")
-    write = partial(_write_array, found, dtype, by_columns, (array.shape, signals.shape))
+    write = partial(_write_array, found, signals.shape)
     return EditableFile(names, signals, marked, suffixes, write, resizes=found.format == "npy")
 
 
-def _write_array(
-    found: ArrayFile,
-    dtype: np.dtype[Any],
-    by_columns: bool,
-    shapes: tuple[tuple[int, ...], tuple[int, ...]],
-    path: Path,
-    values: AnyArray,
-) -> None:
-    result = signals_as_array(found.declared.valid(values, found.dtype), *shapes).astype(dtype)
+def _write_array(found: ArrayFile, signals: tuple[int, ...], path: Path, values: AnyArray) -> None:
+    with found.open() as stored:
+        dtype, by_columns = stored.dtype, found.format == "npy" and not stored.flags.c_contiguous
+    result = signals_as_array(valid_values(values, found.dtype, found.declared), found.shape, signals).astype(dtype)
     content = io.BytesIO()  # on a full disk NumPy loses the end of an array, and the HDF5 library ends the process
     if found.format == "npy":
         np.save(content, np.asfortranarray(result) if by_columns else result)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
+import struct
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from pe_fill.formats.editable import EditableFile
 from pe_lightning.errors import InputError, refuse
@@ -18,8 +21,16 @@ from pe_lightning.signals.raw import AnyArray, Mask, full_value
 from pe_lightning.signals.sources.images import frame_files
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.sources.pictures import SAVED_FORMATS, declared_missing, decode_image, write_picture
+from pe_lightning.signals.sources.pictures import declared_missing, decode_image, deep_png
 
+SAVED_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
+"""Formats of Pillow in which a picture is written, by suffix; PNG is the default."""
+SAVE_OPTIONS: dict[str, dict[str, Any]] = {
+    "PNG": {},
+    "TIFF": {},  # libtiff, which compresses, does not take all EXIF data
+    "WEBP": {"lossless": True, "exact": True},
+    "JPEG": {"quality": 95, "subsampling": 0},
+}
 LAST_NUMBER = re.compile(r"(\d+)(?=\D*$)")
 """The last number in the name of a frame."""
 
@@ -50,31 +61,25 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
         resizes=True,
         jpeg=jpeg,
         orientation=orientation,
+        path=file.path,
     )
 
 
 def _write_pixels(opacity: AnyArray | None, opaque: Mask | None, info: dict[str, Any], path: Path, values: AnyArray) -> None:
-    """A picture; its opacity is full where pixels are ``opaque``."""
+    """Writes a picture, whose opacity is full where pixels are ``opaque``."""
     pixels = values[0]
     if opacity is not None:
-        alpha = opacity if opaque is None else np.where(opaque[..., None], full_value(opacity.dtype), opacity)
-        pixels = np.concatenate([pixels, _resized_opacity(alpha[..., 0], pixels.shape).astype(opacity.dtype)], -1)
+        full, (height, width) = full_value(opacity.dtype), pixels.shape[:2]
+        alpha = opacity[..., 0] if opaque is None else np.where(opaque, full, opacity[..., 0])
+        if alpha.shape != (height, width):
+            plane = Image.fromarray(alpha.astype(np.float32)).resize((width, height), Image.Resampling.BICUBIC)
+            alpha = np.rint(np.asarray(plane).clip(0, full))
+        pixels = np.concatenate([pixels, alpha[..., None].astype(opacity.dtype)], -1)
     write_picture(path, pixels, info)
 
 
-def _resized_opacity(opacity: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    """Opacity ``(h, w)`` of as many pixels as a picture ``(H, W, C)`` has: ``(H, W, 1)``."""
-    if opacity.shape != shape[:2]:
-        enlarged = Image.fromarray(opacity.astype(np.float32)).resize((shape[1], shape[0]), Image.Resampling.BICUBIC)
-        opacity = np.rint(np.asarray(enlarged).clip(0, full_value(opacity.dtype)))
-    return opacity[..., None]
-
-
 def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> EditableFile:
-    """A folder of frames as pictures with numbers in their names; missing numbers are lost frames.
-
-    Frames that are not changed are copied; others are written as PNG.
-    """
+    """A folder of frames with numbers in their names; missing numbers are lost frames. Changed frames are written as PNG."""
     files, numbered = frame_files(file), dict[int, SourceFile]()
     for frame in files:
         found = LAST_NUMBER.search(frame.path.stem)
@@ -84,7 +89,7 @@ def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> 
                 f"{file.given!r} has none. To fill each picture: pe-lightning fill {file.given}/* --out FOLDER"
             )
         numbered[int(found[1])] = frame
-    frames = {number: edit_picture(frame, missing) for number, frame in numbered.items()}
+    frames = {number: edit_picture(numbered[number], missing) for number in numbered}
     kinds = {(frame.values.shape, frame.values.dtype) for frame in frames.values()}
     refuse(
         (len(frames) < max(2, len(files)), f"{file.given!r} needs two frames, each with a number of its own in its name"),
@@ -97,30 +102,78 @@ def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> 
         values[:, number - every[0]], marked[:, number - every[0]] = frame_of_file.values, frame_of_file.missing
 
     jpeg = any(frame.jpeg for frame in frames.values())
-    write = partial(_write_frames, numbered, frames, values, marked)
+    write = partial(_write_frames, frames, values, marked)
     return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
 
 
-def _write_frames(
-    numbered: Mapping[int, SourceFile],
-    frames: Mapping[int, EditableFile],
-    values: AnyArray,
-    marked: Mask,
-    path: Path,
-    changed: AnyArray,
-) -> None:
-    """A folder of frames, of which those between the first and the last number are all there."""
+def _write_frames(frames: Mapping[int, EditableFile], values: AnyArray, marked: Mask, path: Path, changed: AnyArray) -> None:
+    """Writes a folder with every frame between the first and the last number."""
+    paths = {number: Path(str(frame.path)) for number, frame in frames.items()}
 
     def name_of(number: int) -> str:
-        near = numbered[min(numbered, key=lambda other: abs(other - number))].path
+        near = paths[min(paths, key=lambda other: abs(other - number))]
         return LAST_NUMBER.sub(lambda digits: f"{number:0{len(digits[1])}d}", near.stem) + ".png"
 
     path.mkdir()
     for place, number in enumerate(range(min(frames), max(frames) + 1)):
         same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
         if number in frames and not marked[0, place].any() and same:
-            shutil.copy2(numbered[number].path, path)
+            shutil.copy2(paths[number], path)
         elif number in frames:
             frames[number].write(path / name_of(number), changed[:, place])
         else:
             write_picture(path / name_of(number), changed[0, place], {})
+
+
+def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
+    """Writes ``(H, W, C)`` uint8 or uint16, with EXIF and XMP data, colour profile, resolution and texts of ``info``."""
+    form, squeezed = SAVED_FORMATS[path.suffix.lower()], pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+    kept = {key: info[key] for key in ("exif", "icc_profile", "dpi", "xmp") if info.get(key)}
+    if form == "PNG":
+        kept["pnginfo"] = _png_info(info)
+    simple = pixels.dtype == np.uint8 or pixels.shape[-1] == 1  # Pillow writes no colour of 16 bits
+    content = io.BytesIO()  # NumPy does not report a full disk
+    if simple or form == "PNG":
+        shown = Image.fromarray(squeezed) if simple else Image.new("RGB", (1, 1))
+        shown.save(content, form, **kept, **SAVE_OPTIONS[form])
+    else:
+        import tifffile
+
+        tifffile.imwrite(
+            content,
+            squeezed,
+            photometric="rgb" if pixels.shape[-1] > 2 else "minisblack",
+            extrasamples=["unassalpha"] if pixels.shape[-1] in (2, 4) else None,
+            iccprofile=info.get("icc_profile"),
+            resolution=info.get("dpi"),
+            compression="zlib",
+        )
+    path.write_bytes(content.getvalue() if simple or form != "PNG" else _deep_png(pixels, content.getvalue()))
+
+
+def _png_info(info: dict[str, Any]) -> PngInfo:
+    """Texts of a PNG file, and the colour space that its pixels are in."""
+    found = PngInfo()
+    for key, value in info.items():
+        if isinstance(value, str):
+            found.add_text(key, value)
+    if "xmp" in info and "XML:com.adobe.xmp" not in info:
+        found.add_itxt("XML:com.adobe.xmp", info["xmp"].decode())
+    if "gamma" in info:
+        found.add(b"gAMA", struct.pack(">I", round(info["gamma"] * 100_000)))
+    if "srgb" in info:
+        found.add(b"sRGB", bytes([info["srgb"]]))
+    if "chromaticity" in info:
+        found.add(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in info["chromaticity"])))
+    return found
+
+
+def _deep_png(pixels: AnyArray, other: bytes) -> bytes:
+    """A PNG file of ``(H, W, C)`` uint16, with what another PNG file has beside its pixels."""
+    import png
+
+    header, *own = png.Reader(bytes=deep_png(pixels)).chunks()
+    kept = [chunk for chunk in png.Reader(bytes=other).chunks() if bytes(chunk[0]) not in (b"IHDR", b"IDAT", b"IEND")]
+    result = io.BytesIO()
+    png.write_chunks(result, [header, *kept, *own])
+    return result.getvalue()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.editable import EditableFile, valid_values
 from pe_fill.formats.points import names_of
 from pe_fill.formats.volumes import declared_by_raster
 from pe_lightning.errors import InputError, check_known, refuse, require
@@ -37,17 +37,14 @@ MAX_AXES = 3
 
 @dataclass(eq=False)
 class LabelledSource(Source):
-    """A variable of a NetCDF, Zarr or GeoTIFF file, with the coordinates that the file has.
-
-    Coordinates are used as they are: they need not be at equal distances. Missing values of the file are missing samples.
+    """A variable of a NetCDF, Zarr or GeoTIFF file at its coordinates, which need not be at equal distances.
 
     Args:
         paths: The file, or the folder of a Zarr store.
-        variable: Name of the variable; the only one by default. Of a GeoTIFF the number of a band, from 1.
+        variable: Name of the variable, or number of a band of a GeoTIFF from 1; needed if the file has several.
         dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
             by default. The others count signals.
-        missing: Numbers that mark missing values besides those that the file declares, in the units of the variable, such as
-            ``-9999``, or several with commas.
+        missing: Numbers that mark missing values besides declared ones, in the units of the variable: ``-9999,-999``.
     """
 
     suffixes = (".nc", ".nc4", ".zarr")
@@ -96,10 +93,7 @@ class LabelledSource(Source):
 
 
 def open_labelled(path: str, variable: str | None = None, fills: Sequence[float] = ()) -> Any:
-    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values.
-
-    ``fills`` are further values of missing samples, in the units of the variable.
-    """
+    """A variable of a file as an ``xarray.DataArray`` in memory, with NaN for missing values and for ``fills``."""
     file = user_path(path)
     check_readable(path)
     xarray = require("xarray", f"reading {path!r}")
@@ -168,7 +162,7 @@ def _declared(stored: Any, file: Path, path: str) -> Declared:
 
 
 def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
-    """A dataset with the values that its attributes declare; packed ones in float64, dates as numbers if they are none."""
+    """A dataset with unpacked values in float64, and dates, or numbers for dates of other calendars."""
     for array in dataset.variables.values():
         array.attrs |= {key: float(array.attrs[key]) for key in ("scale_factor", "add_offset") if key in array.attrs}
     try:
@@ -186,7 +180,7 @@ def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
 
 
 def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> tuple[Any, Mask]:
-    """A band of a GeoTIFF with the coordinates of the centres of its pixels, ``(y, x)``, and where it is missing."""
+    """A band of a GeoTIFF ``(y, x)`` at the centres of its pixels, and where it is missing."""
     rasterio = require("rasterio", f"reading {path!r}")
     with reading(path), rasterio.open(file, driver="GTiff") as tiff:
         chosen = band or ("1" if tiff.count == 1 else "")
@@ -216,7 +210,7 @@ def stacked(
 ) -> tuple[npt.NDArray[np.float64], tuple[Axis, ...], tuple[str, ...]]:
     """A ``DataArray`` as signals ``(S, N_1, ..., N_D)`` float64, with their axes and names.
 
-    The axes are ``dims`` in their order, by default all of more than one sample; the other dimensions count signals.
+    The axes are ``dims``, by default all dimensions of more than one sample; the others count signals.
     """
     check_numbers(repr(array.name), array.dtype, kinds="biuf")
     known, wanted = [str(name) for name in array.dims], _axes_among(array, dims)
@@ -265,13 +259,12 @@ def edit_labelled(
 ) -> EditableFile:
     """A variable of a NetCDF or Zarr file as signals to fill; numbers mark missing values besides declared ones.
 
-    The result is NetCDF: a copy of the file with values in the missing cells of the variable, packed as the others, and
-    their standard deviations as a second variable, ``<name>_std``.
+    The copy is NetCDF, with filled cells packed as the others, and standard deviations as a variable ``<name>_std``.
     """
     array = open_labelled(path, variable, Missing(missing).only_values("NetCDF and Zarr"))
-
-    write = partial(_write_variable, path, array, dims, original_of(array, dims))
-    return original_of(array, dims, suffixes=(".nc", ".nc4"), write=write, holds_std=True, path=Path(path))
+    original = original_of(array, dims)
+    write = partial(_write_variable, path, array, dims, original)
+    return replace(original, suffixes=(".nc", ".nc4"), write=write, holds_std=True, path=Path(path))
 
 
 def _write_variable(
@@ -284,16 +277,30 @@ def _write_variable(
     std: AnyArray | None = None,
 ) -> None:
     changed = refilled(array, dims, original.missing | (values != original.values)).values.astype(bool)
-    filled = refilled(array, dims, values).values
-    deviations = None if std is None else refilled(array, dims, std).values
-    target.write_bytes(_edited(_as_netcdf(path), str(array.name), filled, changed, deviations))
+    buffer = io.BytesIO(_as_netcdf(path))  # in memory, since HDF5 crashes on a full disk
+    with require("h5netcdf", "NetCDF").File(buffer, "r+") as file:
+        variable, name = file.variables[str(array.name)], str(array.name)
+        stored = np.asarray(variable[...])
+        stored[changed] = packed(refilled(array, dims, values).values[changed], stored.dtype, variable.attrs)
+        variable[...] = stored
+        if std is not None:
+            data, options = refilled(array, dims, std).values, {"compression": "gzip", "shuffle": True}
+            while (name := f"{name}_std") in file.variables:
+                pass
+            made = file.create_variable(name, variable.dimensions, data.dtype, data=data, **options)
+            kept = ("units", "coordinates", "grid_mapping")
+            made.attrs.update({key: variable.attrs[key] for key in kept if key in variable.attrs})
+            made.attrs["long_name"] = f"standard deviation of filled values of {variable.name.rpartition('/')[2]}"
+            if "standard_name" in variable.attrs:
+                made.attrs["standard_name"] = f"{variable.attrs['standard_name']} standard_error"
+    target.write_bytes(buffer.getvalue())
 
 
-def original_of(array: Any, dims: Sequence[str] | None, **written: Any) -> EditableFile:
-    """A ``DataArray`` as signals to fill, with ``suffixes`` and ``write`` of the result if it comes from a file."""
+def original_of(array: Any, dims: Sequence[str] | None) -> EditableFile:
+    """A ``DataArray`` as signals to fill."""
     values, axes, names = stacked(array, dims)
     signals = values[..., None]
-    return EditableFile(names, signals, ~np.isfinite(signals), axes=axes, **{"suffixes": (), "write": _no_file, **written})
+    return EditableFile(names, signals, ~np.isfinite(signals), (), _no_file, axes=axes)
 
 
 def refilled(array: Any, dims: Sequence[str] | None, stack: AnyArray) -> Any:
@@ -311,7 +318,7 @@ def _no_file(path: Any, values: AnyArray) -> None:
 
 
 def _as_netcdf(path: str) -> bytes:
-    """The content of a NetCDF 4 file: the file itself, or NetCDF 3, or a Zarr store with its groups and stored numbers."""
+    """A file or a Zarr store, with its groups and stored numbers, as the content of a NetCDF 4 file."""
     file = user_path(path)
     if file.is_file() and not is_classic(file, path):
         return file.read_bytes()
@@ -324,41 +331,15 @@ def _as_netcdf(path: str) -> bytes:
         return netcdf_bytes({"/": dataset})
 
 
-def _edited(content: bytes, name: str, values: AnyArray, changed: AnyArray, std: AnyArray | None) -> bytes:
-    """A NetCDF file with other values in ``changed`` cells of a variable, and its standard deviations as another one.
-
-    It is made in memory, since HDF5 crashes on a full disk.
-    """
-    buffer = io.BytesIO(content)
-    with require("h5netcdf", "NetCDF").File(buffer, "r+") as file:
-        variable = file.variables[name]
-        stored = np.asarray(variable[...])
-        stored[changed] = packed(values[changed], stored.dtype, variable.attrs)
-        variable[...] = stored
-        if std is not None:
-            while (name := f"{name}_std") in file.variables:
-                pass
-            made = file.create_variable(name, variable.dimensions, std.dtype, data=std, compression="gzip", shuffle=True)
-            kept = ("units", "coordinates", "grid_mapping")
-            made.attrs.update({key: variable.attrs[key] for key in kept if key in variable.attrs})
-            made.attrs["long_name"] = f"standard deviation of filled values of {variable.name.rpartition('/')[2]}"
-            if "standard_name" in variable.attrs:
-                made.attrs["standard_name"] = f"{variable.attrs['standard_name']} standard_error"
-    return buffer.getvalue()
-
-
 def packed(values: AnyArray, dtype: np.dtype[Any], attributes: Mapping[str, Any]) -> AnyArray:
-    """Values ``(P,)`` as a NetCDF variable of these attributes stores them (CF conventions, Sec. 2.5.1 and 8.1).
-
-    They are scaled, rounded and clipped to the valid range, and no fill value.
-    """
+    """Values ``(P,)`` as stored by a NetCDF variable of these attributes (CF conventions, Sec. 2.5.1 and 8.1)."""
     stored = values.astype(np.float64)
     stored = (stored - float(attributes.get("add_offset", 0))) / float(attributes.get("scale_factor", 1))
-    return Declared.by_attributes(attributes, dtype).valid(stored, dtype)
+    return valid_values(stored, dtype, Declared.by_attributes(attributes, dtype))
 
 
 def netcdf_bytes(groups: Mapping[str, Any]) -> bytes:
-    """The content of a NetCDF file of ``xarray.Dataset`` by group, made in memory: HDF5 crashes on a full disk."""
+    """The content of a NetCDF file with an ``xarray.Dataset`` per group, made in memory: HDF5 crashes on a full disk."""
     h5netcdf, content = require("h5netcdf", "NetCDF"), io.BytesIO()
     with h5netcdf.File(content, "w") as file:
         for name, dataset in groups.items():

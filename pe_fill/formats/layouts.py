@@ -10,11 +10,7 @@ from pe_lightning.signals.raw import AnyArray
 
 
 def array_as_signals(values: AnyArray, label: str, axes: int | None = None) -> AnyArray:
-    """An array as signals ``(S, N_1, ..., N_D, C)``, a view, where its shape has one plausible reading.
-
-    With ``axes``, the number of axes of a signal, ``(N_1, ..., N_D)`` is one signal, with a last axis of at most 4 its
-    channels, with a longer one a first axis that counts signals.
-    """
+    """A view of an array as signals ``(S, N_1, ..., N_D, C)``, if its shape has one plausible reading."""
     layouts = [each for each in plausible_layouts(values.shape) if axes in (None, len(each.grid))]
     if not layouts and axes is not None and values.ndim == axes + 2:
         return values

@@ -12,7 +12,6 @@ from pe_fill.formats.editable import EditableFile
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.raw import Mask
 from pe_lightning.signals.repeated import note_repeated
-from pe_lightning.signals.sources.masks import missing_masks
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, format_of
 
@@ -35,14 +34,10 @@ JPEG_GROWTH = 3
 def read_original(
     file: SourceFile, missing: Missing, axes: int | None = None, grow: int | None = None, key: str | None = None
 ) -> EditableFile:
-    """The signals of a file that can be written back, with its missing values.
+    """The signals of a file, or of a folder of frames, that can be written back, with its missing samples.
 
-    Args:
-        file: The file, or a folder of frames.
-        missing: What marks them.
-        axes: Number of axes of a signal, where the shape of an array does not say it.
-        grow: Pixels by which missing samples of pictures and frames grow; ``None``: :data:`JPEG_GROWTH` of a JPEG, else 0.
-        key: Name of the array of an HDF5 file that has several.
+    ``axes``: number of axes of a signal, where the shape of an array leaves it open. ``grow``: pixels by which missing
+    samples of pictures grow; ``None``: :data:`JPEG_GROWTH` for a JPEG, else 0. ``key``: name of an array of an HDF5 file.
     """
     form = "frames" if file.path.is_dir() else str(format_of(file.path))
     refuse(
@@ -54,10 +49,9 @@ def read_original(
     found = replace(edit(file, missing, axes, **({} if key is None else {"key": key})), path=file.path)
     for name, signal, marked in zip(found.names, found.values, found.missing, strict=True):
         note_repeated(f"{name!r} in {file.given!r}" if len(found.names) > 1 else repr(file.given), [signal[~marked]])
-    if missing.kind in ("mask", "frames"):  # beside what the reader marked
-        masks = missing_masks(missing, found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
-        for signal, marked in enumerate(found.missing):
-            marked |= masks[signal if len(masks) > 1 else 0][..., None]
+    masks = missing.in_grid(found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
+    if masks:  # beside what the reader marked
+        np.bitwise_or(found.missing, np.stack(masks)[..., None], out=found.missing)
     pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow
     if not pixels or not found.missing.any():
         return found
@@ -67,7 +61,7 @@ def read_original(
 
 
 def grown_mask(mask: Mask, pixels: int) -> Mask:
-    """Missing samples ``(..., H, W, C)`` and all samples within a distance in the plane of their picture."""
+    """Missing samples ``(..., H, W, C)`` and all within a distance in pixels of the same picture."""
     from scipy.ndimage import binary_dilation
 
     steps = np.arange(-pixels, pixels + 1)

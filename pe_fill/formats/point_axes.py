@@ -14,9 +14,9 @@ Periods = dict[str, float]
 """Period of each periodic axis, by name."""
 
 DEGREES = 360.0
-"""Period of a periodic axis whose period is not given."""
+"""Default period of a periodic axis."""
 MAX_EXTENT_RATIO = 10.0
-"""Ratio of the longest to the shortest axis up to which numeric axes are taken to have the same unit of length."""
+"""Largest ratio of the extents of numeric axes that are taken to have one unit of length."""
 EAST_NAMES = ("x", "lon", "long", "longitude", "easting", "east")
 NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
 """Usual names of coordinates to the east and to the north, in lower case."""
@@ -57,15 +57,10 @@ def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Pe
 
 
 def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[str, list[float]] | None]:
-    """Periodic axes, and periods of the values along axes of dates, ``time=24h`` or ``time=1y,time=7d``, in seconds.
+    """Separates periods of the values along axes of dates, ``time=24h`` or ``time=1y,time=7d``, from periodic axes.
 
-    Dates do not repeat, but values may do so along them.
-
-    Args:
-        periodic: As for :func:`periods_of`, with such entries; or ``auto`` or ``none`` alone.
-
-    Returns:
-        The other entries, and the periods by axis: ``None`` where they are found in the values.
+    Returns the other entries, for :func:`periods_of`, and the periods in seconds by axis; ``None`` for ``auto``: they are
+    found in the values.
 
     >>> seasons_of("time=24h,lon")
     (['lon'], {'time': [86400.0]})
@@ -85,7 +80,7 @@ def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[st
 
 
 def period_start(column: Floats, period: float) -> float:
-    """Where a period begins: at zero, or half a period below it if a coordinate is negative, as of longitudes."""
+    """Where a period begins: at zero, or half a period below it if a coordinate is negative, as longitudes are."""
     return -period / 2 if column.min() < 0 else 0.0
 
 
@@ -99,11 +94,9 @@ def in_period(column: Floats, period: float) -> Floats:
 def axes_of_points(
     names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
 ) -> tuple[Axis, ...]:
-    """The axes of scattered points, from their coordinates ``(P,)`` per axis.
+    """The axes of scattered points, from coordinates ``(P,)`` per axis; sized as a grid of equal density.
 
-    Their sizes are those of a grid of the same density over the extent. Its cells are cubes where all axes have the
-    ``same_unit`` of length; else it has equally many samples along each axis. ``None``: the same unit if none is of time,
-    and the longest is at most :data:`MAX_EXTENT_RATIO` times as long as the shortest.
+    The cells of the grid are cubes if all axes have the ``same_unit``, else it has equally many samples along each axis.
     """
     limits = []
     for name, column in zip(names, columns, strict=True):

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES, axes_of_points, in_period, periods_of
+from pe_fill.formats.times import clock_of
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals import RawSignals, ValueRange
 from pe_lightning.signals.axes import as_numbers
@@ -23,7 +24,7 @@ from pe_lightning.signals.sources import Source
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list, expand, format_of, reading
-from pe_lightning.signals.sources.tables import Table, file_name_of, header_of
+from pe_lightning.signals.sources.tables import Table, file_name_of
 from pe_lightning.signals.validation import check_numbers, choice
 
 Duplicates: TypeAlias = Literal["average", "keep", "error"]
@@ -31,6 +32,8 @@ Duplicates: TypeAlias = Literal["average", "keep", "error"]
 Floats: TypeAlias = npt.NDArray[np.float64]
 POINT_FORMATS: frozenset[Format] = frozenset({"table", "parquet", "npz", "hdf5"})
 MAX_AXES = 3
+NOTICED_LINES = 10_000
+"""Lines of a table that are read for a notice."""
 
 
 @dataclass(eq=False)
@@ -46,11 +49,11 @@ class PointSource(Source):
             is named.
         values: Names (or indices) of the columns of values: ``temperature,humidity``.
         periodic: Coordinates that repeat: ``lon`` for a period of 360, or ``hour=24`` for another.
-        duplicates: Rows at one place: ``average`` replaces them by one with their mean, ``keep`` leaves them as they are,
-            ``error`` refuses them if their values differ.
-        same_unit: Whether the coordinates have one unit of length, so that distances are the same in all directions.
-            ``None``: if none is a date, and the longest extent is at most 10 times the shortest.
-        missing: Numbers that mark missing values besides NaN, such as ``-9999``, or several with commas.
+        duplicates: Rows at one place: ``average`` takes their mean, ``keep`` leaves them as they are, ``error`` refuses
+            rows with different values.
+        same_unit: Whether the coordinates have one unit of length. ``None``: if none is a date, and the longest extent is
+            at most 10 times the shortest.
+        missing: Numbers that mark missing values besides NaN: ``-9999,-999``.
     """
 
     chosen_by = frozenset({"coordinates"})
@@ -66,12 +69,18 @@ class PointSource(Source):
 
     @classmethod
     def alternative(cls, path: Path) -> str | None:
-        names = header_of(SourceFile(path, str(path)))
-        if not (places := place_columns(names)):
+        table = Table.open(SourceFile(path, str(path)), NOTICED_LINES)
+        if places := place_columns(table.names):
+            return (
+                f"{str(path)!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
+                f"rows: if the rows are scattered points, add {points_options(table.names, '--data.')}"
+            )
+        place, clock = clock_of(table)
+        if place < 0 or (clock is not None and clock.axis is None and not clock.absent.size):
             return None
         return (
-            f"{str(path)!r} has the columns {' and '.join(places)}, and every column is read as a signal along its "
-            f"rows: if the rows are scattered points, add {points_options(names, '--data.')}"
+            f"{table.label(place)}: the times are at unequal distances, and the rows are taken at equal ones. To take the "
+            f"times: --config points/closed_form --data.coordinates {table.names[place] or place}"
         )
 
     def __post_init__(self) -> None:
@@ -93,14 +102,8 @@ class PointSource(Source):
         for name in values:
             columns[name] = np.where(is_one_of(columns[name], self._fills), np.nan, columns[name])
             note_repeated(f"column {name!r}", [columns[name]])
-        return points_as_signals(
-            {name: columns[name] for name in axes},
-            {name: columns[name] for name in values},
-            " and ".join(repr(file.given) for file in files[:3]),
-            self.periodic,
-            self.duplicates,
-            self.same_unit,
-        )
+        coordinates, label = {name: columns[name] for name in axes}, " and ".join(repr(file.given) for file in files[:3])
+        return _as_signals(self, coordinates, {name: columns[name] for name in values}, label)
 
 
 @dataclass(eq=False)
@@ -132,7 +135,7 @@ class PointArrays(Source):
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
             note_repeated(f"value {name!r}", [column], "put NaN in its place, or mask it (numpy.ma.masked_values)")
-        raw = points_as_signals(self.coordinates, values, "the points", self.periodic, self.duplicates, self.same_unit)
+        raw = _as_signals(self, self.coordinates, values, "the points")
         if self.extents is not None:
             low = raw.scaling.low
             high = tuple(least + extent for least, extent in zip(low, self.extents, strict=True))
@@ -164,20 +167,12 @@ def _check_distinct(coordinates: Collection[str], values: Collection[str]) -> No
         )
 
 
-def points_as_signals(
-    coordinates: dict[str, AnyArray],
-    values: dict[str, npt.NDArray[np.float64]],
-    label: str,
-    periodic: str | Sequence[str] | None,
-    duplicates: Duplicates,
-    same_unit: bool | None,
+def _as_signals(
+    source: PointSource | PointArrays, coordinates: dict[str, AnyArray], values: dict[str, Floats], label: str
 ) -> RawSignals:
-    """Rows of points as signals, without missing ones; the options are those of :class:`PointSource`.
-
-    Coordinates are numbers or ``datetime64``, ``(P,)`` per axis, values numbers ``(P,)`` per signal; ``label`` names them.
-    """
+    """Rows of points without missing numbers: coordinates, numbers or ``datetime64``, and values, ``(P,)`` each."""
     names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
-    periods = periods_of(periodic, names)
+    periods = periods_of(source.periodic, names)
     places = np.stack([as_numbers(name, coordinates[name], time) for name, time in zip(names, dated, strict=True)])
     rows = np.stack(list(values.values()))
     finite = np.isfinite(np.concatenate([places, rows]))
@@ -198,9 +193,9 @@ def points_as_signals(
     for column, name in zip(places, names, strict=True):
         if name in periods:
             column[:] = in_period(column, periods[name])
-    if duplicates != "keep":
-        places, rows = _without_duplicates(places, rows, names, list(values), label, duplicates)
-    axes = axes_of_points(names, list(places), dated, periods, same_unit)
+    if source.duplicates != "keep":
+        places, rows = _without_duplicates(places, rows, names, list(values), label, source.duplicates)
+    axes = axes_of_points(names, list(places), dated, periods, source.same_unit)
     if places.shape[1] < 2:
         raise InputError(f"{label}: one place is left; a fit needs at least 2")
     return RawSignals(
@@ -220,7 +215,7 @@ def points_as_signals(
 def _without_duplicates(
     places: Floats, rows: Floats, names: Sequence[str], values: Sequence[str], label: str, duplicates: Duplicates
 ) -> tuple[Floats, Floats]:
-    """Places ``(D, P)`` and values ``(S, P)`` with the rows at one place averaged, in the order of their first row."""
+    """Places ``(D, P)`` and values ``(S, P)``; rows at one place become their mean, where the first of them was."""
     order = np.lexsort(places)
     ordered = places[:, order]
     starts = np.flatnonzero(np.r_[True, (ordered[:, 1:] != ordered[:, :-1]).any(0)])
@@ -254,10 +249,7 @@ def _scaling(values: Sequence[str], rows: Floats, label: str) -> ValueRange:
 
 
 def read_columns(file: SourceFile, names: Sequence[str], num_axes: int) -> dict[str, AnyArray]:
-    """Columns of a file by name, of which the first ``num_axes`` are coordinates.
-
-    They are numbers as float64 with NaN where one is missing, or dates as ``datetime64``.
-    """
+    """Columns of a file by name, coordinates first: float64 with NaN where a number is missing, or ``datetime64``."""
     format = format_of(file.path)
     if format == "parquet":
         found = _parquet_columns(file, names)
@@ -291,10 +283,9 @@ def points_options(names: Sequence[str], prefix: str = "--") -> str:
 
 
 def read_places(path: str, names: Sequence[str]) -> tuple[dict[str, AnyArray], dict[str, AnyArray]]:
-    """The coordinates of a file of places, and all columns that a table of results repeats, by name.
+    """The coordinates of a file of places by name, ``(P,)``, and the columns that a table of results repeats.
 
-    Coordinates are ``(P,)``, NaN (``NaT``) where one is missing; the columns are all of a text table, as text, else the
-    coordinates.
+    These are all columns of a text table, as text, else the coordinates.
     """
     (file,) = expand(path, POINT_FORMATS, "tables of places")
     columns = read_columns(file, names, len(names))

@@ -27,9 +27,9 @@ def edit_sound(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         )
     values = sound.read()[None]
 
-    write = partial(_write_samples, sound)
     marked = marked_values(values, NOTHING.plus(missing.values, values.dtype))
-    return EditableFile((file.stem,), values, marked, (file.path.suffix.lower(),), write, "audio")
+    suffixes = (file.path.suffix.lower(),)
+    return EditableFile((file.stem,), values, marked, suffixes, partial(_write_samples, sound), "audio")
 
 
 def _write_samples(sound: Sound, path: Path, changed: AnyArray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pe_fill.formats.editable import EditableFile
+from pe_fill.formats.times import clock_of
 from pe_lightning.signals import Axis
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray
@@ -25,7 +26,7 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     """A text table: every column of numbers is a signal. Lines without a missing number are unchanged."""
     missing.check("tables")
     table, places_of_rows = Table.open(file), tuple[Axis, ...]()
-    place, clock = table.clock()
+    place, clock = clock_of(table)
     if clock is not None and clock.axis is not None:
         rank_zero_info(f"{table.label(place)}: the rows are at unequal distances, and their times are the axis")
         places_of_rows = (clock.axis,)
@@ -47,27 +48,13 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
 
     suffix = file.path.suffix.lower()
     names = tuple(column.name or file.stem for column in columns)
-    write = partial(_write_columns, table, columns, values, marked)
+    write = partial(_write_table, table, columns, values, marked)
     suffixes = tuple(dict.fromkeys([suffix, ".csv", ".tsv", ".txt"]))
     return EditableFile(names, values, marked, suffixes, write, axes=places_of_rows)
 
 
-def _write_columns(
-    table: Table, columns: Sequence[Column], values: AnyArray, marked: AnyArray, path: Path, changed: AnyArray
-) -> None:
-    different = (changed != np.where(marked, np.nan, values))[..., 0]
-    _write_table(
-        table,
-        path,
-        {
-            column.place: {int(row): float(series[row, 0]) for row in np.flatnonzero(rows)}
-            for column, series, rows in zip(columns, changed, different, strict=True)
-        },
-    )
-
-
 def _with_rows(table: Table, places: Sequence[int], place: int, times: AnyArray) -> Table:
-    """A table with further rows, empty but for a column of times ``(N,)``; its own rows get ``places``."""
+    """A table with further rows, empty but for a column of times ``(N,)``; ``places``: indices of its own rows."""
     rows = {number: row for row, number in enumerate(places)}
     cells = [[column[rows[n]] if n in rows else "" for n in range(len(times))] for column in table.cells]
     like, form = table.cells[place][0], _number_format(table, place)
@@ -77,19 +64,18 @@ def _with_rows(table: Table, places: Sequence[int], place: int, times: AnyArray)
     return replace(table, lines=[table.lines[rows[n]] if n in rows else 0 for n in range(len(times))], cells=cells)
 
 
-def _write_table(table: Table, path: Path, changed: Mapping[int, Mapping[int, float]]) -> None:
-    """Writes a copy with other numbers, by index of column and row, as the cells of their columns are written.
-
-    Lines without one are unchanged.
-    """
+def _write_table(
+    table: Table, columns: Sequence[Column], values: AnyArray, marked: AnyArray, path: Path, changed: AnyArray
+) -> None:
+    """Writes a copy with the changed numbers, in the form of their columns; other lines are unchanged."""
     mark, encoding, content = decode_text(table.file)
     lines = content.splitlines(keepends=True)
     texts: dict[int, dict[int, str]] = {}
-    for column, numbers in changed.items():
-        form = _number_format(table, column)
-        for row, value in numbers.items():
-            text = format(value, form)
-            texts.setdefault(row, {})[column] = text.replace(".", ",") if table.mark == "comma" else text
+    for column, new, old in zip(columns, changed, np.where(marked, np.nan, values), strict=True):
+        form = _number_format(table, column.place)
+        for row in np.flatnonzero(new != old).tolist():
+            text = format(float(new[row, 0]), form)
+            texts.setdefault(row, {})[column.place] = text.replace(".", ",") if table.mark == "comma" else text
     before = 0
     for row, number in enumerate(table.lines):
         before = number or before

@@ -32,7 +32,7 @@ MP4_LIKE = ("mp4", "mov", "m4v")
 def frame_places(times: npt.NDArray[np.float64], tick: float, stated: float) -> tuple[npt.NDArray[np.int64], float] | None:
     """Ascending places, from 0, of frames at equidistant times, and the rate; ``None`` if the rate is variable.
 
-    Places between them without a frame are those of lost frames; the arguments are those of :func:`even_frames`.
+    Other places are lost frames. Arguments: presentation times and their resolution in seconds, and the rate in the header.
 
     >>> frame_places(np.array([0, 0.04, 0.08, 0.16, 0.2]), 0.001, 0.0)
     (array([0, 1, 2, 4, 5]), 25.0)
@@ -81,16 +81,11 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
 
 
 def _write_clip(rate: float, source: Path, times: npt.NDArray[np.float64] | None, path: Path, changed: AnyArray) -> None:
-    write_lossless(path, changed[0], rate, source, times)
+    """Writes frames without loss, as MP4 or Matroska, at a constant rate or at times ``(T,)`` in seconds.
 
-
-def write_lossless(
-    path: Path, frames: AnyArray, rate: float, source: Path, times: npt.NDArray[np.float64] | None = None
-) -> None:
-    """Writes frames that decode to the same values, as MP4 or Matroska by the suffix, with the sound and tags of a clip.
-
-    They are ``(T, H, W, C)`` of 1 or 3 channels, uint8 or uint16, at a constant rate or at times ``(T,)`` in seconds.
+    The copy has the sound and the tags of the source.
     """
+    frames = changed[0]
     deep, grey, mp4 = frames.dtype == np.uint16, frames.shape[-1] == 1, path.suffix.lower() == ".mp4"
     given = ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
     stored = given if grey else "gbrp16le" if deep else "bgr0"

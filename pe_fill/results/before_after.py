@@ -23,16 +23,13 @@ from pe_lightning.signals import Axis
 from pe_lightning.signals.raw import AnyArray
 
 MAX_SIGNALS = 8
-"""Most signals of a file in a picture before and after it was filled."""
+"""Most signals in a picture."""
 
 
 def draw_before_after(original: EditableFile, values: AnyArray) -> Image.Image | None:
-    """Draws signals with missing samples marked beside the filled ones; latitudes and longitudes north up.
+    """Draws signals of up to three axes with missing samples marked beside the filled ones; north is up.
 
-    Args:
-        original: The file with missing samples.
-        values: Its filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples or more; of more than three axes none is
-            drawn.
+    ``values`` are the filled signals, ``(S, N_1, ..., N_D, C)``, of as many samples as the original or more.
     """
     if values.ndim > 5:
         return None

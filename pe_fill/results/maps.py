@@ -74,17 +74,12 @@ class PointMap:
         return made
 
     def write(self, path: str | Path, force: bool = True) -> Path:
-        """Writes the map atomically, in the format of the suffix of the path.
+        """Writes the map atomically, in the format of the suffix of the path; ``force`` replaces a file of this name.
 
         - ``.nc``: NetCDF, a variable per value, with coordinates (extra ``geo``).
-        - ``.tif``: GeoTIFF of two numeric axes, a band per value, north up; of longitudes and latitudes in WGS 84 (extra
-          ``geo``).
+        - ``.tif``: GeoTIFF of two numeric axes, a band per value, north up (extra ``geo``).
         - ``.csv``: a row per sample: its coordinates, then the values.
         - ``.npy``: a structured array of the shape of the grid, with a field per coordinate and per value.
-
-        Args:
-            path: The file.
-            force: Whether a file of this name is replaced.
         """
         target = Path(path)
         check_map(target, self.axes)
@@ -99,27 +94,21 @@ class PointMap:
     def _geotiff(self) -> bytes:
         rasterio = require("rasterio", "GeoTIFF")
         east, north = east_and_north(list(self.axes))
-        x, y = self.axes[east], self.axes[north]
-        step_x, step_y = (float(column[-1] - column[0]) / (len(column) - 1) for column in (x, y))
-        bands = []
-        for values in self.variables.values():
-            band = values.T if list(self.axes) == [east, north] else values
-            band = band[:, ::-1] if step_x < 0 else band
-            bands.append(band[::-1] if step_y > 0 else band)
-        corner = float(x.min()) - abs(step_x) / 2, float(y.max()) + abs(step_y) / 2
-        geographic = east.lower() in LONGITUDES and north.lower() in LATITUDES
+        data = self.to_xarray().sortby(north, ascending=False).sortby(east)
+        x, y = data[east].values, data[north].values
+        width, height = (float(column[-1] - column[0]) / (len(column) - 1) for column in (x, y))
         options = {
             "height": len(y),
             "width": len(x),
-            "count": len(bands),
+            "count": len(self.variables),
             "dtype": "float64",
-            "crs": self.crs or ("EPSG:4326" if geographic else None),
-            "transform": rasterio.Affine(abs(step_x), 0.0, corner[0], 0.0, -abs(step_y), corner[1]),
+            "crs": self.crs or ("EPSG:4326" if "crs" in data else None),
+            "transform": rasterio.Affine(width, 0.0, x[0] - width / 2, 0.0, height, y[0] - height / 2),
         }
         with rasterio.MemoryFile() as file:
             with file.open(driver="GTiff", **options) as tiff:
-                for number, (name, band) in enumerate(zip(self.variables, bands, strict=True), 1):
-                    tiff.write(band, number)
+                for number, name in enumerate(self.variables, 1):
+                    tiff.write(data[name].values, number)
                     tiff.set_band_description(number, name)
             return bytes(file.getbuffer())
 
@@ -156,6 +145,7 @@ def check_map(path: Path, axes: Mapping[str, AnyArray] | None = None) -> None:
         require("h5netcdf", "NetCDF")
     if path.suffix not in (".tif", ".tiff"):
         return
+    require("xarray", "GeoTIFF")
     require("rasterio", "GeoTIFF")
     columns = [] if axes is None else list(axes.values())
     numeric = len(columns) in (0, 2) and all(column.dtype.kind != "M" and len(column) > 1 for column in columns)
@@ -174,21 +164,13 @@ def write_places(
     std: Mapping[str, npt.NDArray[np.float64]],
     force: bool = True,
 ) -> Path:
-    """Writes the columns of a file of places, the values there and their standard deviations, as CSV or NPY.
-
-    Values and deviations are those of the rows ``known`` ``(P,)``, which have all coordinates.
-    """
+    """Writes columns of places, and values and standard deviations at the ``known`` ones ``(P,)``, as CSV or NPY."""
     found: dict[str, AnyArray] = dict(columns)
     for name, column in PointMap({}, dict(values), dict(std)).variables.items():
         own = name if name not in columns else f"{name}_predicted"
         found[own] = np.full(len(known), np.nan)
         found[own][known] = column
     return write_table(path, found, force)
-
-
-def _limits(column: AnyArray) -> tuple[Any, Any]:
-    """The range of a picture; margins may leave the years 1 to 9999 that matplotlib knows."""
-    return column.min(), column.max()
 
 
 def east_and_north(names: list[str]) -> tuple[str, str]:
@@ -201,14 +183,9 @@ def east_and_north(names: list[str]) -> tuple[str, str]:
 def plot_map(
     path: Path, found: PointMap, places: Mapping[str, AnyArray], points: Mapping[str, AnyArray], caption: str
 ) -> Path:
-    """Plots each value of a map, its standard deviation, and the points that it was made from.
+    """Plots each value of a map as a PNG, its standard deviation, and the points that it was made from.
 
-    Args:
-        path: Path of the PNG.
-        found: The map; of three axes the middle of the first is drawn.
-        places: Coordinates of the points by axis, ``(P,)``.
-        points: Values of the points by name, ``(P,)``.
-        caption: Title.
+    Of three axes the middle of the first is drawn. ``places`` are coordinates ``(P,)`` by axis, ``points`` values by name.
     """
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
     from matplotlib.figure import Figure
@@ -229,7 +206,7 @@ def plot_map(
                     x, values - 1.645 * std, values + 1.645 * std, alpha=0.3, color="tab:orange", label="90 %"
                 )
             row[0].set_xlabel(names[0])
-            row[0].set_xlim(*_limits(x))
+            row[0].set_xlim(x.min(), x.max())  # margins may leave the years 1 to 9999 that matplotlib knows
             row[0].legend(fontsize=8)
             continue
         if len(names) == 3:
@@ -242,15 +219,14 @@ def plot_map(
             values, std = values.T, None if std is None else std.T
         colours: dict[str, Any] = {"vmin": float(np.min(known)), "vmax": float(np.max(known)), "cmap": "viridis"}
         drawn = row[0].scatter(places[across], places[up], c=known, s=6, linewidths=0, **colours)
-        row[0].set(xlim=_limits(found.axes[across]), ylim=_limits(found.axes[up]))
+        x, y = found.axes[across], found.axes[up]
+        row[0].set(xlim=(x.min(), x.max()), ylim=(y.min(), y.max()))
         figure.colorbar(drawn, ax=row[0])
         each = [(row[1], f"{name}, predicted", values, colours)]
         if std is not None:
             each.append((row[2], f"{name}, standard deviation", std, {"cmap": "magma"}))
         for panel, title, image, options in each:
-            drawn = panel.pcolormesh(
-                found.axes[across], found.axes[up], image, shading="nearest", rasterized=True, **options
-            )
+            drawn = panel.pcolormesh(x, y, image, shading="nearest", rasterized=True, **options)
             panel.set_title(title, fontsize=11)
             figure.colorbar(drawn, ax=panel)
         row[0].set_title(f"{name}, {len(known)} points", fontsize=11)

@@ -32,7 +32,23 @@ class PointMedium(Medium):
     ) -> list[Path]:
         """Writes the prediction at places or on a grid, with its standard deviations, in one file."""
         assert output is not None
-        return [_write_predicted(folder, info, output, values, std)]
+        found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
+        deviations = {}
+        if std is not None:
+            extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
+            deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
+        form = output.output_format
+        if output.at is not None:
+            columns, unit = _places(output.at, info.axes)
+            form = "csv" if form == "auto" else form
+            if form not in ("csv", "npy"):
+                raise InputError(f"values at places are written as csv or npy; got output_format {form}")
+            known = np.asarray(np.isfinite(unit).all(1))
+            return [write_places(folder / f"places.{form}", columns, known, found, deviations)]
+        axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
+        size = "x".join(str(len(column)) for column in axes.values())
+        path = folder / size / f"map.{'npy' if form == 'auto' else form}"
+        return [PointMap(axes, found, deviations).write(path)]
 
     def pictures(
         self, folder: Path, metrics: Mapping[str, Any], prediction: Array, batch: Batch, info: SignalInfo, draw: bool
@@ -46,21 +62,3 @@ def _places(path: str, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], npt.N
     """Columns of a file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
     coordinates, columns = read_places(path, [axis.name for axis in axes])
     return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
-
-
-def _write_predicted(folder: Path, info: SignalInfo, output: Output, values: Array, std: Array | None) -> Path:
-    found = {name: info.scaling.restore(values[n, ..., 0].astype(np.float64), n) for n, name in enumerate(info.names)}
-    deviations = {}
-    if std is not None:
-        extents = [high - low for low, high in map(info.scaling.of, range(info.num_signals))]
-        deviations = {name: std[n, ..., 0].astype(np.float64) * extents[n] for n, name in enumerate(info.names)}
-    if output.at is not None:
-        columns, unit = _places(output.at, info.axes)
-        form = "csv" if output.output_format == "auto" else output.output_format
-        if form not in ("csv", "npy"):
-            raise InputError(f"values at places are written as csv or npy; got output_format {form}")
-        return write_places(folder / f"places.{form}", columns, np.asarray(np.isfinite(unit).all(1)), found, deviations)
-    axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
-    form = "npy" if output.output_format == "auto" else output.output_format
-    size = "x".join(str(len(column)) for column in axes.values())
-    return PointMap(axes, found, deviations).write(folder / size / f"map.{form}")

@@ -18,12 +18,9 @@ from pe_lightning.signals.raw import AnyArray
 
 
 def write_table(path: Path, columns: Mapping[str, Sequence[Any] | AnyArray], force: bool = True) -> Path:
-    """Writes columns atomically: as CSV, a header and numbers with as many digits as they need; or as a structured array.
+    """Writes columns of text, numbers or ``datetime64``, of one shape, atomically as ``.csv`` or a structured ``.npy``.
 
-    Args:
-        path: The file, ``.csv`` or ``.npy``.
-        columns: Text, numbers or ``datetime64``, of one shape; in CSV missing numbers are empty cells.
-        force: Whether a file of this name is replaced.
+    In CSV numbers have as many digits as they need, and missing numbers are empty cells. ``force`` replaces a file.
     """
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     if path.suffix == ".npy":
@@ -59,15 +56,10 @@ def write_points(
     info: SignalInfo,
     draw: bool = True,
 ) -> list[str]:
-    """Writes ``points.csv``, places with value, prediction and whether they were trained on, and pictures.
+    """Writes ``points.csv``: places, values, predictions ``(S, P, 1)`` in [0, 1], and whether they were trained on.
 
-    Args:
-        folder: Folder of the files.
-        metrics: Content of ``metrics.json``: scores for the captions.
-        prediction: ``(S, P, 1)`` in [0, 1].
-        batch: All points, with masks.
-        info: Names, axes and ranges of the signals.
-        draw: Whether to draw the first :data:`~pe_lightning.results.runs.MAX_FILES` signals; the paths are returned.
+    ``draw``: draws the first :data:`~pe_lightning.results.runs.MAX_FILES` signals and returns the paths of the pictures,
+    whose captions have scores of ``metrics``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     points = batch.coords[0].double().numpy()
@@ -99,15 +91,9 @@ def plot_points(
     trained: npt.NDArray[np.bool_],
     caption: str,
 ) -> Path:
-    """Plots truth, prediction and error at points as a PNG; of points of three axes the first two.
+    """Plots truth, prediction and error at points ``(P, D)`` in [0, 1) as a PNG; of three axes the first two.
 
-    Args:
-        path: Path of the PNG.
-        axes: The axes in the user's units.
-        points: Coordinates of the points, ``(P, D)`` in [0, 1).
-        columns: ``truth`` and ``prediction`` in the user's units, ``(P,)``.
-        trained: Which points were trained on, ``(P,)``.
-        caption: Title.
+    ``columns`` are ``truth`` and ``prediction`` in the user's units, ``trained`` which points were trained on, ``(P,)``.
     """
     from matplotlib.figure import Figure
 

@@ -38,7 +38,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import row_blocks
 from pe_lightning.signals.files import replacing
 from pe_lightning.signals.raw import ValueRange
-from pe_lightning.signals.sources.pictures import write_picture
+from pe_lightning.signals.sources.pictures import deep_png
 from pe_lightning.signals.sources.sound import write_sound
 from pe_lightning.signals.validation import choice
 
@@ -142,7 +142,7 @@ class ImageMedium(Medium):
 
     def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
         if scaling_of(info).dtype == "uint16":
-            write_picture(file, to_levels(values, np.uint16), {})
+            file.write_bytes(deep_png(to_levels(values, np.uint16)))
         else:
             to_image(values).save(file, "PNG", compress_level=PNG_COMPRESSION)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.sources.masks import read_masks, spread_mask
+from pe_lightning.signals.sources.missing import read_masks
 from pe_lightning.signals.sources.paths import expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
@@ -190,8 +190,8 @@ class MaskSampling(Sampling):
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
         files = expand(self.path, PICTURES | {"npy"}, "mask")
-        masks = zip(files, read_masks(files, num_signals), strict=True)
-        indices = [self._marked(spread_mask(mask, grid, file.given), file.given) for file, mask in masks]
+        masks = zip(files, read_masks(files, grid, num_signals), strict=True)
+        indices = [self._marked(mask, file.given) for file, mask in masks]
         counts = [(file.given, len(index)) for file, index in zip(files, indices, strict=True)]
         in_common("numbers of samples that masks mark", counts, "Fit these signals in separate runs")
         return PointSplit(tuple(grid), torch.from_numpy(np.stack(indices)))

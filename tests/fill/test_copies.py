@@ -147,7 +147,7 @@ def test_a_copy_has_known_values_and_metadata(tmp_path: Path, name: str) -> None
 
 
 def original_of(path: Path) -> EditableFile:
-    return read_original(SourceFile(path, str(path)), Missing("nan"), axes=1 if path.suffix == ".wav" else None)
+    return read_original(SourceFile(path, str(path)), Missing("nan"), axes=1 if path.suffix in (".wav", ".aiff") else None)
 
 
 def target_of(path: Path, original: EditableFile) -> Path:

@@ -1,4 +1,4 @@
-"""Declarations of missing values: what is declared, and only that, is missing for both verbs, and nothing in copies."""
+"""Declarations of missing values: declared values alone are missing for both verbs, and none is in a copy."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import tifffile
 from source_checks import stored
 
 from pe_fill.estimators.filling import fill, read_file
+from pe_fill.formats.editable import valid_values
 from pe_fill.formats.labelled import LabelledSource, edit_labelled
 from pe_lightning.errors import InputError
 from pe_lightning.signals.sources import ImageSource, VideoSource
@@ -170,8 +171,8 @@ def test_a_number_without_a_declaration_is_named_and_taken(tmp_path: Path, caplo
 
 def test_values_that_are_stored() -> None:
     declared = Declared((5, 6, 10), low=5, high=10)
-    np.testing.assert_array_equal(declared.valid(np.array([0.0, 5.2, 6, 9.6, 99]), np.dtype("u1")), [7, 7, 7, 9, 9])
-    reals = Declared((2.0,), high=2).valid(np.array([1.0, 2, 3]), np.dtype("f8"))
+    np.testing.assert_array_equal(valid_values(np.array([0.0, 5.2, 6, 9.6, 99]), np.dtype("u1"), declared), [7, 7, 7, 9, 9])
+    reals = valid_values(np.array([1.0, 2, 3]), np.dtype("f8"), Declared((2.0,), high=2))
     np.testing.assert_array_equal(reals, [1, np.nextafter(2, 1), np.nextafter(2, 1)])
 
 

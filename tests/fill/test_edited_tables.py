@@ -8,7 +8,7 @@ from signals.sources.test_tables import write
 
 from pe_fill.estimators.filling import fill
 from pe_fill.formats.original import read_original
-from pe_lightning.signals.sources import RowSource
+from pe_fill.formats.points import PointSource
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 
@@ -88,7 +88,6 @@ def test_rows_whose_times_are_not_taken_are_named(tmp_path, caplog):
     uneven = write(tmp_path / "b.csv", "day,v\n2024-01-01,1\n2024-01-02,2\n2024-01-09,3\n2024-01-10,4\n")
     with caplog.at_level(logging.INFO):
         edited(unsorted)
-        RowSource(str(uneven)).read()
     assert "neither ascend nor descend" in caplog.text
     assert "--coordinates day" in caplog.text
-    assert "--config points/closed_form --data.coordinates day" in caplog.text
+    assert "--config points/closed_form --data.coordinates day" in str(PointSource.alternative(uneven))

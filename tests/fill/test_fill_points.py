@@ -1,4 +1,4 @@
-"""``pe-lightning fill`` for scattered points: maps and tables of places, equal to those of Python; what is refused."""
+"""``pe-lightning fill`` for scattered points: maps and tables of places, equal to results in Python; refusals."""
 
 import csv
 from pathlib import Path

@@ -1,8 +1,9 @@
-"""Labelled arrays: NetCDF, Zarr and GeoTIFF at their own coordinates, filled in files and in memory; what is refused."""
+"""Labelled arrays: NetCDF, Zarr and GeoTIFF at their own coordinates, filled in files and in memory; refusals."""
 
 import warnings
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -10,13 +11,15 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import LabelledDataModule
-from pe_fill.formats.labelled import LabelledSource, edit_labelled, original_of
+from pe_fill.formats.labelled import LabelledSource, edit_labelled, original_of, packed
 from pe_fill.results.before_after import draw_before_after
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.training import ComplexLinear
 
 xarray = pytest.importorskip("xarray", reason="of the extra geo")
+h5netcdf = pytest.importorskip("h5netcdf", reason="of the extra geo")
+rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
 
 LATITUDES = np.array([60.0, 57, 55, 54.5, 50, 47, 46, 44, 43, 40, 36, 35])
 LONGITUDES = np.linspace(-10, 20, 14)
@@ -123,7 +126,6 @@ def test_pictures_of_a_filled_array_have_north_at_the_top(dims, south_first):
 
 
 def test_a_geotiff_has_the_centres_of_its_pixels(tmp_path):
-    rasterio = pytest.importorskip("rasterio", reason="of the extra geo")
     values = np.where(field() > 19, -9999.0, field())
     options = {"height": 12, "width": 14, "count": 1, "dtype": "float64", "nodata": -9999.0, "crs": "EPSG:4326"}
     path = tmp_path / "a.tif"
@@ -177,7 +179,6 @@ def test_what_is_no_labelled_array_is_refused(tmp_path):
 
 def packed_file(path: Path, **attributes) -> tuple[np.ndarray, np.ndarray]:
     """A NetCDF file of packed temperatures, of integers beyond 2^53 and of a group; the temperatures and the gaps."""
-    h5netcdf = pytest.importorskip("h5netcdf", reason="of the extra geo")
     known = np.random.default_rng(0).random((12, 14)) > 0.15
     stored = np.where(known, np.rint(field() * 1000), -32768).astype("i2")
     with h5netcdf.File(path, "w") as file:
@@ -193,7 +194,6 @@ def packed_file(path: Path, **attributes) -> tuple[np.ndarray, np.ndarray]:
 
 def test_known_samples_other_variables_and_groups_of_netcdf_are_equal_to_the_bit(tmp_path, monkeypatch):
     """Packed by a scale and an offset of float32; deviations are a second variable."""
-    h5py = pytest.importorskip("h5py")
     monkeypatch.chdir(tmp_path)
     stored, known = packed_file(Path("a.nc"))
     assert main(["fill", "a.nc", "--variable", "t", "--folds", "none", "--out", "b.nc"]) == 0
@@ -214,8 +214,6 @@ def test_known_samples_other_variables_and_groups_of_netcdf_are_equal_to_the_bit
 
 
 def test_packed_values_are_clipped_and_are_no_fill_value():
-    from pe_fill.formats.labelled import packed
-
     int16, attributes = np.dtype("i2"), {"scale_factor": np.float32(0.5), "_FillValue": np.int16(-32768)}
     assert packed(np.array([1e6, -1e6, 3.1]), int16, attributes).tolist() == [32767, -32767, 6]
     attributes |= {"valid_range": np.array([0, 100], "i2"), "missing_value": np.int16(6)}
@@ -228,8 +226,6 @@ def test_packed_values_are_clipped_and_are_no_fill_value():
 
 @pytest.mark.parametrize("kind", ["link", "external", "virtual"])
 def test_netcdf_that_is_stored_in_other_files_is_refused(tmp_path, kind):
-    h5py = pytest.importorskip("h5py")
-    pytest.importorskip("h5netcdf", reason="of the extra geo")
     packed_file(tmp_path / "a.nc")
     with h5py.File(tmp_path / "other.h5", "w") as other:
         other["x"] = np.zeros((12, 14))
@@ -248,7 +244,6 @@ def test_netcdf_that_is_stored_in_other_files_is_refused(tmp_path, kind):
 
 def test_gdal_reads_geotiff_only(tmp_path):
     """A virtual raster and a web service named .tif would read other files, or the network."""
-    pytest.importorskip("rasterio", reason="of the extra geo")
     vrt = '<VRTDataset rasterXSize="4" rasterYSize="4"><VRTRasterBand dataType="Byte" band="1"><SimpleSource>'
     vrt += "<SourceFilename>/vsicurl/http://localhost:9/a.tif</SourceFilename></SimpleSource></VRTRasterBand></VRTDataset>"
     for text in (vrt, "<GDAL_WMS><Service name='TMS'><ServerUrl>http://localhost:9/</ServerUrl></Service></GDAL_WMS>"):
@@ -260,7 +255,6 @@ def test_gdal_reads_geotiff_only(tmp_path):
 @pytest.mark.parametrize("year", ["0001", "2300", "9999"])
 def test_dates_of_any_year(tmp_path, year):
     """A map of dates that nanoseconds cannot hold is written, plotted and read again."""
-    pytest.importorskip("h5netcdf", reason="of the extra geo")
     days = np.datetime64(f"{year}-01-01", "s") + np.arange(0, 31_000_000, 500_000).astype("timedelta64[s]")
     rows = "\n".join(f"{day},{np.sin(place / 9)}" for place, day in enumerate(days))
     (tmp_path / "a.csv").write_text(f"time,v\n{rows}\n")
@@ -281,7 +275,6 @@ def test_calendars_without_our_dates_are_numbers(tmp_path, caplog):
 
 @pytest.mark.parametrize("form", ["NETCDF3_CLASSIC", "NETCDF3_64BIT"])
 def test_netcdf_3_is_read_and_becomes_netcdf_4(sst, tmp_path, form):
-    pytest.importorskip("h5netcdf", reason="of the extra geo")
     packed = {"sst": {"dtype": "int16", "scale_factor": 0.01, "add_offset": 20.0, "_FillValue": -32768}}
     sst[:1].to_dataset().to_netcdf(tmp_path / "a.nc", engine="scipy", format=form, encoding=packed)
     data = LabelledDataModule(str(tmp_path / "a.nc"), dims="lat,lon", sampling="random")

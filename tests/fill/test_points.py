@@ -1,4 +1,4 @@
-"""Scattered points: tables of rows as signals, their axes in the user's units, exact fits, and what is refused."""
+"""Scattered points: tables of rows as signals, their axes in the user's units, exact fits, and refusals."""
 
 import logging
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_the_exact_fit_is_least_squares_of_the_features_at_scaled_places():
 
 
 def test_held_out_rows_are_scored_and_points_are_batched(tmp_path, make_trainer):
-    """The score is that of the rows outside the split, by any model; a checkpoint has the axes."""
+    """Rows outside the split are scored, with any model; a checkpoint has the axes."""
     rng = np.random.default_rng(2)
     places = rng.uniform(0, 9, (60, 2))
     rows = "".join(f"s,{x},{y},{np.sin(x) + y},{x}\n" for x, y in places)

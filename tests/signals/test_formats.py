@@ -1,4 +1,4 @@
-"""Every format by one table: what is read, and what is said of damage."""
+"""Every format by one table: values that are read, messages about damage."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from source_checks import refused, stored, unit
 from pe_lightning.signals.sources import VideoSource
 from pe_lightning.signals.sources.kinds import source_of
 
-CHECKED = [name for name in FORMATS if name not in ("frames", "a.csv")]  # the others are text, or files of their own
+CHECKED = [name for name in FORMATS if name not in ("frames", "a.csv")]  # text, and a file per frame
 
 
 @pytest.mark.parametrize("name", FORMATS)

@@ -12,21 +12,16 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
+from source_checks import unit
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit, RawSignals
-from pe_lightning.signals.blocks import load
+from pe_lightning.signals import FoldSampling, GridBatch, GridSampling, GridSplit, PointSplit
 from pe_lightning.signals.sources import ImageSource, RowSource, VideoSource
-from pe_lightning.signals.sources.masks import spread_mask
-from pe_lightning.signals.sources.missing import Missing
+from pe_lightning.signals.sources.missing import Missing, spread_mask
 from pe_lightning.training import ImageDataModule, RowDataModule, TensorDataModule, VideoDataModule
 
 RNG = np.random.default_rng(0)
-
-
-def unit(raw: RawSignals) -> np.ndarray:
-    return load(raw).numpy()
 
 
 def holed(*shape: int, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -15,12 +15,7 @@ import numpy as np
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
-from pe_lightning.signals.raw import (
-    AnyArray,
-    RawSignals,
-    join_scalings,
-    value_scaling,
-)
+from pe_lightning.signals.raw import AnyArray, RawSignals, join_scalings, value_scaling
 from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
@@ -35,31 +30,35 @@ Channels: TypeAlias = Literal["auto", "last", "none"]
 BLOCK_VALUES = 1 << 22
 """Number of values read at a time."""
 MAX_LEVELS = 100
-"""Most levels of groups in groups in an HDF5 file."""
+"""Most nested groups in an HDF5 file."""
 
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """Header of an array in a file, and the meaning of its axes."""
+    """Header of an array in a file, and the meaning of its axes.
+
+    Args:
+        file, format: The file and its format.
+        key: Name in the file; empty for a ``.npy`` file.
+        shape: ``(S, N_1, ..., N_D, C)`` once the axes are named; the file may lack the first and the last.
+        dtype: Dtype in the byte order of this machine, at most 64 bits.
+        chunks: Chunk shape of the file, in its own axes.
+        counted: Whether the first axis of the file counts signals.
+        with_channels: Whether the last axis of the file is channels.
+        declared: Values of missing samples, which are read as NaN.
+        version: Numbers that change when the file is replaced or written to.
+    """
 
     file: SourceFile
     format: Format
     key: str
-    """Name in the file; empty for a ``.npy`` file."""
     shape: tuple[int, ...]
-    """``(S, N_1, ..., N_D, C)`` once the axes are named; the file may lack the first and the last."""
     dtype: np.dtype[Any]
-    """Dtype in the byte order of this machine, at most 64 bits."""
     chunks: tuple[int, ...] | None
-    """Chunk shape of the file, in its own axes."""
     counted: bool = True
-    """Whether the first axis of the file counts signals."""
     with_channels: bool = True
-    """Whether the last axis of the file is channels."""
     declared: Declared = NOTHING
-    """What stands for missing samples, which are read as NaN."""
     version: tuple[int, ...] = ()
-    """What changes when the file is replaced or written to."""
 
     @property
     def label(self) -> str:
@@ -71,7 +70,7 @@ class ArrayFile:
 
     @contextmanager
     def open(self) -> Iterator[Any]:
-        """Opens an array that is read by slices: a memory map, an HDF5 dataset, or the decoded array of an ``.npz`` file."""
+        """Opens an array that is read by slices; an array of an ``.npz`` file is decoded."""
         if _version(self.file) != self.version:
             raise InputError(f"{self.file.given!r} was changed while it was in use: run again with the file as it is now")
         with _opened(self.file, self.format) as container:
@@ -92,7 +91,7 @@ class ArrayFile:
         return np.ascontiguousarray(values if self.with_channels else values[..., None][..., index[-1]])
 
     def frames(self, signals: range, numbers: range) -> Iterator[AnyArray]:
-        """Samples ``numbers`` along the first grid axis of some signals, in blocks of whole chunks ``(n, N_2, ..., C)``."""
+        """Samples along the first grid axis of some signals, in blocks of whole chunks ``(n, N_2, ..., C)``."""
         chunk = self.chunks[self.counted] if self.chunks and self.format == "hdf5" else 1
         rows = max(1, BLOCK_VALUES // (math.prod(self.shape[2:]) * chunk)) * chunk
         with self.open() as array:
@@ -128,7 +127,7 @@ def _opened(file: SourceFile, format: Format) -> Iterator[Any]:
 
 
 class FileArrays:
-    """The arrays of several files as one, ``(S, N_1, ..., N_D, C)``, read by slices; no file stays open between reads."""
+    """Arrays of several files as one, ``(S, N_1, ..., N_D, C)``, read by slices; no file stays open between reads."""
 
     def __init__(self, files: Sequence[ArrayFile]) -> None:
         self.files = tuple(files)
@@ -140,7 +139,7 @@ class FileArrays:
             self.chunks = (1, *map(min, inner, first.shape[1:-1]), first.shape[-1])
 
     def __getitem__(self, index: Block) -> AnyArray:
-        """Contiguous copy of a block, in the byte order of this machine; :class:`InputError` if the file is damaged."""
+        """Contiguous copy of a block, in the byte order of this machine."""
         index = (*index, *[slice(None)] * (len(self.shape) - len(index)))
         wanted = range(*index[0].indices(self.shape[0]))
         found, first = [], 0
@@ -162,20 +161,12 @@ def read_arrays(
     length: int | None = None,
     fills: Sequence[float] = (),
 ) -> RawSignals:
-    """Describes array files as signals of D = ``num_axes`` axes without loading them.
+    """Describes array files of one shape and dtype as signals of D = ``num_axes`` axes, without loading them.
 
-    Floating-point files, and all files if ``value_range`` is given, are read once in blocks to find their range.
-
-    Args:
-        files: Files of one signal or one set of signals each, of the same shape and dtype.
-        num_axes: D, 1 to 3.
-        key: Name of the array of an ``.npz`` file, or of the dataset of an HDF5 file such as ``volumes/ct``.
-        value_range: ``[low, high]``, the values that become 0 and 1.
-        channels: Meaning of the last axis of an array of D + 1 axes. ``last``: channels. ``none``: a grid axis, and the
-            first axis counts signals. ``auto``: channels if it is at most 4. An array of D axes is one signal of one
-            channel; D + 2 axes are signals, grid and channels.
-        length: Number of leading samples to take along the first axis.
-        fills: Values in place of missing samples, besides those that an HDF5 file declares.
+    Floating-point files, and all files if ``value_range`` is given, are read once in blocks to find their range. An array of
+    D axes is one signal of one channel; D + 2 axes are signals, grid and channels. ``channels`` is the meaning of the last
+    of D + 1 axes. ``last``: channels. ``none``: a grid axis, and the first axis counts signals. ``auto``: channels if it is
+    at most 4. ``key`` names an array such as ``volumes/ct``; ``fills`` are values of missing samples besides declared ones.
     """
     limits = number_range("value_range", value_range)
     arrays = [find_array(file, key, num_axes, channels, fills) for file in files]
@@ -206,7 +197,7 @@ def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
 
 def in_place(files: Sequence[SourceFile]) -> bool:
     """Whether all files are ``.npy`` or HDF5 by their content, which are read by slices without decoding."""
-    return all(format_of(file.path) in ("npy", "hdf5") for file in files)
+    return all(file.path.is_file() and format_of(file.path) in ("npy", "hdf5") for file in files)
 
 
 def find_array(
@@ -216,10 +207,9 @@ def find_array(
     channels: Channels = "auto",
     fills: Sequence[float] = (),
 ) -> ArrayFile:
-    """Describes one array of a file without loading it.
+    """Describes one array of a file without loading it; arguments as for :func:`read_arrays`.
 
-    Its axes are named if ``num_axes``, that of its signals, is given; ``key``, ``channels`` and ``fills`` are those of
-    :func:`read_arrays`.
+    Without ``num_axes`` the meaning of its axes is left open.
     """
     format = format_of(file.path)
     if format not in ARRAYS or format is None:
@@ -296,7 +286,7 @@ def _choose(file: SourceFile, key: str | None, container: Any) -> str:
 def array_clips(
     file: SourceFile, key: str | None, limits: tuple[float, float] | None, num_axes: int = 3, fills: Sequence[float] = ()
 ) -> list[Clip]:
-    """Describes the signals of an array file as clips; those of two axes have one frame."""
+    """Describes the signals of an array file as clips, of one frame for two axes."""
     array = find_array(file, key, num_axes, fills=fills)
     scaling = value_scaling(array.label, array.dtype, array.blocks, limits)
 
@@ -323,7 +313,7 @@ def check_dataset(dataset: Any, path: Path, given: str) -> None:
 
 
 def visit_hdf5(file: Any, given: str, visit: Callable[[str, Any], None]) -> None:
-    """Calls a function with the name of every group and array in an ``h5py.File``, and with the object."""
+    """Calls a function with every group and array in an ``h5py.File``: its name, and the object."""
 
     def limited(name: str, item: Any) -> None:
         if name.count("/") >= MAX_LEVELS:  # each is opened from the root: the time grows with the square of the levels
@@ -334,7 +324,7 @@ def visit_hdf5(file: Any, given: str, visit: Callable[[str, Any], None]) -> None
 
 
 def check_hdf5(path: Path, given: str) -> None:
-    """Refuses an HDF5 file that has links to other files, or a dataset that :func:`check_dataset` refuses."""
+    """Refuses an HDF5 file with links to other files, or with a dataset that :func:`check_dataset` refuses."""
     import h5py
 
     def check(name: str, item: Any) -> None:

@@ -1,35 +1,37 @@
 """The base class of sources, and their registry."""
 
-# no postponed annotations: jsonargparse evaluates those of a base in the module of the subclass
+# no postponed annotations: jsonargparse evaluates annotations of a base in the module of the subclass
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pe_lightning.registry import Registry
 from pe_lightning.signals.raw import RawSignals
+from pe_lightning.signals.sources.arrays import in_place
 from pe_lightning.signals.sources.clips import Color
 from pe_lightning.signals.sources.missing import Missing, MissingLike
-from pe_lightning.signals.sources.paths import Paths, as_list
+from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list
 from pe_lightning.signals.validation import MAX_PIXELS, Size, as_size, choice, integer, number_range
 
 
 class Source(ABC):
     """Reads one kind of input as a set of signals of one shape.
 
-    The arguments of the constructor are the user's options, each stored as an attribute of the same name. The constructor
-    checks them without reading data. ``docs/data.md`` has an example.
+    The constructor stores each argument as an attribute of the same name and checks it without reading data.
+    ``docs/data.md`` has an example.
     """
 
     metric: ClassVar[str] = "psnr"
     """Name of the registered metric that scores signals of this kind."""
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """Suffixes of the files that it reads without being named, in lower case: ``(".xyz",)``."""
+    """Lower-case suffixes of the files for which it is chosen: ``(".xyz",)``."""
     chosen_by: ClassVar[frozenset[str]] = frozenset()
-    """Arguments that no other source has and that choose this source, whatever the suffix of the file."""
+    """Arguments that choose this source for any file; no other source has them."""
     datamodule: ClassVar[str] = "SignalDataModule"
     """Registered name of the DataModule with its arguments; ``SignalDataModule`` takes any source."""
     num_axes: ClassVar[int | None] = None
@@ -39,11 +41,11 @@ class Source(ABC):
 
     @abstractmethod
     def read(self) -> RawSignals:
-        """Describes the signals. They are decoded later, unless the cache has them."""
+        """Describes the signals, which are decoded later."""
 
     @classmethod
     def claims(cls, path: Path) -> bool:
-        """Whether it reads a file, or a folder as one file, without being named: by default by :attr:`suffixes`."""
+        """Whether the source is chosen for a file, or for a folder as one file: by default by :attr:`suffixes`."""
         return path.name.lower().endswith(cls.suffixes) and not path.is_dir()
 
     @classmethod
@@ -53,17 +55,17 @@ class Source(ABC):
 
     @classmethod
     def alternative(cls, path: Path) -> str | None:
-        """A notice how this source reads a table of which every column is read as a row; ``None``: it does not."""
+        """A notice how this source would read a table whose columns are read as rows; ``None``: it would not."""
         return None
 
     def files(self) -> Sequence[Path]:
-        """The files that are decoded. The cache is keyed by their content; without files nothing is cached."""
+        """The decoded files, whose content is the key of the cache; without files nothing is cached."""
         return ()
 
     def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        """The range of floating-point values that becomes [0, 1], from the extremes of those that are trained on.
+        """The range of floating-point values that becomes [0, 1], from the extremes of the trained values.
 
-        ``None``, the default: the range that :meth:`read` declares, which follows from arguments or from all values.
+        ``None``, the default: the range that :meth:`read` declares.
         """
         return None
 
@@ -75,7 +77,22 @@ class Source(ABC):
 
 @dataclass(eq=False)
 class FileSource(Source):
-    """Signals of pictures, clips, arrays or tables: the common arguments, which subclasses document, checked."""
+    """Signals of files: the common arguments and their checks.
+
+    Args:
+        paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
+        center_crop: Central part of a picture or a frame to take, ``n`` or ``[height, width]``.
+        resize: Size to resample pictures and frames to, ``[height, width]``, or ``n`` for the shorter side. Bicubic,
+            anti-aliased, in the dtype of the source.
+        color: ``auto``: one channel if all pictures are grey, else RGB. ``rgb``: always three. ``grey``: always one, the
+            luma 0.299 R + 0.587 G + 0.114 B, in the dtype of the source.
+        max_pixels: Largest number of pixels in the header of a file, checked before decoding; ``None``: no limit.
+        key: Name of the array of an ``.npz`` or HDF5 file that has several.
+        value_range: Arrays, tables, volumes and floating-point pictures: ``[low, high]``, the values that become 0 and 1.
+        missing: What marks missing samples besides NaN and empty cells: ``nan``, ``alpha`` (opacity 0) or a colour
+            ``#rrggbb`` of pictures, a number, ``frames:10-14,30`` of clips from 0, or a mask file, not zero there, one
+            for all or a list (:class:`pe_lightning.signals.sources.missing.Missing`).
+    """
 
     paths: Paths
     center_crop: Size | None = None
@@ -97,10 +114,28 @@ class FileSource(Source):
         self._missing = Missing(self.missing)
 
     def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        """That of the trained values, unless it is an argument; values within [0, 1] are unchanged."""
+        """The range of the trained values, unless ``value_range`` is given; values within [0, 1] are unchanged."""
         if self.value_range is not None:
             return None
         return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+
+    def files(self) -> list[Path]:
+        """The decoded files and masks; none if all are arrays that are read in place."""
+        if self._unedited and in_place(self._found):
+            return []
+        return [path for file in [*self._found, *self._missing.masks] for path in file.content()]
+
+    @cached_property
+    def _found(self) -> list[SourceFile]:
+        return self._expanded()
+
+    @abstractmethod
+    def _expanded(self) -> list[SourceFile]:
+        """The files of ``paths``."""
+
+    @property
+    def _unedited(self) -> bool:
+        return (self._crop, self.resize, self.color) == (None, None, "auto")
 
     def _checked_crop(self) -> tuple[int | None, ...] | None:
         return as_size("center_crop", self.center_crop)

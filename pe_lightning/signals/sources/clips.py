@@ -1,7 +1,4 @@
-"""Pictures, videos and volumes as sequences of frames that are read later: crop, resize, colour and dtype.
-
-A picture is a clip of one frame.
-"""
+"""Pictures, videos and volumes as clips, sequences of frames that are read later: crop, resize, colour and dtype."""
 
 from __future__ import annotations
 
@@ -19,30 +16,31 @@ from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.validation import Size, check_memory
 
 Color: TypeAlias = Literal["auto", "rgb", "grey"]
+Limits: TypeAlias = tuple[float, float] | None
+"""The values that become 0 and 1, if they are given."""
 Edit: TypeAlias = Callable[[AnyArray], AnyArray]
 
 BLOCK_BYTES = 2**24
 """Approximate number of bytes decoded at a time."""
-LUMA = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue (ITU-R BT.601)."""
+LUMA = np.array([0.299, 0.587, 0.114])  # ITU-R BT.601
 DTYPES = ("uint8", "uint16", "float32")
 """Dtypes of pictures and videos, the narrowest first."""
 
 
 def frames_at_once(frame_bytes: int) -> int:
-    """Number of frames decoded at a time."""
+    """Number of frames in about :data:`BLOCK_BYTES`."""
     return max(1, BLOCK_BYTES // max(1, frame_bytes))
 
 
 def in_parts(frames: range, frame_bytes: int) -> Iterator[range]:
-    """The frames that are decoded at a time, about :data:`BLOCK_BYTES`."""
+    """Splits frames into ranges of about :data:`BLOCK_BYTES`."""
     limit = frames_at_once(frame_bytes)
     return (frames[start : start + limit] for start in range(0, len(frames), limit))
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A picture, a video, a frame folder or a volume: ``T`` frames of ``H`` x ``W`` values of ``C`` channels.
+    """A picture (one frame), a video, a frame folder or a volume: ``T`` frames of ``H`` x ``W`` values of ``C`` channels.
 
     Args:
         file: The file.
@@ -55,9 +53,9 @@ class Clip:
         read: Decodes frames of the file, given by index, in consecutive arrays ``(n, H', W', C')``.
         rate: Frames per second of ``frames``, if known.
         unit: Whether the values are in [0, 1] already.
-        stem: Stem of the name of the signal; by default that of the file.
+        stem: Stem of the name of the signal; by default the stem of the file.
         opacity: Whether the last channel is opacity.
-        edits: Functions applied to every decoded array, in order; each preserves the number of frames.
+        edits: Functions that are applied to every decoded array, in order.
     """
 
     file: SourceFile
@@ -86,7 +84,7 @@ class Clip:
             yield block
 
     def decoded(self) -> Clip:
-        """Reads the frames into memory and applies the edits; only the result stays in memory."""
+        """The edited frames in memory."""
         values = np.concatenate([np.ascontiguousarray(block) for block in self.blocks()])
 
         def taken(frames: range) -> Iterator[AnyArray]:
@@ -95,7 +93,7 @@ class Clip:
         return replace(self, frames=range(len(values)), read=taken, edits=())
 
     def picked(self, frames: Sequence[int | None]) -> Clip:
-        """``clip[start:stop:step]`` along the first axis; :class:`InputError` if it reaches outside."""
+        """``clip[start:stop:step]`` along the first axis."""
         total, span = len(self.frames), slice(*frames)
         if not all(edge is None or -total <= edge <= total for edge in (span.start, span.stop)):
             raise InputError(f"frames {list(frames)} exceeds {self.file.given!r}, which has {total} frames or slices")
@@ -103,7 +101,7 @@ class Clip:
         return replace(self, frames=self.frames[span], rate=rate)
 
     def cropped(self, size: Sequence[int | None]) -> Clip:
-        """The central ``(t, h, w)``, all of an axis where it is ``None``; :class:`InputError` if the clip is smaller."""
+        """The central ``(t, h, w)``; ``None``: all of an axis."""
         wanted = tuple(whole if part is None else part for part, whole in zip(size, self.grid, strict=True))
         if any(part > whole for part, whole in zip(wanted, self.grid, strict=True)):
             flat = len(self.frames) == 1 and size[0] is None
@@ -121,13 +119,10 @@ class Clip:
         return replace(self, frames=frames, size=(wanted[1], wanted[2]), edits=(*self.edits, crop))
 
     def resized(self, target: Size) -> Clip:
-        """Every frame resampled by Pillow's bicubic filter, which is anti-aliased when it reduces the size.
+        """Every frame resampled by Pillow's bicubic filter, anti-aliased, to ``[height, width]`` or a shorter side.
 
-        The dtype is unchanged: integers are rounded. Values are clipped to the range of their frame. NaN is left out, and
-        a sample is NaN if less than half of the weight of the filter is on others.
-
-        Args:
-            target: ``[height, width]``, or ``n`` for the shorter side, with the same aspect ratio.
+        Integers are rounded. Values are clipped to the range of their frame. NaN is left out; a sample is NaN if less than
+        half of the weight of the filter is on known samples.
         """
         if isinstance(target, int):
             target = [max(2, round(target * side / min(self.size))) for side in self.size]
@@ -143,7 +138,7 @@ class Clip:
         return replace(self, size=size, edits=(*self.edits, resize))
 
     def marked(self, mark: Callable[[AnyArray, str], AnyArray]) -> Clip:
-        """Every frame ``(H, W, C)`` as ``mark(frame, file)`` returns it, with NaN at missing samples, in [0, 1]."""
+        """Every frame as ``mark(frame, file)`` returns it, with NaN at missing samples, in [0, 1]."""
 
         def each(block: AnyArray) -> AnyArray:
             return np.stack([to_unit(mark(frame, self.file.given)) for frame in block])
@@ -151,7 +146,7 @@ class Clip:
         return replace(self, stored="float32", unit=True, edits=(*self.edits, each))
 
     def recolored(self, channels: int, opacity: bool = False) -> Clip:
-        """Grey as RGB, or RGB as luma (0.299 R + 0.587 G + 0.114 B), in the same dtype; without opacity 1 or 3 channels.
+        """Grey as RGB, or RGB as luma, in the same dtype; ``channels``, 1 or 3, is without opacity.
 
         ``opacity``: appends a channel of full opacity if there is none.
         """
@@ -173,7 +168,7 @@ class Clip:
         return replace(self, channels=channels + opacity, opacity=opacity, edits=(*self.edits, recolor))
 
     def converted(self, dtype: str) -> Clip:
-        """Converts ``uint8`` to ``uint16`` or ``float32``, or ``uint16`` to ``float32``, from full range to full range."""
+        """Converts from full range to full range, to a wider dtype of :data:`DTYPES`."""
         if self.stored == dtype:
             return self
         peak = full_value(self.stored)
@@ -187,7 +182,6 @@ class Clip:
 
 
 def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
-    """``(H, W, C)`` to ``(*size, C)``."""
     turned = (size[1], size[0])  # Pillow's (width, height)
     if frame.dtype == np.uint8 and frame.shape[-1] == 3:
         pixels: AnyArray = np.asarray(Image.fromarray(np.ascontiguousarray(frame)).resize(turned, Image.Resampling.BICUBIC))
@@ -203,8 +197,6 @@ def _resampled(frame: AnyArray, size: tuple[int, int]) -> AnyArray:
 
 
 def _resized_plane(plane: AnyArray, turned: tuple[int, int]) -> AnyArray:
-    """``(H, W)`` float32 resampled to (width, height)."""
-
     def resize(values: AnyArray) -> AnyArray:
         return np.asarray(Image.fromarray(values).resize(turned, Image.Resampling.BICUBIC))
 
@@ -217,7 +209,7 @@ def _resized_plane(plane: AnyArray, turned: tuple[int, int]) -> AnyArray:
 def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
     """Converts clips of one medium to the same channels and, unless they are arrays, to the widest of their dtypes.
 
-    The channels are unchanged where all have the same number and ``color`` is ``auto``, which else is RGB.
+    With color ``auto``, channels change only if clips differ, to RGB.
     """
     channels = {clip.channels - clip.opacity for clip in clips}
     if color != "auto" or len(channels) > 1:
@@ -237,9 +229,9 @@ def alike(clips: Sequence[Clip], color: Color) -> list[Clip]:
 
 
 def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> RawSignals:
-    """Clips that are :func:`alike` as a set of signals with the grid ``(T, H, W)``, or ``(H, W)`` of clips of one frame.
+    """Clips that are :func:`alike` as signals with the grid ``(T, H, W)``, or ``(H, W)`` for clips of one frame.
 
-    ``notify``: prints that a range was found in the data.
+    ``notify``: prints a range that was found in the data.
     """
     first = clips[0]
     scalings = [clip.scaling for clip in clips]

@@ -1,13 +1,12 @@
-"""What files declare about missing values: attributes of NetCDF, Zarr and HDF5, and the tag of GDAL in TIFF.
+"""Missing values that files declare: attributes of NetCDF, Zarr and HDF5, and the tag of GDAL in TIFF.
 
-A library's own value in place of a declaration that it cannot read is none: declarations are read from the attributes and
-the text of the tag.
+Libraries put a value of their own in place of a declaration that they cannot read; so the attributes and the text of the tag
+are read here.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,7 +26,7 @@ logging.getLogger("tifffile").addFilter(lambda record: "GDAL_NODATA" not in reco
 
 
 def exact_number(text: str) -> float | None:
-    """The finite number that a text stands for, an integer as ``int`` of any size; ``None`` if it is none.
+    """The finite number in a text, an integer as ``int`` of any size; ``None`` without one.
 
     >>> exact_number("9007199254740993"), exact_number("-9999.0"), exact_number("a.png")
     (9007199254740993, -9999.0, None)
@@ -43,13 +42,13 @@ def exact_number(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Declared:
-    """Stored values that stand for missing ones, besides NaN and infinite ones.
+    """Stored values of missing samples, besides NaN and infinite ones.
 
     Args:
-        values: The values; those that the dtype cannot represent mark nothing.
+        values: The values; a value that the dtype cannot represent marks nothing.
         low: Least valid value, or -inf.
         high: Largest valid value, or inf.
-        unsigned: Whether stored signed integers are unsigned ones (attribute ``_Unsigned``), as ``values`` and the limits.
+        unsigned: Whether stored signed integers, ``values`` and limits are unsigned ones (attribute ``_Unsigned``).
 
     >>> Declared((-1,), high=5).marks(np.array([-1, 0, 5, 6])).tolist()
     [True, False, False, True]
@@ -90,7 +89,7 @@ class Declared:
 
     @classmethod
     def by_tag(cls, text: object, dtype: np.dtype[Any], label: str) -> Declared:
-        """By the text of the TIFF tag ``GDAL_NODATA``, ``None`` without one."""
+        """By the text of the TIFF tag ``GDAL_NODATA``; ``None`` without the tag."""
         written = "nan" if text is None else str(text).strip("\0 ").replace(",", ".")
         number = exact_number(written)
         if number is None and written.lower().lstrip("+-") not in ("", "nan", "inf"):
@@ -99,7 +98,7 @@ class Declared:
 
     def of(self, dtype: np.dtype[Any]) -> Declared:
         """Without values that a dtype cannot represent."""
-        some = np.zeros(1, self._real(dtype))
+        some = np.zeros(1, self.real(dtype))
         if some.dtype.kind == "f":
             with np.errstate(over="ignore"):
                 return replace(self, values=tuple(value for value in self.values if np.isfinite(some.dtype.type(value))))
@@ -107,11 +106,12 @@ class Declared:
         held = [value for value in self.values if info is None or (info.min <= value <= info.max and value == int(value))]
         return replace(self, values=tuple(held))
 
-    def _real(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    def real(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype of the stored numbers."""
         return np.dtype(f"u{dtype.itemsize}") if self.unsigned else dtype
 
     def plus(self, numbers: Sequence[float], dtype: np.dtype[Any]) -> Declared:
-        """With further values that stand for missing ones."""
+        """With further values of missing samples."""
         return replace(self, values=tuple(dict.fromkeys([*self.values, *numbers]))).of(dtype)
 
     @property
@@ -119,8 +119,8 @@ class Declared:
         return self == Declared(unsigned=self.unsigned)
 
     def marks(self, stored: AnyArray) -> Mask:
-        """Which stored values are missing, besides those that are not finite."""
-        real = stored.view(self._real(stored.dtype))
+        """Which stored values are missing, besides values that are not finite."""
+        real = stored.view(self.real(stored.dtype))
         found: Mask = is_one_of(real, self.values)
         if self.low > -np.inf:
             found |= real < self.low
@@ -135,32 +135,5 @@ class Declared:
         """Values with NaN where they are missing; integers become floating point."""
         return stored if self.is_empty else with_nan(stored, self.marks(stored))
 
-    def valid(self, values: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
-        """The nearest values of a dtype that are not declared missing, in stored numbers; others are unchanged."""
-        if self == Declared() and values.dtype == dtype:
-            return values
-        real = self._real(dtype)
-        if real.kind not in "iu":
-            least, most = (float(np.clip(limit, np.finfo(real).min, np.finfo(real).max)) for limit in (self.low, self.high))
-            result: AnyArray = np.clip(values.astype(real), least, most)
-            for fill in map(real.type, self.values):
-                result[result == fill] = np.nextafter(fill, real.type(least if fill > least else most))
-            return result
-        low, high = int(np.iinfo(real).min), int(np.iinfo(real).max)
-        low, high = max(low, math.ceil(max(self.low, low))), min(high, math.floor(min(self.high, high)))
-        while low in self.values:
-            low += 1
-        while high in self.values:
-            high -= 1
-        if values.dtype.kind == "f":
-            top = float(high) if int(float(high)) <= high else float(np.nextafter(float(high), 0))  # 2^63 - 1 rounds up
-            result = np.rint(np.clip(values, float(low), top)).astype(real)
-        else:
-            result = np.clip(values.view(real), real.type(low), real.type(high))
-        for fill in sorted(self.values):
-            result[result == int(fill)] += 1
-        return result.view(dtype)
-
 
 NOTHING = Declared()
-"""No declaration."""

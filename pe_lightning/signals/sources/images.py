@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -15,12 +15,11 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, full_value, to_unit, value_scaling
-from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
+from pe_lightning.signals.sources.arrays import array_clips, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
-from pe_lightning.signals.sources.clips import Clip, alike, as_signals, in_parts
-from pe_lightning.signals.sources.masks import with_missing
-from pe_lightning.signals.sources.missing import Missing
-from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of, visible_files
+from pe_lightning.signals.sources.clips import Clip, Limits, alike, as_signals, in_parts
+from pe_lightning.signals.sources.missing import Missing, with_missing
+from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of
 from pe_lightning.signals.sources.pictures import (
     declared_by_tiff,
     declared_missing,
@@ -32,29 +31,16 @@ from pe_lightning.signals.sources.volumes import is_stack
 from pe_lightning.signals.validation import Size, choice, in_common
 
 Alpha: TypeAlias = Literal["composite", "keep"]
-Limits: TypeAlias = "tuple[float, float] | None"
 
 
 @sources.register("images")
 @dataclass(eq=False)
 class ImageSource(FileSource):
-    """Image files, or arrays ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``, as signals of two axes.
+    """Image files, or arrays ``(H, W)``, ``(H, W, C)`` or ``(S, H, W, C)``, cropped, then resized, as signals of two axes.
 
     Args:
-        paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
-        center_crop: ``n`` or ``[height, width]`` of the central part to take.
-        resize: ``[height, width]`` to resample to, after the crop; or ``n`` for the shorter side, the aspect ratio kept.
-            Bicubic, anti-aliased, in the dtype of the source.
-        color: ``"auto"``: one channel if every image is grey, else RGB. ``"rgb"``: always three. ``"grey"``: always
-            one, the luma 0.299 R + 0.587 G + 0.114 B, in the dtype of the source.
-        max_pixels: Largest number of pixels in the header of a file, checked before decoding; ``None``: no limit.
-        key: Array files: the dataset of an ``.h5`` or the array of an ``.npz`` file that has several.
-        value_range: Arrays and floating-point image files: ``[low, high]``, the values that become 0 and 1.
-        missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (opacity 0), a colour ``#rrggbb``, a number, or a
-            mask file that is not zero there, one for all or a list
-            (:class:`pe_lightning.signals.sources.missing.Missing`).
-        alpha: ``"composite"``: transparent image files are composited over white. ``"keep"``: if any file has transparency,
-            every image gets an opacity channel, the last one.
+        alpha: ``"composite"``: transparent images are composited over white. ``"keep"``: if any file has transparency,
+            every image gets opacity as its last channel.
     """
 
     suffixes = tuple(suffixes_of(PICTURES))
@@ -98,23 +84,12 @@ class ImageSource(FileSource):
         )
         return with_missing(as_signals(alike(clips, self.color), size, notify=self._limits is None), missing)
 
-    def files(self) -> list[Path]:
-        """The files that are decoded, and masks, which excludes arrays that are read in place."""
-        if self._are_arrays and self._unedited and in_place(self._found):
-            return []
-        return [*(file.path for file in self._found), *self._missing.paths()]
-
-    @property
-    def _unedited(self) -> bool:
-        return (self._crop, self.resize, self.color) == (None, None, "auto")
-
-    @cached_property
-    def _found(self) -> list[SourceFile]:
+    def _expanded(self) -> list[SourceFile]:
         return expand(self.paths, ARRAYS, "array") if self._are_arrays else expand(self.paths, PICTURES, "image")
 
 
 def edited(clip: Clip, crop: tuple[int | None, ...] | None, resize: Size | None) -> Clip:
-    """Crops a clip of one frame, then resizes it; only the result of a picture stays in memory."""
+    """A clip of one frame, cropped, then resized; only the result of a picture stays in memory."""
     clip = clip if crop is None else clip.cropped((None, *crop))
     clip = clip if resize is None else clip.resized(resize)
     return clip.decoded() if clip.media == "image" else clip
@@ -148,7 +123,7 @@ def read_picture(
 
 
 def _scaling(file: SourceFile, range_dtype: str, dtype: np.dtype[Any], blocks: Any, limits: Limits) -> ValueRange:
-    """Scaling of pictures by the dtype of their range: the full range of integers, else that of their values."""
+    """Scaling of pictures: the full range of integers, else the range of the values."""
     if range_dtype == "float32":
         return value_scaling(repr(file.given), dtype, blocks, limits)
     if limits is not None:
@@ -165,15 +140,14 @@ def frame_files(folder: SourceFile) -> list[SourceFile]:
     def key(path: Path) -> list[Any]:
         return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", path.name.casefold())]
 
-    paths = [path for path in visible_files(folder.path) if format_of(path, by_content=False) in PICTURES]
+    paths = [path for path in folder.content() if format_of(path, by_content=False) in PICTURES]
     return [SourceFile(path, str(path)) for path in sorted(paths, key=key)]
 
 
 def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing, fps: float | None) -> Clip:
-    """Describes the pictures of a folder as frames composited over white.
+    """Describes the pictures of a folder as frames, composited over white, in the widest of their dtypes.
 
-    The dtype is uint8 if all pictures have 8 bits, uint16 if all have 8 or 16, else float32. Floating point beyond [0, 1] is
-    scaled by the minimum and maximum of all frames, or by ``limits``.
+    Floating point beyond [0, 1] is scaled by the minimum and maximum of all frames, or by ``limits``.
     """
     files = frame_files(folder)
     if len(files) < 2:

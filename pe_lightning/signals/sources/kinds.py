@@ -21,28 +21,25 @@ from pe_lightning.signals.sources.paths import (
     Paths,
     SourceFile,
     as_list,
-    expand,
     format_of,
     image_samples,
     video_samples,
-    visible_files,
 )
 
 BY_SHAPE = tuple(get_args(Kind))
-"""The sources that share array files, which are told apart by the shape of the array."""
+"""The sources that read arrays, by their shape."""
 
 
 class UnclearKind(InputError):
-    """The files may hold several kinds of signals, or none that is known; callers add how to specify the kind."""
+    """The files may hold several kinds of signals, or no known one; callers add how to specify the kind."""
 
 
 def kind_of(*paths: str, **arguments: Any) -> str:
     """The registered name of the source that reads files, folders or samples.
 
-    An argument that only one source has, such as ``coordinates``, chooses that source; else sources are asked which files
-    they claim, by the suffix, and for TIFF by the number of pages. Arrays (of which ``key`` chooses one of several) are read
-    by the shape, with a notice. In a folder, arrays count only without files of other kinds, and tables only without arrays,
-    too. Sources of other packages are imported if the files or the arguments are none of :data:`BY_SHAPE`.
+    An argument that only one source has, such as ``coordinates``, chooses that source; else each source is asked which files
+    it claims, sources of other packages last. The shape of an array decides, with a notice. In a folder, arrays count only
+    without files of other kinds, and tables only without arrays too.
 
     Args:
         *paths: Files, folders or ``samples://NAME``.
@@ -79,16 +76,16 @@ def _kinds_in(path: str, key: str | None) -> set[str]:
     given = user_path(path)
     if given.is_dir():
         check_readable(path)
-    files = visible_files(given) if given.is_dir() else [given]
+    files = SourceFile(given, path).content()
     formats = {file: format_of(file, by_content=False) for file in files}
     if found := _claiming([file for file in files if formats[file] not in {*ARRAYS, "table"}]):
         return found
     if arrays := [file for file in files if formats[file] in ARRAYS]:
-        return {_kind_of_array(expand([str(arrays[0])], ARRAYS, "array")[0], key)}
-    if found := _claiming([file for file in files if formats[file] == "table"]):
-        return found
-    if given.is_dir() and (found := _claiming([given])):
-        return found
+        check_readable(str(arrays[0]), image_samples())
+        return {_kind_of_array(SourceFile(arrays[0], str(arrays[0])), key)}
+    for others in ([file for file in files if formats[file] == "table"], [given]):
+        if found := _claiming(others):
+            return found
     check_readable(path, image_samples())
     known = {*suffixes_of(ARRAYS), *(suffix for kind in sources for suffix in sources.get(kind).suffixes)}
     raise UnclearKind(
@@ -110,12 +107,11 @@ def _kind_of_array(file: SourceFile, key: str | None) -> Kind:
 
 
 def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> Source:
-    """The source for the kind of the signals.
+    """The source of files, folders or ``samples://NAME`` by their kind, or of an array or a picture in memory.
 
     Args:
-        signals: Files, folders or ``samples://NAME``, of the kind that ``kind_of`` finds; or an array or a picture,
-            for :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
-        **arguments: Arguments of that source.
+        signals: Files, or values for :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
+        **arguments: Arguments of the source.
     """
     values = pixels_of(signals) if isinstance(signals, Image.Image) else signals
     if isinstance(values, (Tensor, np.ndarray)):

@@ -1,8 +1,4 @@
-"""Files, folders and ``samples://NAME``: the files they stand for, their formats, and the names of signals.
-
-Samples are bundled signals for a first run without files or downloads: the pictures are part of scikit-image, the video and
-the volume are in the ``datasets`` folder of this repository.
-"""
+"""Files, folders and ``samples://NAME``: the files they stand for, their formats, and the names of signals."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import chain, count
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -36,8 +33,7 @@ FORMAT_OF_BEGINNING: dict[bytes, Format] = {
     b"fLaC": "sound",
     b"PAR1": "parquet",
 }
-FORMAT_OF_RIFF_TYPE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}
-"""Formats of RIFF files, by their bytes 8 to 12."""
+FORMAT_OF_RIFF_TYPE: dict[bytes, Format] = {b"WAVE": "sound", b"WEBP": "picture", b"AVI ": "video"}  # bytes 8 to 12
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,13 @@ class SourceFile:
     def names(self, count: int) -> tuple[str, ...]:
         return numbered(self.stem, count)
 
+    def content(self) -> list[Path]:
+        """The file, or the files of the folder that are not hidden, sorted."""
+        if not self.path.is_dir():
+            return [self.path]
+        with reading(str(self.path)):
+            return sorted(path for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
+
 
 def numbered(stem: str, count: int) -> tuple[str, ...]:
     """The stem, or for several signals the stem with numbers."""
@@ -64,7 +67,7 @@ def numbered(stem: str, count: int) -> tuple[str, ...]:
 
 @cache
 def image_samples() -> dict[str, Path]:
-    """The samples that are single images: name -> file of the installed scikit-image, sorted by name."""
+    """Pictures of the installed scikit-image by name, sorted."""
     found = {}
     for path in sorted(Path(str(resources.files("skimage.data"))).iterdir()):
         if path.suffix.lower() in SAMPLE_SUFFIXES:
@@ -78,7 +81,7 @@ def image_samples() -> dict[str, Path]:
 
 
 def video_samples() -> dict[str, Path]:
-    """The samples that are videos or volumes: name -> file, which only a clone of the repository has."""
+    """Videos and volumes by name, which only a clone of the repository has."""
     repository = Path(__file__).resolve().parents[3]
     return {name: repository / "datasets" / file for name, file in VIDEO_FILES.items()}
 
@@ -142,12 +145,12 @@ def format_of(path: Path, by_content: bool = True) -> Format | None:
 def expand(
     paths: Paths, formats: Collection[Format], what: str, samples: Literal["image", "video"] = "image"
 ) -> list[SourceFile]:
-    """The files of ``paths``, in the order given; those of a folder are sorted by name.
+    """The files of ``paths``, in the order given; files of a folder are sorted by name.
 
     Args:
         paths: One or more files, folders (not recursive; hidden files are skipped) or ``samples://NAME``.
-        formats: Formats read from a folder, by suffix; text tables only if no other format is found in it. Other files are
-            skipped with a notice. Files that are given directly may have any suffix.
+        formats: Formats that are read from a folder, by suffix; text tables only if it has no other. Other files are skipped
+            with a notice. Files that are given directly may have any suffix.
         what: Name of the wanted files, for messages.
         samples: Kind of samples.
     """
@@ -161,45 +164,29 @@ def expand(
         if not path.is_dir():
             found.append(SourceFile(path, text))
             continue
-        inside = {file: format_of(file, by_content=False) for file in visible_files(path)}
+        inside = {file: format_of(file, by_content=False) for file in SourceFile(path, text).content()}
         counted = [file for file, format in inside.items() if format in formats]
         if others := [file for file in counted if inside[file] != "table"]:
             counted = others  # text files beside pictures, sound or arrays are notes
-        check_folder(path, list(inside), counted, formats, what)
+        if not counted:
+            types = ", ".join(sorted({file.suffix or file.name for file in inside}))
+            raise InputError(
+                f"no {what} in the folder {str(path)!r}, which holds files of type {types or 'none'} (subfolders are not "
+                f"searched). Read are: {', '.join(suffixes_of(formats))}"
+            )
+        if skipped := [file.name for file in inside if file not in counted]:
+            names = ", ".join(skipped[:8]) + (", ..." if len(skipped) > 8 else "")
+            rank_zero_info(
+                f"{len(skipped)} file(s) in the folder {str(path)!r} are skipped, because they are no {what}: {names}"
+            )
         found.extend(SourceFile(file, str(file)) for file in counted)
     return found
 
 
-def visible_files(folder: Path) -> list[Path]:
-    """The files of a folder that are not hidden, sorted; :class:`InputError` if it cannot be listed."""
-    with reading(str(folder)):
-        return sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
-
-
-def check_folder(
-    folder: Path, inside: Sequence[Path], counted: Collection[Path], formats: Collection[Format], what: str
-) -> None:
-    """Refuses a folder of which no file counts, and prints which are skipped."""
-    if not counted:
-        types = ", ".join(sorted({path.suffix or path.name for path in inside}))
-        raise InputError(
-            f"no {what} in the folder {str(folder)!r}, which holds files of type {types or 'none'} (subfolders are not "
-            f"searched). Read are: {', '.join(suffixes_of(formats))}"
-        )
-    if skipped := [file.name for file in inside if file not in counted]:
-        names = ", ".join(skipped[:8]) + (", ..." if len(skipped) > 8 else "")
-        rank_zero_info(
-            f"{len(skipped)} file(s) in the folder {str(folder)!r} are skipped, because they are no {what}: {names}"
-        )
-
-
 def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
-    """A distinct name for each signal: its stem, else ``folder_stem``, else the stem and a number.
+    """A distinct name for each signal, given by its file and a stem: the stem, ``folder_stem``, or the stem and a number.
 
     Names become file names, so names that differ only in case count as equal.
-
-    Args:
-        files: The file of each signal, and the stem of its name.
 
     >>> paths = ("a/x.png", "b/x.png", "b/y.png", "b/y.jpg")
     >>> distinct_names([(file, file.stem) for file in (SourceFile(Path(path), path) for path in paths)])
@@ -208,15 +195,11 @@ def distinct_names(files: Sequence[tuple[SourceFile, str]]) -> tuple[str, ...]:
     stems = [stem for _, stem in files]
     with_folder = [f"{file.path.absolute().parent.name}_{stem}" for file, stem in files]
     same_stem, same_folder = (Counter(map(str.casefold, names)) for names in (stems, with_folder))
-    taken = {stem for stem, count in same_stem.items() if count == 1}
+    taken = {stem for stem, number in same_stem.items() if number == 1}
     names: list[str] = []
     for stem, long in zip(stems, with_folder, strict=True):
-        name, number = stem, 0
-        if same_stem[stem.casefold()] > 1:
-            name = long
-            while name.casefold() in taken or (name == long and same_folder[long.casefold()] > 1):
-                number += 1
-                name = f"{stem}-{number}"
-        taken.add(name.casefold())
-        names.append(name)
+        others = chain([long] * (same_folder[long.casefold()] == 1), (f"{stem}-{number}" for number in count(1)))
+        is_only = same_stem[stem.casefold()] == 1
+        names.append(stem if is_only else next(name for name in others if name.casefold() not in taken))
+        taken.add(names[-1].casefold())
     return tuple(names)

@@ -1,22 +1,20 @@
-"""One picture as an exact array, of all bits and with the EXIF orientation applied, and arrays as pictures.
+"""One picture as an exact array, of all bits and with the EXIF orientation applied.
 
-Pillow reads and writes files of 8 bits and 16-bit grey. Colour PNG files of 16 bits, of which Pillow knows 8, are those of
-pypng, and TIFF files that Pillow does not read exactly of tifffile. JPEG 2000, AVIF and colour PPM files of more than 8 bits
-are read at 8 bits. Colour profiles are not applied.
+Pillow reads files of 8 bits and 16-bit grey, pypng colour PNG files of 16 bits, and tifffile the TIFF files that Pillow does
+not read exactly. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read at 8 bits. Colour profiles are not
+applied.
 """
 
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, TiffImagePlugin, UnidentifiedImageError
-from PIL.PngImagePlugin import PngInfo
+from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray, Mask, full_value, to_unit
@@ -24,14 +22,6 @@ from pe_lightning.signals.sources.declared import GDAL_NODATA, NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
 from pe_lightning.signals.validation import MAX_PIXELS, check_area, check_claim, check_memory
 
-SAVED_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
-"""Formats of Pillow in which a picture is written, by suffix; the first is that of results without a suffix of their own."""
-SAVE_OPTIONS: dict[str, dict[str, Any]] = {
-    "PNG": {},
-    "TIFF": {},  # libtiff, which compresses, does not take all EXIF data
-    "WEBP": {"lossless": True, "exact": True},
-    "JPEG": {"quality": 95, "subsampling": 0},
-}
 PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
 BLOCK_PIXELS = 1 << 20
 GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
@@ -41,7 +31,7 @@ AS_NUMBERS = "fit the numbers of a band: --data LabelledDataModule --data.variab
 
 
 class Header(NamedTuple):
-    """Header of a picture: size after the EXIF orientation is applied, and bits per channel (32: floating point)."""
+    """Size of a picture after the EXIF orientation is applied, and bits per channel (32: floating point)."""
 
     height: int
     width: int
@@ -54,17 +44,10 @@ class Header(NamedTuple):
 
 
 def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyArray:
-    """Reads one image.
+    """Reads one image, in the format of its content, as ``(H, W, C)``: grey or RGB, and opacity if there is some.
 
-    Palettes, CMYK and other colour spaces are converted to RGB; opacity is the last channel.
-
-    Args:
-        file: The file. The format is that of its content, whatever its suffix.
-        max_pixels: Largest number of pixels in the header, checked before decoding; ``None``: no limit.
-
-    Returns:
-        ``(H, W, C)``: C = 1 grey, 2 grey and opacity, 3 RGB, 4 RGB and opacity. uint8 or uint16 if the file uses their full
-        range; otherwise float32, in [0, 1] for integers and unchanged for floating point.
+    Palettes, CMYK and other colour spaces become RGB. The dtype is uint8 or uint16 if the file uses their full range, else
+    float32: in [0, 1] for integers, unchanged for floating point. A header of more than ``max_pixels`` is refused.
     """
     with reading(file.given):
         try:
@@ -85,13 +68,20 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyAr
     return array
 
 
-def declared_missing(file: SourceFile) -> Mask | None:
-    """Pixels ``(H, W)``, upright, that the tag ``GDAL_NODATA`` of a TIFF picture declares missing; ``None`` without one."""
-    if (declared := declared_by_tiff(file)).is_empty:
-        return None
+@contextmanager
+def open_tiff(file: SourceFile) -> Iterator[Any]:
+    """Opens a TIFF file by tifffile."""
     import tifffile
 
     with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+        yield tiff
+
+
+def declared_missing(file: SourceFile) -> Mask | None:
+    """Upright pixels ``(H, W)`` that the tag ``GDAL_NODATA`` of a TIFF picture declares missing; ``None`` without one."""
+    if (declared := declared_by_tiff(file)).is_empty:
+        return None
+    with open_tiff(file) as tiff:
         page = tiff.pages[0]
         stored = np.moveaxis(page.asarray(), 0, -1) if page.axes == "SYX" else page.asarray()
         colours = stored.reshape(*stored.shape[:2], -1)[..., : page.samplesperpixel - len(page.extrasamples)]
@@ -101,18 +91,16 @@ def declared_missing(file: SourceFile) -> Mask | None:
 
 
 def declared_by_tiff(file: SourceFile) -> Declared:
-    """What the first page of a file declares, if it is a TIFF file."""
+    """The missing values that the first page of a TIFF file declares; none of other files."""
     if format_of(file.path) != "tiff":
         return NOTHING
-    import tifffile
-
-    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+    with open_tiff(file) as tiff:
         page = tiff.pages[0]
         return Declared.by_tag(page.tags.valueof(GDAL_NODATA), page.dtype, repr(file.given))
 
 
 def header_of(file: SourceFile) -> Header:
-    """Header of an image. The file is decoded if Pillow cannot read its header."""
+    """Header of an image; the file is decoded if Pillow cannot read it."""
     try:
         with reading(file.given), _opened(file) as image:
             tags: Any = getattr(image, "tag_v2", {})  # some versions of Pillow swap the size of a rotated TIFF
@@ -127,7 +115,7 @@ def header_of(file: SourceFile) -> Header:
 
 
 def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, AnyArray]]:
-    """Names and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes, composited over white."""
+    """Paths and values ``(H, W, 1 or 3)``, nominally in [0, 1], of pictures of any sizes, composited over white."""
     for file in expand(paths, ("picture", "tiff"), "image"):
         yield file.given, to_unit(over_white(decode_image(file)))
 
@@ -205,7 +193,7 @@ def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: i
 
 
 def _whole_range(raw: AnyArray, bits: int) -> AnyArray:
-    """Integers of 8 or 16 bits unchanged; of other numbers of bits, as float32 in [0, 1]."""
+    """Integers of 8 or 16 bits unchanged, others as float32 in [0, 1]."""
     stored = np.dtype(np.uint8 if bits == 8 else np.uint16)
     return raw.astype(stored, copy=False) if bits in (8, 16) else raw.astype(np.float32) / np.float32(2**bits - 1)
 
@@ -230,9 +218,7 @@ def _with_opacity(array: AnyArray, opaque: Mask) -> AnyArray:
 
 
 def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
-    import tifffile
-
-    with tifffile.TiffFile(file.path) as tiff:
+    with open_tiff(file) as tiff:
         page = tiff.pages[0]
         shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
         _check(file, shape, page.bitspersample, len(tiff.pages), max_pixels)
@@ -266,69 +252,19 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
     return upright(array, turn)
 
 
-def upright(array: AnyArray, orientation: object) -> AnyArray:
-    """Applies the EXIF orientation by Pillow, channel by channel, which works for every dtype."""
-    if orientation not in range(2, 9):
-        return np.ascontiguousarray(array)
-    turned = []
-    for channel in np.moveaxis(array, -1, 0):
-        image = Image.fromarray(np.ascontiguousarray(channel))
-        image.getexif()[ExifTags.Base.Orientation] = orientation
-        turned.append(np.asarray(ImageOps.exif_transpose(image)))
-    return np.stack(turned, axis=-1)
+def upright(array: AnyArray, orientation: int) -> AnyArray:
+    """Applies the EXIF orientation."""
+    turns = {3: 2, 4: 2, 5: 1, 6: 3, 7: 3, 8: 1}  # by 90 degrees, counterclockwise
+    if orientation in (2, 4, 5, 7):
+        array = array[:, ::-1]
+    return np.ascontiguousarray(np.rot90(array, turns.get(orientation, 0)))
 
 
-def write_picture(path: Path, pixels: AnyArray, info: dict[str, Any]) -> None:
-    """Writes ``(H, W, C)`` uint8 or uint16 in the format of the suffix.
-
-    ``info`` is what Pillow read beside the pixels of another picture: EXIF and XMP data, colour profile, resolution, texts.
-    """
-    form, squeezed = SAVED_FORMATS[path.suffix.lower()], pixels[..., 0] if pixels.shape[-1] == 1 else pixels
-    kept = {key: info[key] for key in ("exif", "icc_profile", "dpi", "xmp") if info.get(key)}
-    if form == "PNG":
-        kept["pnginfo"] = _png_info(info)
-    simple = pixels.dtype == np.uint8 or pixels.shape[-1] == 1  # Pillow writes no colour of 16 bits
-    if simple or form == "PNG":
-        buffer = io.BytesIO()
-        shown = Image.fromarray(squeezed) if simple else Image.new("RGB", (1, 1))
-        shown.save(buffer, form, **kept, **SAVE_OPTIONS[form])
-        path.write_bytes(buffer.getvalue() if simple else _deep_png(pixels, buffer.getvalue()))
-        return
-    import tifffile
-
-    options: dict[str, Any] = {"iccprofile": info.get("icc_profile"), "resolution": info.get("dpi"), "compression": "zlib"}
-    extra = ["unassalpha"] if pixels.shape[-1] in (2, 4) else None
-    content, photometric = io.BytesIO(), "rgb" if pixels.shape[-1] > 2 else "minisblack"  # NumPy does not report a full disk
-    tifffile.imwrite(content, squeezed, photometric=photometric, extrasamples=extra, **options)
-    path.write_bytes(content.getbuffer())
-
-
-def _png_info(info: dict[str, Any]) -> PngInfo:
-    """Texts of a PNG file, and the colour space that its pixels are in."""
-    found = PngInfo()
-    for key, value in info.items():
-        if isinstance(value, str):
-            found.add_text(key, value)
-    if "xmp" in info and "XML:com.adobe.xmp" not in info:
-        found.add_itxt("XML:com.adobe.xmp", info["xmp"].decode())
-    if "gamma" in info:
-        found.add(b"gAMA", struct.pack(">I", round(info["gamma"] * 100_000)))
-    if "srgb" in info:
-        found.add(b"sRGB", bytes([info["srgb"]]))
-    if "chromaticity" in info:
-        found.add(b"cHRM", struct.pack(">8I", *(round(value * 100_000) for value in info["chromaticity"])))
-    return found
-
-
-def _deep_png(pixels: AnyArray, other: bytes) -> bytes:
-    """A PNG file of ``(H, W, C)`` uint16, with what another PNG file has beside its pixels."""
+def deep_png(pixels: AnyArray) -> bytes:
+    """The content of a PNG file of ``(H, W, C)`` uint16."""
     import png
 
     buffer, (height, width, channels) = io.BytesIO(), pixels.shape
     writer = png.Writer(width, height, greyscale=channels < 3, alpha=channels in (2, 4), bitdepth=16)
-    writer.write_packed(buffer, (np.ascontiguousarray(row.astype(">u2")).tobytes() for row in pixels))
-    header, *own = png.Reader(bytes=buffer.getvalue()).chunks()
-    kept = [chunk for chunk in png.Reader(bytes=other).chunks() if bytes(chunk[0]) not in (b"IHDR", b"IDAT", b"IEND")]
-    result = io.BytesIO()
-    png.write_chunks(result, [header, *kept, *own])
-    return result.getvalue()
+    writer.write_packed(buffer, (row.tobytes() for row in pixels.astype(">u2")))
+    return buffer.getvalue()

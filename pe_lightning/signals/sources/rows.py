@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +13,11 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, join_scalings, to_unit
-from pe_lightning.signals.sources.arrays import Channels, in_place, read_arrays
+from pe_lightning.signals.sources.arrays import Channels, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import alike
 from pe_lightning.signals.sources.images import edited, read_picture
-from pe_lightning.signals.sources.masks import with_missing
+from pe_lightning.signals.sources.missing import with_missing
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, expand, format_of
 from pe_lightning.signals.sources.sound import read_sound
 from pe_lightning.signals.sources.tables import read_tables
@@ -25,7 +25,7 @@ from pe_lightning.signals.splits import chosen_positions
 from pe_lightning.signals.validation import choice, integer, is_integer, number_range, one_length
 
 DEFAULT_LINES = 16
-"""Default number of rows and of columns of an image, that of the papers."""
+"""Default number of rows and of columns of an image, as in the papers."""
 LINE_ARGUMENTS = ("rows", "columns", "num_rows", "num_columns")
 KIND_OF_FORMAT: dict[Format | None, str] = {
     **dict.fromkeys(PICTURES, "images"),
@@ -48,28 +48,17 @@ class RowSource(FileSource):
     """Signals of one axis from files of one kind, found by content: images, arrays, sound or tables.
 
     Args:
-        paths: One or more files, folders or ``samples://NAME``.
         rows: Images: indices of the rows to take, from 0 at the top.
         columns: Images: indices of the columns to take, from 0 at the left.
-        num_rows: Images: number of rows to choose at random from each image. If none of ``rows``, ``columns``, ``num_rows``
-            and ``num_columns`` is given: 16 rows and, if all images are square, 16 columns.
-        num_columns: Images: number of columns to choose at random from each image.
-        seed: Images: seed of the random rows and columns, a non-negative integer. They depend only on the seed, and the
-            index and size of the image.
-        center_crop: Images: central part to take first, ``n`` or ``[height, width]``.
-        resize: Images: size to resample to after the crop, ``[height, width]`` or ``n`` for the shorter side.
-        color: Images: ``auto``, ``rgb`` or ``grey``.
-        max_pixels: Images: largest number of pixels in the header of a file; ``None``: no limit.
+        num_rows: Images: number of random rows of each image. Without ``rows``, ``columns``, ``num_rows`` and
+            ``num_columns``: 16 rows and, if all images are square, 16 columns.
+        num_columns: Images: number of random columns of each image.
+        seed: Images: seed of the random rows and columns, which depend on it and on the index and size of the image alone.
         select: Tables: names or indices (from 0) of the columns to take; by default all columns of numbers.
-        key: Arrays: name of the array of an ``.npz`` or HDF5 file that has several.
         channels: Arrays: meaning of the last axis of an array of 2 axes, ``auto``, ``last`` or ``none``
             (:func:`pe_lightning.signals.sources.arrays.read_arrays`).
-        value_range: Arrays, tables and floating-point images: ``[low, high]``, the values that become 0 and 1.
         seconds: Sound: ``[start, stop]`` of the excerpt to take.
         length: Number of leading samples to take of each signal.
-        missing: Which samples are missing besides NaN and empty cells: ``nan``, ``alpha`` or a colour ``#rrggbb`` (images),
-            a number (arrays, tables), or a mask file that is not zero there
-            (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
     suffixes = tuple(suffixes_of({"sound", "table"}))
@@ -127,7 +116,7 @@ class RowSource(FileSource):
         return with_missing(self._read(kind, files), self._missing)
 
     def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        """As of other files; columns of tables always take their range, and sound that of its format or its peak."""
+        """As for other files; but columns of tables always take their own range, and sound never."""
         kind = KIND_OF_FORMAT.get(format_of(self._found[0].path))
         if kind == "sound files" or self.value_range is not None:
             return None
@@ -143,13 +132,7 @@ class RowSource(FileSource):
             return read_tables(files, self.select, self._limits, self.length, fills)
         return self._read_images(files)
 
-    def files(self) -> list[Path]:
-        """The files that are decoded; none if all are arrays that are read in place."""
-        files = self._found
-        return [] if in_place(files) else [*(file.path for file in files), *self._missing.paths()]
-
-    @cached_property
-    def _found(self) -> list[SourceFile]:
+    def _expanded(self) -> list[SourceFile]:
         return expand(self.paths, {*PICTURES, *ARRAYS, "sound", "table"}, "image, array, sound file or table")
 
     def _read_images(self, files: Sequence[SourceFile]) -> RawSignals:

@@ -26,15 +26,12 @@ DTYPE_OF_SUBTYPE = {
     "PCM_32": "int32",
     "DOUBLE": "float64",
 }
-"""Dtypes that represent the samples exactly; other subtypes are decoded to float32."""
+"""Exact dtypes of the samples; other subtypes are decoded to float32."""
 
 
 @dataclass(frozen=True)
 class Sound:
-    """An excerpt of a sound file, from the sample ``start`` on.
-
-    ``format`` and ``subtype`` are names of libsndfile, such as ``WAV`` and ``PCM_24``; ``rate`` is in samples per second.
-    """
+    """An excerpt of a sound file; ``format`` and ``subtype`` are names of libsndfile, such as ``WAV`` and ``PCM_24``."""
 
     file: SourceFile
     rate: int
@@ -46,13 +43,12 @@ class Sound:
 
     @classmethod
     def open(cls, file: SourceFile, seconds: tuple[float, float] | None = None) -> Sound:
-        """Reads the header of a file, and takes ``(start, stop)`` in seconds, by default the whole file."""
+        """Reads the header of a file; ``seconds``: ``(start, stop)`` of the excerpt."""
         import soundfile  # imported late, because it loads a shared library
 
         with reading(file.given):
             info = soundfile.info(file.path, verbose=True)
-        if info.format.startswith(("WAV", "RF64")):
-            _check_header(file, info)
+        _check_header(file, info)
         start, stop = (0, info.frames) if seconds is None else (round(second * info.samplerate) for second in seconds)
         if stop > info.frames:
             raise InputError(f"seconds: {seconds} exceeds {file.given!r}, which lasts {info.frames / info.samplerate:g} s")
@@ -77,13 +73,9 @@ class Sound:
             values = (values >> 8).astype(np.int8)
         return (values.view(np.uint8) ^ np.uint8(128)) if self.dtype == "uint8" else values
 
-    def peak(self) -> float:
-        values = self.read()
-        return float(np.abs(values).max(initial=1, where=np.isfinite(values)))
-
 
 def _check_header(file: SourceFile, info: Any) -> None:
-    """Refuses a WAV file that is shorter than its header says, and prints that one is longer, which libsndfile notes."""
+    """Refuses a file that is shorter than its header says, and prints if it is longer, as libsndfile notes."""
     for line in info.extra_info.splitlines():
         with reading(file.given):
             if "(should be" in line and "4294967295" not in line:  # headers written to a pipe have no size
@@ -97,7 +89,7 @@ def _check_header(file: SourceFile, info: Any) -> None:
 
 
 def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: str = "WAV") -> None:
-    """Writes samples ``(N, channels)`` by soundfile, which has names for the formats."""
+    """Writes samples ``(N, channels)`` in a format and subtype of soundfile."""
     import soundfile
 
     if samples.dtype.itemsize == 1:  # soundfile has neither uint8 nor int8; it drops the lower bits of 16
@@ -110,15 +102,10 @@ def write_sound(path: Path, samples: AnyArray, rate: int, subtype: str, format: 
 def read_sound(
     files: Sequence[SourceFile], seconds: tuple[float, float] | None = None, length: int | None = None
 ) -> RawSignals:
-    """Describes sound files as signals ``(N, channels)``. Files are read one at a time.
+    """Describes sound files of one sample rate, dtype and number of channels as signals ``(N, channels)``.
 
     Integers (PCM of 8, 16, 24 and 32 bits) are scaled by the full range of their dtype; 24 bits are the upper bits of 32.
     Floating point is scaled from [-1, 1], or from [-peak, peak] for a file that exceeds it, so that silence is 0.5.
-
-    Args:
-        files: Files of one sample rate, dtype and number of channels.
-        seconds: ``(start, stop)`` of the excerpt to take; by default the whole file.
-        length: Number of leading samples to take of the excerpt.
     """
     sounds = [Sound.open(file, seconds) for file in files]
     formats = [(sound.file.given, (f"{sound.rate} Hz ", sound.channels, f" {sound.dtype}")) for sound in sounds]
@@ -126,7 +113,8 @@ def read_sound(
     samples = one_length([(sound.file.given, sound.samples) for sound in sounds], length)
     dtype = sounds[0].dtype
     if dtype.startswith("float"):
-        peaks = tuple(sound.peak() for sound in sounds)
+        samples_of = (sound.read() for sound in sounds)
+        peaks = tuple(float(np.abs(found).max(initial=1, where=np.isfinite(found))) for found in samples_of)
         scaling = ValueRange(dtype, tuple(-peak for peak in peaks), peaks)
     else:
         scaling = ValueRange.of_integers(dtype)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import dropwhile
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,6 @@ from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
-from pe_lightning.signals.sources.times import Clock
 from pe_lightning.signals.validation import one_length
 
 DELIMITERS = "\t;, "
@@ -31,19 +31,23 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 MISSING_VALUES = frozenset({"", "?", "inf", "infinity", "n/a", "na", "nan", "nil", "none", "null", "#n/a", "#na", "<na>"})
 """Cells without a value, which are not names of columns."""
 BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
-TIME_NAMES = ("time", "date", "datetime", "timestamp", "t")
-"""Names of a column of times as numbers."""
 COMMENTS = ". Lines that begin with # are comments only above the header: remove the others"
 
 
 class Column(NamedTuple):
-    """A column of numbers, NaN where one is missing: name (header or index; empty for the only column without header)."""
+    """A column of numbers, NaN where one is missing.
+
+    Args:
+        name: Header or index; empty for the only column of a table without header.
+        label: Name in messages.
+        values: The numbers.
+        place: Index of the column in the table.
+    """
 
     name: str
     label: str
     values: NDArray[np.float64]
     place: int
-    """Index of the column in the table."""
 
 
 def read_tables(
@@ -53,24 +57,11 @@ def read_tables(
     length: int | None = None,
     fills: Sequence[float] = (),
 ) -> RawSignals:
-    """Reads text tables. Each column is a float64 signal, whose minimum and maximum become 0 and 1.
+    """Reads text tables. Each column is a float64 signal; its minimum and maximum, or ``limits``, become 0 and 1.
 
-    Args:
-        files: The files.
-        columns: Names or indices (from 0) of the columns to take from each file; by default all columns of numbers.
-        limits: The values that become 0 and 1 in all columns.
-        length: Number of leading rows to take.
-        fills: Numbers in place of missing ones, besides empty cells and words such as ``NA``.
+    ``fills`` are numbers in place of missing ones, besides empty cells and words such as ``NA``.
     """
-    tables = [(file, Table.open(file)) for file in files]
-    every = [(file, column) for file, table in tables for column in table.columns(columns, fills)]
-    for _, table in tables:
-        place, clock = table.clock()
-        if place >= 0 and (clock is None or clock.axis is not None or clock.absent.size):
-            rank_zero_info(
-                f"{table.label(place)}: the times are at unequal distances, and the rows are taken at equal ones. To take "
-                f"the times: --config points/closed_form --data.coordinates {table.names[place] or place}"
-            )
+    every = [(file, column) for file in files for column in Table.open(file).columns(columns, fills)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -93,9 +84,13 @@ def read_tables(
 class Table:
     """A text table, whose columns of numbers are read.
 
-    It has the names in its header, empty texts without one; of each row below the header the number of its line, from 1, or
-    0 of an added row; the texts of each column with decimal points; the delimiter; and the name of the decimal mark,
-    ``point`` or ``comma``.
+    Args:
+        file: The file.
+        names: Names in the header; empty texts without one.
+        lines: Number of the line of each row below the header, from 1; 0 for an added row.
+        cells: Texts of each column, with decimal points.
+        delimiter: The delimiter.
+        mark: Name of the decimal mark, ``point`` or ``comma``.
     """
 
     file: SourceFile
@@ -109,11 +104,10 @@ class Table:
     def open(cls, file: SourceFile, most: int | None = None) -> Table:
         """Reads a table, or its first ``most`` lines.
 
-        The delimiter is a tab, a semicolon, a comma or spaces: the one with which most of the first lines have the same
-        number of cells, and, of several, the largest share of numbers. The first line is a header if none of its cells is a
-        number, or if one is not and the cell below it is. Lines above it that begin with ``#`` are comments. Of one column,
-        an empty line between others is a missing value. The decimal mark is a comma, with a notice, if some cell has a
-        decimal comma and none a decimal point; otherwise it is a point.
+        The delimiter (tab, semicolon, comma or spaces) gives most of the first lines the same number of cells, and then the
+        largest share of numbers. The first line is a header if none of its cells is a number, or if a cell is none and the
+        cell below it is. Lines above it that begin with ``#`` are comments. An empty line in a single column is a missing
+        value. The decimal mark is a comma, with a notice, if some cell has a decimal comma and none a decimal point.
         """
         lines, rows, delimiter = _rows(file, most)
         rows, mark = _with_decimal_points(file, rows)
@@ -125,7 +119,7 @@ class Table:
     def columns(
         self, columns: Sequence[str | int] | None = None, fills: Sequence[float] = (), axis: int = -1
     ) -> list[Column]:
-        """Columns of numbers, by default every one with a number in it, besides that of the ``axis``; a notice names others.
+        """Columns of numbers, by default every column with a number but ``axis``; a notice names the others.
 
         Empty cells, the words of :data:`MISSING_VALUES` and the numbers ``fills`` are NaN.
         """
@@ -133,14 +127,12 @@ class Table:
         if columns is None and len(self.names) > MAX_COLUMNS:
             raise InputError(f"{given!r} has {len(self.names)} columns, more than {MAX_COLUMNS}: choose columns by select")
         if columns is None:
-            with_numbers = [any(np.isfinite(number_in(cell)) for cell in cells) for cells in self.cells]
-            chosen = [place for place in np.flatnonzero(with_numbers).tolist() if place != axis]
+            others = [place for place in range(len(self.names)) if place != axis]
+            chosen = [place for place in others if any(np.isfinite(number_in(cell)) for cell in self.cells[place])]
             if not chosen:
                 held = f"no column of numbers (the decimal mark is taken to be a {self.mark})" if self.lines else "no rows"
                 raise InputError(f"{given!r} holds {held}; its columns: {', '.join(self.names) or 'without names'}")
-            if left_out := [
-                self.label(place) for place in range(len(self.names)) if not (with_numbers[place] or place == axis)
-            ]:
+            if left_out := [self.label(place) for place in others if place not in chosen]:
                 rank_zero_info(f"{', '.join(left_out)} left out, because no cell is a number")
         else:
             chosen = [self.find(column) for column in columns]
@@ -166,10 +158,7 @@ class Table:
         raise InputError(f"{found} named {column!r}{near}; give a name or an index from 0. Columns: {listed}")
 
     def values(self, place: int, dates: bool = False) -> AnyArray:
-        """A column as float64, NaN where a value is missing.
-
-        With ``dates`` it is ``datetime64``, ``NaT`` where one is missing, if its first cell with a value is no number.
-        """
+        """A column as float64, NaN where a value is missing; ``dates``: ``datetime64`` if its first value is no number."""
         cells = self.cells[place]
         if not any("_" in cell for cell in cells):  # which NumPy takes for a part of a number
             try:
@@ -179,7 +168,7 @@ class Table:
         missing = np.array([is_missing(cell) for cell in cells], bool)
         first = next((cell for cell, absent in zip(cells, missing, strict=True) if not absent), "0")
         as_dates = dates and np.isnan(number_in(first))
-        found = np.array([_date(cell) for cell in cells] if as_dates else [number_in(cell) for cell in cells])
+        found = np.array([date_in(cell) for cell in cells] if as_dates else [number_in(cell) for cell in cells])
         for row in np.flatnonzero(~missing & (np.isnat(found) if as_dates else np.isnan(found)))[:1].tolist():
             wanted = "a number or a date in ISO 8601, such as 2024-01-31T12:00"
             wanted = wanted if dates else f"a number (the decimal mark is taken to be a {self.mark})"
@@ -189,27 +178,6 @@ class Table:
                 f"cell empty where the value is missing{hint}"
             )
         return found
-
-    def clock(self) -> tuple[int, Clock | None]:
-        """Index of the column of times, and how these are spread; -1 without such a column.
-
-        It is the only one of dates, or else the only one of numbers that is named as times are.
-        """
-        dates = {}
-        for place, cells in enumerate(self.cells):
-            first = next((cell for cell in cells if not is_missing(cell)), "")
-            if np.isnan(number_in(first)) and not np.isnat(_date(first)):
-                found = np.array([_date(cell) for cell in cells])
-                if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found)).tolist()):
-                    dates[place] = found
-        named = [place for place, name in enumerate(self.names) if name.lower() in TIME_NAMES and place not in dates]
-        if not dates:
-            with_numbers = [place for place in named if any(np.isfinite(number_in(cell)) for cell in self.cells[place])]
-            dates = {place: self.values(place) for place in with_numbers}
-        if len(dates) != 1:
-            return -1, None
-        ((place, times),) = dates.items()
-        return place, Clock.of(self.names[place] or str(place), times)
 
 
 def header_of(file: SourceFile) -> list[str]:
@@ -227,12 +195,9 @@ def _rows(file: SourceFile, most: int | None = None) -> tuple[list[int], list[li
     """Line numbers, cells and delimiter of all rows, or of ``most``, without comments and empty lines at both ends."""
     with reading(file.given):
         text = decode_text(file, notify=most is None)[2]
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1)]
-        first = next((place for place, (_, line) in enumerate(lines) if line.strip() and not _is_comment(line)), len(lines))
-        lines = lines[first:]
-        for end in (0, -1):
-            while lines and not lines[end][1].strip():
-                lines.pop(end)
+        lines = list(dropwhile(lambda line: not line[1].strip() or _is_comment(line[1]), enumerate(text.splitlines(), 1)))
+        while lines and not lines[-1][1].strip():
+            lines.pop()
         if "\0" in text or not lines:
             raise ValueError("it holds zero bytes" if "\0" in text else "it holds no numbers")
         lines = lines[:most]
@@ -258,7 +223,7 @@ def _is_comment(line: str) -> bool:
 
 
 def decode_text(file: SourceFile, notify: bool = False) -> tuple[bytes, str, str]:
-    """The byte-order mark of a text, its encoding, and the text; ``notify``: prints an encoding that is a guess."""
+    """The byte-order mark of a text, its encoding, and the text; ``notify``: prints a guessed encoding."""
     content = file.path.read_bytes()
     mark, encoding = next(((mark, name) for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)), (b"", "utf-8"))
     for first, name in enumerate(("utf-16-be", "utf-16-le")):  # most characters of a table are of one byte
@@ -314,7 +279,7 @@ def number_in(cell: str) -> float:
         return np.nan
 
 
-def _date(cell: str) -> np.datetime64:
+def date_in(cell: str) -> np.datetime64:
     """The date in a cell, ``NaT`` if there is none."""
     try:
         return np.datetime64(cell.strip().removesuffix("Z").replace("/", "-"), "us")

@@ -13,12 +13,10 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import MAX_CHANNELS, Axis, channels_first, describe_layouts, plausible_layouts
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import RawSignals, ValueRange, unmasked
+from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, to_unit, unmasked
 from pe_lightning.signals.sources.base import Source, sources
 
 Array: TypeAlias = np.ndarray  # the parser of configurations knows classes, not their parameters
-
-FULL_VALUES = {torch.uint8: 255, torch.uint16: 65535}
 
 
 @sources.register("tensor")
@@ -26,12 +24,10 @@ class TensorSource(Source):
     """An array in memory as signals, with any number of axes.
 
     Args:
-        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels; pictures also ``(3, H, W)`` and
-            ``(S, 3, H, W)``, with a notice. Of fewer than 3 axes, or 3 of which
-            the last is 3 or 4 long, one signal: ``(N,)`` a row, ``(H, W)`` or ``(H, W, 3)`` a picture, as
-            :func:`~pe_lightning.signals.sources.kinds.plausible_layouts` reads its shape, with a notice. Floating point in
-            [0, 1], which becomes float32, and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. Where a
-            NumPy masked array is masked, samples are missing. It is copied.
+        values: ``(S, N_1, ..., N_D, C)``: signals, samples along each axis, channels. With a notice also one row ``(N,)``,
+            one picture ``(H, W)`` or ``(H, W, 3)``, or pictures ``(3, H, W)`` or ``(S, 3, H, W)``. Floating point in
+            [0, 1], and NaN at missing samples; or uint8 or uint16, divided by 255 or 65535. Samples where a NumPy masked
+            array is masked are missing. It is copied, as float32.
         names: One name per signal, distinct and usable as file names; ``signal0``, ``signal1``, ... by default. With a name
             for each of its ``S`` entries, ``(S, N, 3)`` is rows of three channels, and no picture.
         axes: The axes in the user's units, if samples are not at equal distances or have coordinates.
@@ -40,7 +36,7 @@ class TensorSource(Source):
     def __init__(self, values: Tensor | Array, names: Sequence[str] | None = None, axes: Sequence[Axis] = ()) -> None:
         count = 0 if names is None or isinstance(names, str) else len(names)
         self.values = _as_values(values, count)  # checked here rather than in read(), so that the traceback shows the caller
-        dtype = str(values.dtype).removeprefix("torch.")
+        dtype = getattr(values.dtype, "name", str(values.dtype).removeprefix("torch."))  # in any byte order
         self._scaling = ValueRange.of_integers(dtype) if dtype in ("uint8", "uint16") else ValueRange("float32")
         self.names = _checked_names(names, len(self.values))
         self.axes = tuple(axes)
@@ -54,38 +50,35 @@ class TensorSource(Source):
         return {"paths": []}
 
 
-def _as_values(values: Tensor | np.ndarray[Any, Any], num_names: int) -> Tensor:
+def _as_values(given: Tensor | AnyArray, num_names: int) -> Tensor:
     """A contiguous float32 copy on the CPU, ``(S, N_1, ..., N_D, C)``, checked."""
-    if not isinstance(values, (Tensor, np.ndarray)):
-        raise InputError(f"values must be a torch tensor or a NumPy array, got {type(values).__name__}")
+    if not isinstance(given, (Tensor, np.ndarray)):
+        raise InputError(f"values must be a torch tensor or a NumPy array, got {type(given).__name__}")
+    dtype, values = str(given.dtype).removeprefix("torch."), given
+    if isinstance(values, Tensor):
+        tensor = values.detach().cpu()
+        values = (tensor.float() if tensor.is_floating_point() else tensor).numpy()  # NumPy has no bfloat16
     if isinstance(values, np.ma.MaskedArray):
         values = unmasked(values / np.iinfo(values.dtype).max if values.dtype in (np.uint8, np.uint16) else values)
     if channels_first(values.shape) and (values.ndim == 4 or num_names != values.shape[0]):
-        moved = values.movedim(-3, -1) if isinstance(values, Tensor) else np.moveaxis(values, -3, -1)
+        moved = np.moveaxis(values, -3, -1)
         values = moved if values.ndim == 4 else moved[None]
         rank_zero_info(f"values with their channels first, as in torch, are read as {tuple(values.shape)}")
     values = values.reshape(_full_shape(tuple(values.shape), num_names))
-    dtype = str(values.dtype).removeprefix("torch.")
-    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-        wide = values.dtype.kind == "f" and values.dtype.itemsize > 8
-        # np.array copies, which handles read-only arrays and other byte orders
-        values = torch.from_numpy(np.array(values, np.float64 if wide else values.dtype.newbyteorder("="), order="C"))
-    if not isinstance(values, Tensor) or not (values.dtype in FULL_VALUES or values.is_floating_point()):
+    if values.dtype.kind != "f" and values.dtype.name not in ("uint8", "uint16"):
         raise InputError(f"values has dtype {dtype}; pass uint8, uint16, or real floating point in [0, 1]")
-    tensor = values.detach().cpu()
-    if tensor.dtype in FULL_VALUES:
-        return tensor.contiguous().to(torch.float32) / FULL_VALUES[tensor.dtype]
-    finite = tensor[torch.isfinite(tensor)]
-    if finite.numel() and (finite.min() < 0 or finite.max() > 1):
+    unit = to_unit(values)
+    finite = unit[np.isfinite(unit)]
+    if finite.size and (finite.min() < 0 or finite.max() > 1):
         raise InputError(
-            "values must be in [0, 1], because PSNR takes 1 as the peak; got values from "
-            f"{float(finite.min()):g} to {float(finite.max()):g}; rescale them first"
+            f"values must be in [0, 1], because PSNR takes 1 as the peak; got values from {finite.min():g} to "
+            f"{finite.max():g}; rescale them first"
         )
-    return tensor.to(torch.float32, copy=True).contiguous()
+    return torch.from_numpy(np.array(unit, np.float32, order="C"))
 
 
 def _full_shape(shape: tuple[int, ...], num_names: int) -> tuple[int, ...]:
-    """``(S, N_1, ..., N_D, C)``. Prints how the shape is read if it has other plausible readings."""
+    """``(S, N_1, ..., N_D, C)``; prints how the shape is read if it has other plausible readings."""
     declared = len(shape) >= 3 and not (len(shape) == 3 and shape[-1] in (3, 4) and num_names != shape[0])
     layouts = plausible_layouts(shape)
     if declared and 0 not in shape and min(shape[1:-1]) >= 2:

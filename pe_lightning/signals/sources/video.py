@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format, format_of_suffix, suffixes_of, user_path
 from pe_lightning.signals.raw import RawSignals
-from pe_lightning.signals.sources.arrays import array_clips, in_place, read_arrays
+from pe_lightning.signals.sources.arrays import array_clips, read_arrays
 from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import Clip, alike, as_signals
 from pe_lightning.signals.sources.images import read_frames
-from pe_lightning.signals.sources.masks import with_missing
-from pe_lightning.signals.sources.paths import SCHEME, SourceFile, as_list, check_folder, expand, format_of, visible_files
+from pe_lightning.signals.sources.missing import with_missing
+from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of
 from pe_lightning.signals.sources.video_files import read_video
 from pe_lightning.signals.sources.volumes import is_stack, read_nifti, read_tiff
 from pe_lightning.signals.validation import as_size, choice, in_common, integer, is_integer, number
@@ -41,18 +40,9 @@ class VideoSource(FileSource):
             A folder that holds only pictures is one signal.
         frames: ``[start, stop]`` or ``[start, stop, step]`` along the first axis, as in a Python slice.
         center_crop: Central part to take, ``n`` or ``[h, w]`` of every frame, or ``[t, h, w]``.
-        resize: ``[h, w]`` to resample every frame to, or ``n`` for the shorter side at the same aspect ratio. Bicubic,
-            anti-aliased, in the dtype of the source.
         fps: Frames per second to resample videos to; for frame folders and volumes, their rate.
-        color: ``"auto"``: one channel if all are grey, else RGB. ``"rgb"``: always three. ``"grey"``: always one, the luma.
         preset: ``"papers"``: the central square of every frame is resized to 256 x 256, and the central cube of 128 x 128 x
             128 is taken (Zheng et al., ECCV 2022, Sec. 6.3).
-        key: Name of the array of an ``.npz`` or HDF5 file.
-        value_range: Volumes and floating-point frames: ``[low, high]``, the values that become 0 and 1.
-        max_pixels: Largest number of pixels of a frame; ``None``: no limit.
-        missing: Which samples are missing besides NaN: ``nan``, ``alpha`` (frames), a colour ``#rrggbb`` (videos and
-            frames), a number, ``frames:10-14,30`` from 0, or a mask file that is not zero there
-            (:class:`pe_lightning.signals.sources.missing.Missing`).
     """
 
     suffixes = tuple(suffixes_of({"video", "nifti"}))
@@ -93,8 +83,8 @@ class VideoSource(FileSource):
         return (integer("center_crop", crop[0], 2), *(as_size("center_crop", crop[1:]) or ()))
 
     def read(self) -> RawSignals:
-        """Describes the signals. ``rate`` is in frames per second, after ``fps`` and the step of ``frames``."""
-        found = self._found
+        """Describes the signals, whose ``rate`` is in frames per second after ``fps`` and the step of ``frames``."""
+        found = [(file, _kind(file)) for file in self._found]
         given = {"video" if kind == "frames" else kind: file.given for file, kind in reversed(found)}
         missing, kinds = self._missing, {kind for _, kind in found}
         no_key = f"key {self.key!r} chooses an array of an .npz or HDF5 file; leave it out for other files"
@@ -115,7 +105,8 @@ class VideoSource(FileSource):
             if kind == "array":
                 clips += array_clips(file, self.key, self._limits, fills=missing.values)
             elif kind in ("tiff", "nifti"):
-                clips.append((read_tiff if kind == "tiff" else read_nifti)(file, self.max_pixels, self._limits, missing))
+                read = read_tiff if kind == "tiff" else read_nifti
+                clips.append(read(file, self.max_pixels, self._limits, missing.values))
             elif kind == "video":
                 clip = read_video(file, self.fps, self.max_pixels)
                 clips.append(clip.marked(missing.in_picture) if missing.kind in ("colour", "value") else clip)
@@ -123,35 +114,19 @@ class VideoSource(FileSource):
                 clips.append(read_frames(file, self.max_pixels, self._limits, missing, self.fps))
         return with_missing(self._joined([self._edited(clip) for clip in clips]), missing)
 
-    def files(self) -> list[Path]:
-        """The files that are decoded, with those of frame folders; none if all are arrays that are read in place."""
-        found = self._found
-        if self._unedited and all(kind == "array" for _, kind in found) and in_place([file for file, _ in found]):
-            return []
-        inside = [visible_files(file.path) if kind == "frames" else [file.path] for file, kind in found]
-        return [*(path for paths in inside for path in paths), *self._missing.paths()]
-
     @property
     def _unedited(self) -> bool:
-        return (self.frames, self._crop, self.resize, self.preset, self.color) == (None, None, None, None, "auto")
+        return super()._unedited and (self.frames, self.preset) == (None, None)
 
-    @cached_property
-    def _found(self) -> list[tuple[SourceFile, ClipKind]]:
-        found: list[tuple[SourceFile, ClipKind]] = []
+    def _expanded(self) -> list[SourceFile]:
+        found: list[SourceFile] = []
         for text in as_list(self.paths):
-            folder = user_path(text)
-            if SCHEME in text or not folder.is_dir():
-                found += [(file, _kind(file)) for file in expand([text], VIDEOS_AND_VOLUMES, "video or volume", "video")]
-                continue
-            inside = [SourceFile(path, str(path)) for path in visible_files(folder)]
-            formats = [format_of(file.path, by_content=False) for file in inside]
-            volumes = [file for file, format in zip(inside, formats, strict=True) if format in VIDEOS_AND_VOLUMES]
-            pictures = [file for file, format in zip(inside, formats, strict=True) if format in PICTURES]
-            if not volumes and "tiff" in formats and "picture" not in formats and is_stack(pictures[0]):
-                volumes = pictures
-            counted, every = {file.path for file in volumes or pictures}, [file.path for file in inside]
-            check_folder(folder, every, counted, VIDEOS_AND_VOLUMES | PICTURES, "video, volume or frame")
-            found += [(file, _kind(file)) for file in volumes] or [(SourceFile(folder, text), "frames")]
+            folder = SourceFile(user_path(text), text)
+            inside = {format_of(file, by_content=False) for file in folder.content()} if folder.path.is_dir() else set()
+            pictures = PICTURES if not inside & VIDEOS_AND_VOLUMES else frozenset()
+            files = expand([text], VIDEOS_AND_VOLUMES | pictures, "video, volume or frame", "video")
+            are_frames = inside & pictures and ("picture" in inside or not is_stack(files[0]))
+            found += [folder] if are_frames else files
         return found
 
     def _edited(self, clip: Clip) -> Clip:
@@ -201,6 +176,8 @@ def _are_slice_arguments(frames: object) -> bool:
 
 def _kind(file: SourceFile) -> ClipKind:
     """Kind of a file by its content or its suffix; unknown files are tried as videos."""
+    if file.path.is_dir():
+        return "frames"
     kinds: dict[Format | None, ClipKind] = {**dict.fromkeys(ARRAYS, "array"), "tiff": "tiff", "nifti": "nifti"}
     still = format_of(file.path, by_content=False) == "picture" and file.path.suffix.lower() not in (".gif", ".webp")
     kind = kinds.get(format_of(file.path), "video")

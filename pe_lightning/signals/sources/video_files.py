@@ -24,27 +24,20 @@ from pe_lightning.signals.validation import check_area
 
 Turn: TypeAlias = Callable[[AnyArray], AnyArray]
 
-SWSCALE_FLAGS = (
-    0x4 | 0x2000 | 0x40000 | 0x80000
-)  # swscale: bicubic chroma, full chroma, exact rounding, same on all machines
+SWSCALE_FLAGS = 0x4 | 0x2000 | 0x40000 | 0x80000  # bicubic chroma, full chroma, exact rounding, same on all machines
 
 
 def even_frames(
     times: npt.NDArray[np.float64], tick: float, stated: float, fps: float | None
 ) -> tuple[npt.NDArray[np.int64], float, bool]:
-    """Chooses the frames shown at equidistant times.
-
-    Without ``fps``, videos of constant rate are taken frame by frame, others are resampled to their mean rate.
+    """Chooses the frames shown at equidistant times: their indices, the rate, and whether the video has a constant rate.
 
     Args:
         times: Presentation times of the frames in seconds, ascending, at least two. The last frame lasts for the mean
             interval.
         tick: Resolution of ``times`` in seconds.
         stated: Rate in the header of the file, or 0; used if it agrees with ``times`` to 1 %.
-        fps: Rate to resample to, or ``None``.
-
-    Returns:
-        Indices of the frames, the rate, and whether the video has a constant rate.
+        fps: Rate to resample to; ``None``: all frames at a constant rate, else the mean rate.
 
     >>> even_frames(np.array([0, 0.04, 0.08, 0.12]), 0.001, 25, 12.5)[0]
     array([0, 2])
@@ -65,12 +58,11 @@ def even_frames(
 
 
 def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> Clip:
-    """Describes a video; frames are decoded when the clip is read.
+    """Describes a video, whose frames are decoded later, in presentation order.
 
-    Frames are in presentation order, as 8-bit RGB, or 16-bit RGB for sources of more bits; grey frames have one channel. The
-    colour matrix and range of the file are applied (BT.601 and limited range by default), and its rotation. Pixel aspect
-    ratio, sound and transparency are ignored. Without ``fps``, a video of variable frame rate is resampled to its mean
-    rate, with a notice.
+    Frames are 8-bit RGB, or 16-bit RGB for sources of more bits; grey frames have one channel. The colour matrix and range
+    of the file are applied (BT.601 and limited range by default), and its rotation. Pixel aspect ratio, sound and
+    transparency are ignored. Without ``fps``, a video of variable frame rate is resampled to its mean rate, with a notice.
     """
     clip, times, tick, stated = describe_video(file, max_pixels)
     numbers, rate, even = even_frames(times, tick, stated, fps)
@@ -85,7 +77,7 @@ def read_video(file: SourceFile, fps: float | None, max_pixels: int | None) -> C
 
 
 def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.NDArray[np.float64], float, float]:
-    """The clip of all stored frames, the times of the frames, the resolution of these, and the rate in the header or 0."""
+    """The clip of all frames, their times, the resolution of the times, and the rate in the header or 0."""
     with _opened(file) as (container, stream):
         check_area(file.given, stream.codec_context.height, stream.codec_context.width, max_pixels)
         tick, stated = float(stream.time_base), float(stream.average_rate or stream.guessed_rate or 0)
@@ -121,7 +113,7 @@ def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
-    """Opens the container and its first video stream that is not a cover picture."""
+    """The container and its first video stream that is not a cover picture."""
     # "file:" because a name may have a colon; the whitelist, because a playlist could access the network
     options = {"protocol_whitelist": "file"}
     with reading(file.given), av.open(f"file:{file.path}", options=options) as container:
@@ -133,7 +125,7 @@ def _opened(file: SourceFile) -> Iterator[tuple[Any, Any]]:
 
 
 def _presentation_times(container: Any, stream: Any) -> list[int | None]:
-    """Presentation times in ticks, found without decoding, except for VP8, where some packets are not shown."""
+    """Presentation times in ticks; only VP8, where some packets are not shown, is decoded."""
     if stream.codec_context.name == "vp8":
         return [frame.pts for frame in container.decode(stream)]
     corrupt, found = False, []  # numbers only: a packet holds its data
@@ -181,17 +173,14 @@ def _decode(file: SourceFile, index: npt.NDArray[np.int64], pixels: str, turn: T
 
 
 def _pixels_of(pixel_format: Any) -> str:
-    """PyAV's pixel format to convert a format to without loss of bits."""
+    """PyAV's pixel format for a conversion without loss of bits."""
     grey = not pixel_format.is_rgb and not pixel_format.has_palette and len(pixel_format.components) <= 2
     deep = max(component.bits for component in pixel_format.components) > 8
     return ("gray16le" if deep else "gray") if grey else ("rgb48le" if deep else "rgb24")
 
 
 def _turn_of(frame: Any, file: SourceFile) -> Turn:
-    """Returns the function that rotates or flips frames as the file states.
-
-    The display matrix maps a sample at ``(x, y)`` to ``(a x + c y, b x + d y)``, up to a translation.
-    """
+    """The rotation or flip by the display matrix, which maps ``(x, y)`` to ``(a x + c y, b x + d y)``."""
     found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
     if not found:
         return lambda array: array

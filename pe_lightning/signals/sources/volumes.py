@@ -6,21 +6,18 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from pe_lightning.errors import InputError, require
 from pe_lightning.signals.files import format_of_suffix
 from pe_lightning.signals.raw import AnyArray, value_scaling
-from pe_lightning.signals.sources.clips import Clip, in_parts
+from pe_lightning.signals.sources.clips import Clip, Limits, in_parts
 from pe_lightning.signals.sources.declared import NOTHING, Declared
-from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.sources.pictures import declared_by_tiff
+from pe_lightning.signals.sources.pictures import declared_by_tiff, open_tiff
 from pe_lightning.signals.validation import check_area, check_claim, check_memory, check_numbers
-
-Limits: TypeAlias = "tuple[float, float] | None"
 
 DEPTH_AXES = "ZTQI"  # letters of tifffile for the axis along which pages are stacked; Q and I are unnamed axes
 PHOTOMETRIC_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
@@ -30,17 +27,12 @@ def is_stack(file: SourceFile) -> bool:
     """Whether a file is a TIFF, by its suffix, of more than one picture; :class:`InputError` if it is damaged."""
     if format_of_suffix(file.path) != "tiff" or not file.path.is_file():
         return False
-    import tifffile
-
-    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+    with open_tiff(file) as tiff:
         return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)
 
 
-def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing) -> Clip:
-    """Describes a TIFF stack: pages, or one image of three axes, with up to 4 channels.
-
-    Values are unchanged, also those of inverted grey. ``limits`` are the values that become 0 and 1.
-    """
+def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: Sequence[float]) -> Clip:
+    """Describes a TIFF stack: pages, or one image of three axes, with up to 4 channels. Inverted grey is left as it is."""
     with _opened(file) as tiff:
         series, page = tiff.series[0], tiff.pages[0]
         sizes = [(letter, size) for letter, size in zip(series.axes, series.shape, strict=True) if size > 1]
@@ -74,21 +66,19 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, missing:
     if dtype.kind == "b" and limits is None:
         limits = (0.0, 1.0)
     native = _native(np.empty(0, dtype)).dtype
-    declared = declared_by_tiff(file).plus(missing.values, native)
+    declared = declared_by_tiff(file).plus(fills, native)
     return _clip(file, (depth, height, width, channels), native, read, limits, True, declared)
 
 
 @contextmanager
 def _opened(file: SourceFile) -> Iterator[Any]:
     """Opens a TIFF file. Errors that tifffile only logs, such as missing pages, are raised."""
-    import tifffile
-
     reports: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: reports.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("tifffile").addHandler(handler)
     try:
-        with reading(file.given), tifffile.TiffFile(file.path) as tiff:
+        with open_tiff(file) as tiff:
             if not tiff.series or reports:
                 raise ValueError(*reports)
             yield tiff
@@ -96,11 +86,11 @@ def _opened(file: SourceFile) -> Iterator[Any]:
         logging.getLogger("tifffile").removeHandler(handler)
 
 
-def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, missing: Missing) -> Clip:
+def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, fills: Sequence[float]) -> Clip:
     """Describes a NIfTI volume, transposed from ``(x, y, z)`` to ``(Z, Y, X)``; its orientation matrix is not applied.
 
-    Slope and intercept of the header are applied, which gives float32; without them the dtype is unchanged. The minimum and
-    the maximum become 0 and 1, also of integers. A fourth axis of at most 4 is channels.
+    Slope and intercept of the header are applied, in float32. The minimum and the maximum become 0 and 1, also of integers.
+    A fourth axis of at most 4 is channels.
     """
     volume = _load_nifti(file, max_pixels)
 
@@ -109,11 +99,11 @@ def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, missing
         for part in in_parts(frames, whole[:1].nbytes):
             yield np.ascontiguousarray(whole[part.start : part.stop : part.step])
 
-    return _clip(file, volume.shape, volume.dtype, read, limits, False, NOTHING.plus(missing.values, volume.dtype))
+    return _clip(file, volume.shape, volume.dtype, read, limits, False, NOTHING.plus(fills, volume.dtype))
 
 
 def open_nifti(file: SourceFile) -> Any:
-    """A NIfTI file of ``nibabel``; refused if it claims more than it can hold, or than the free memory."""
+    """Opens a NIfTI file by ``nibabel``; refused if it claims more than it can hold, or than the free memory."""
     nibabel: Any = require("nibabel", f"reading {file.given!r}")
     with reading(file.given):
         image = nibabel.load(file.path)
@@ -145,7 +135,7 @@ def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
 
 
 def _native(values: AnyArray) -> AnyArray:
-    """Converts to the byte order of this machine, and booleans to 0 and 1."""
+    """Values in the byte order of this machine, and booleans as 0 and 1."""
     return values.astype(np.uint8 if values.dtype.kind == "b" else values.dtype.newbyteorder("="), copy=False)
 
 

@@ -3,7 +3,6 @@
 import logging
 
 import numpy as np
-import pytest
 import tifffile
 from PIL import Image
 from source_checks import unit
@@ -24,15 +23,6 @@ def save(path, *shape: int) -> np.ndarray:
     array = RNG.integers(0, 256, shape, dtype=np.uint8)
     Image.fromarray(array[..., 0] if shape[2:] == (1,) else array).save(path)
     return array.astype(np.float32) / 255
-
-
-def test_values_and_names_of_a_folder(tmp_path):
-    b, a = save(tmp_path / "b.png", 6, 8, 3), save(tmp_path / "a.png", 6, 8, 3)
-    values, names = read_images(str(tmp_path))
-    assert names == ("a", "b")
-    assert ImageSource(str(tmp_path)).read().stored == "uint8", "as they are in the file: a quarter of the memory"
-    assert values.dtype == np.float32
-    np.testing.assert_array_equal(values, np.stack([a, b]))
 
 
 def test_transparency_is_laid_over_white_with_a_notice(tmp_path, caplog):
@@ -57,15 +47,6 @@ def test_transparency_is_kept_for_the_whole_set(tmp_path):
     np.testing.assert_array_equal(values[0], rgba)
     np.testing.assert_array_equal(values[1], np.concatenate([rgb, np.ones((6, 8, 1))], -1))
     np.testing.assert_array_equal(values[2, ..., :3], np.repeat(grey, 3, -1))
-
-
-@pytest.mark.parametrize(
-    ("crop", "rows", "columns"),
-    [(4, slice(2, 6), slice(2, 6)), ([5, 8], slice(2, 7), slice(0, 8)), ((9, 3), slice(0, 9), slice(2, 5))],
-)
-def test_center_crop(tmp_path, crop, rows, columns):
-    array = save(tmp_path / "a.png", 9, 8, 3)
-    np.testing.assert_array_equal(read_images(str(tmp_path), center_crop=crop)[0][0], array[rows, columns])
 
 
 def test_pictures_arrays_and_videos_have_one_resize_and_one_grey(tmp_path):

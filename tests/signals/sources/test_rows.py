@@ -1,12 +1,13 @@
-"""1-D signals: which kind of files, which rows and columns, which arguments are for what."""
+"""Signals of one axis: rows and columns of images, and sound."""
 
 import logging
 import pickle
 
 import numpy as np
+import pytest
 from PIL import Image
 from scipy.io import wavfile
-from source_checks import unit
+from source_checks import noise, stored, unit
 
 from pe_lightning.signals.sources import RowSource
 
@@ -68,13 +69,41 @@ def test_images_that_are_not_square(tmp_path, caplog):
     assert read_rows(path, num_rows=2, num_columns=2, resize=[24, 24]).shape == (4, 24, 1)
 
 
-def test_the_content_decides_then_the_suffix(tmp_path):
-    array = RNG.integers(0, 256, 9, dtype=np.uint8)
-    np.save(tmp_path / "a.npy", array)
-    (tmp_path / "a.npy").rename(tmp_path / "array.txt")
-    assert read_rows(tmp_path / "array.txt").shape == (1, 9, 1)
-    picture(tmp_path / "a.png", 20, 20)
-    (tmp_path / "a.png").rename(tmp_path / "image")
-    assert read_rows(tmp_path / "image", rows=[0]).shape == (1, 20, 1)
-    wavfile.write(tmp_path / "sound", 10, array)
-    assert read_rows(tmp_path / "sound").media == "audio"
+def save(path, array, rate=8000):
+    wavfile.write(path, rate, array)  # not by soundfile, which reads it
+    return str(path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_have_silence_at_one_half(tmp_path, dtype):
+    quiet, loud = np.array([0, 0.5, -1, 0.25], dtype), np.array([0, 0.5, -4, 2], dtype)
+    raw = RowSource([save(tmp_path / "quiet.wav", quiet), save(tmp_path / "loud.wav", loud)]).read()
+    assert (raw.names, raw.stored, raw.scaling.low, raw.scaling.high) == (("quiet", "loud"), dtype, (-1, -4), (1, 4))
+    np.testing.assert_allclose(unit(raw)[..., 0], [[0.5, 0.75, 0, 0.625], [0.5, 0.5625, 0, 0.75]])
+    np.testing.assert_array_equal(raw.scaling.restore(unit(raw)[1], 1)[:, 0], loud)
+
+
+def test_seconds_and_length(tmp_path):
+    array = noise("int16", 1000)
+    path = save(tmp_path / "a.wav", array, rate=100)
+    for arguments, part in (
+        ({"seconds": [1, 2.5]}, array[100:250]),
+        ({"seconds": [0, 10]}, array),
+        ({"seconds": [1, 2], "length": 7}, array[100:107]),
+    ):
+        raw = RowSource(path, **arguments).read()
+        np.testing.assert_array_equal(stored(raw)[0, :, 0], part)
+        np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
+
+
+def test_headers_of_another_length(tmp_path, caplog):
+    """A header that counts too few samples is noticed, and a stream without a length is whole."""
+    array = noise("int16", 1000)
+    save(tmp_path / "a.wav", array)
+    data = (tmp_path / "a.wav").read_bytes()
+    for count, expected in ((400, array[:200]), (2**32 - 1, array)):
+        (tmp_path / "a.wav").write_bytes(data[:40] + count.to_bytes(4, "little") + data[44:])
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            np.testing.assert_array_equal(stored(RowSource(str(tmp_path / "a.wav")).read())[0, :, 0], expected)
+        assert ("a.wav': the header counts 200 samples" in caplog.text) == (count == 400)

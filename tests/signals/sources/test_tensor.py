@@ -20,7 +20,7 @@ def test_floating_point_becomes_float32(dtype):
         np.testing.assert_array_equal(unit(TensorSource(torch.from_numpy(array)).read()), array.astype(np.float32))
 
 
-@pytest.mark.parametrize(("dtype", "peak"), [("uint8", 255), ("uint16", 65535)])
+@pytest.mark.parametrize(("dtype", "peak"), [("uint8", 255), (">u2", 65535)])
 def test_unsigned_integers_are_divided_by_their_peak(dtype, peak):
     array = np.random.default_rng(0).integers(0, peak, (1, 9, 2)).astype(dtype)
     raw = TensorSource(array).read()

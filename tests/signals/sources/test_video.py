@@ -1,9 +1,11 @@
-"""Signals of three axes: frame folders, folders of files, what is done to frames, and sets of signals."""
+"""Signals of three axes: frames and times of videos, frame folders, folders of files, edits of frames, sets of signals."""
+
+import logging
 
 import numpy as np
 import pytest
 import tifffile
-from clip_files import pictures, write_video
+from clip_files import TURNS, pictures, set_display_matrix, write_video
 from PIL import Image
 from source_checks import stored
 
@@ -158,3 +160,40 @@ def test_clips_of_different_bits_join_at_the_widest(tmp_path):
     raw = read([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
     assert (raw.stored, raw.unit, raw.scaling) == ("float32", True, ValueRange("float32"))
     np.testing.assert_allclose(stored(raw)[:2], np.stack([flat / 255, deep / 65535]), rtol=1e-6)
+
+
+def test_rotation_and_mirroring_of_phone_clips(tmp_path):
+    path = tmp_path / "a.mp4"
+    frames = write_video(path, pictures())
+    for matrix, shown in TURNS.values():
+        set_display_matrix(path, matrix)
+        np.testing.assert_array_equal(frames_of(path), shown(frames))
+
+
+def test_uneven_times_are_resampled_to_the_mean_rate_with_a_notice(tmp_path, caplog):
+    pts = [0, 40, 80, 120, 320, 360, 400]  # at the mean rate, 15 / s: 0, 66.7, 133.3, 200, 266.7, 333.3, 400 ms
+    frames = write_video(tmp_path / "a.mkv", pictures(7), "ffv1", "bgr0", pts=pts)
+    with caplog.at_level(logging.INFO):
+        raw = read(tmp_path / "a.mkv")
+    assert raw.rate == pytest.approx(15)
+    np.testing.assert_array_equal(stored(raw)[0], frames[[0, 1, 3, 3, 3, 4, 6]])
+    assert ["15 frames per second" in message for message in caplog.messages] == [True]
+
+
+def test_rounded_times_are_even_and_a_raw_stream_has_none(tmp_path, caplog):
+    frames = write_video(tmp_path / "a.mkv", pictures(), "ffv1", "bgr0", rate=30)  # Matroska: 0, 33, 67, 100 ms
+    np.testing.assert_array_equal(frames_of(tmp_path / "a.mkv", fps=30), frames)
+    assert read(tmp_path / "a.mkv").rate == 30
+    write_video(tmp_path / "b.h264", pictures())
+    assert read(tmp_path / "b.h264").rate == 25
+    np.testing.assert_array_equal(frames_of(tmp_path / "b.h264"), frames)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("fps", "expected"), [(12.5, [0, 2, 4, 6, 8, 10]), (10, [0, 2, 5, 7, 10]), (50, [*np.arange(24) // 2])]
+)
+def test_fps_takes_the_latest_frame_shown(tmp_path, fps, expected):
+    frames = write_video(tmp_path / "a.mp4", pictures())
+    assert read(tmp_path / "a.mp4", fps=fps).rate == fps
+    np.testing.assert_array_equal(frames_of(tmp_path / "a.mp4", fps=fps), frames[expected])

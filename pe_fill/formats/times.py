@@ -1,4 +1,4 @@
-"""Times of the rows of a series: equal distances, absent rows, or times that are the axis."""
+"""Times of the rows of a series: at equal distances, with absent rows, or as an axis."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers
+from pe_lightning.signals.sources.tables import Table, date_in, is_missing, number_in
 
 Times = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
 
+TIME_NAMES = ("time", "date", "datetime", "timestamp", "t")
+"""Names of a column of times as numbers."""
 DAY = np.timedelta64(1, "D")
 
 
@@ -21,9 +24,9 @@ class Clock:
     """How the times of a series are spread.
 
     Args:
-        times: The times of all rows, of absent ones too, ``(N,)`` numbers or ``datetime64``.
-        places: Places of the rows that the file has among them, ascending from 0.
-        axis: The axis, where times are at unequal distances; else ``None``.
+        times: The times of all rows, also absent ones, ``(N,)`` numbers or ``datetime64``.
+        places: Places of the rows of the file among them, ascending from 0.
+        axis: The axis, if times are at unequal distances.
     """
 
     times: Times
@@ -32,7 +35,6 @@ class Clock:
 
     @property
     def absent(self) -> Places:
-        """Places of the rows that the file lacks."""
         return np.setdiff1d(np.arange(len(self.times)), self.places)
 
     @classmethod
@@ -57,6 +59,25 @@ class Clock:
             spreads += [_by_months(times), _by_business_days(times)]
         found = min((spread for spread in spreads if spread is not None), key=lambda spread: len(spread.times), default=None)
         return found or cls(times, every, Axis.at(name, numbers, times.dtype.kind == "M"))
+
+
+def clock_of(table: Table) -> tuple[int, Clock | None]:
+    """Index of the only column of dates, or of numbers named as times are, and its clock; -1 without such a column."""
+    dates = {}
+    for place, cells in enumerate(table.cells):
+        first = next((cell for cell in cells if not is_missing(cell)), "")
+        if np.isnan(number_in(first)) and not np.isnat(date_in(first)):
+            found = np.array([date_in(cell) for cell in cells])
+            if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found)).tolist()):
+                dates[place] = found
+    named = [place for place, name in enumerate(table.names) if name.lower() in TIME_NAMES and place not in dates]
+    if not dates:
+        with_numbers = [place for place in named if any(np.isfinite(number_in(cell)) for cell in table.cells[place])]
+        dates = {place: table.values(place) for place in with_numbers}
+    if len(dates) != 1:
+        return -1, None
+    ((place, times),) = dates.items()
+    return place, Clock.of(table.names[place] or str(place), times)
 
 
 def _places(numbers: npt.NDArray[Any]) -> Places | None:
