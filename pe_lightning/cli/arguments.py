@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import codecs
 import inspect
+import locale
 import math
 import os
 import re
@@ -152,7 +154,9 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
                 raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
         else:
             settings, text = read_config(Path(found)), Path(found).read_text(encoding="utf-8")
-            found = found if text.isascii() else text  # jsonargparse reads files in the encoding of the locale
+            # jsonargparse reads files in the encoding of the locale
+            readable = text.isascii() or codecs.lookup(locale.getpreferredencoding(False)).name == "utf-8"
+            found = found if readable else as_yaml(settings)
         import_named(settings)
         return [f"--config={found}"]
     named = NAMED.get(key.rstrip("+")) if value.isidentifier() else None
