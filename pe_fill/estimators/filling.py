@@ -338,8 +338,11 @@ def _of_array(
             raise InputError("grow is for missing samples of pictures and frames")
         marked = grown_mask(marked, grow)
     names = tuple(f"signal{number}" for number in range(len(stack)))
-    # there is no file to write: Filled.write says what to type
-    return EditableFile(names, stack, marked, (), lambda path, values: None, resizes=True)
+    return EditableFile(names, stack, marked, (), _no_file, resizes=True)
+
+
+def _no_file(path: Path, values: AnyArray) -> None:
+    """An array has no file to write; :meth:`Filled.write` says what to type."""
 
 
 def _full_mask(mask: AnyArray, shape: tuple[int, ...]) -> Mask:
