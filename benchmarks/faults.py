@@ -71,7 +71,7 @@ from pe_fill import LabelledDataModule
 from pe_lightning.encoders import names as encoder_names
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import solve_grid, solve_points
-from pe_lightning.solvers.points import ScatteredPoints
+from pe_lightning.solvers.samples import ScatteredPoints
 from pe_lightning.training import ImageDataModule, RowDataModule, VideoDataModule
 
 SIGNATURE = "foreign-code-was-here"

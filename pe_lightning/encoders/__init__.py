@@ -9,10 +9,9 @@
 - :mod:`~pe_lightning.encoders.directional`: ``directional``, a shifted encoder along rotated directions.
 - :mod:`~pe_lightning.encoders.control`: ``identity``, ``noise``, ``sine``, ``square``.
 - :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``, ``pos_mlp``, and fixed ``sine1d``, ``sine_nd``, ``md_sine``.
-- :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``embed``.
-- :mod:`~pe_lightning.encoders.low_rank`: ``lines``, ``planes``.
+- :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``lines``, ``planes``, ``embed``.
 
-The last three have parameters, which are trained with the network. Of the others, ``gau``, ``tri``, ``laplace``, ``linf``,
+The last two have parameters, which are trained with the network. Of the others, ``gau``, ``tri``, ``laplace``, ``linf``,
 ``logf`` and ``rff`` have with ``trainable=True``.
 """
 
@@ -27,11 +26,18 @@ from pe_lightning.encoders.directional import Directional
 from pe_lightning.encoders.fourier import Basic, LinearFourier, LogFourier, RandomFourier
 from pe_lightning.encoders.learned_fourier import AxisSines, FlatSines, JointSines, LearnableFourier, PositionMLP
 from pe_lightning.encoders.local import bandwidth, interpolates, is_local, local_features
-from pe_lightning.encoders.low_rank import Lines, Planes
-from pe_lightning.encoders.resolution import for_data, sample_value, samples_per_unit, sized
+from pe_lightning.encoders.resolution import (
+    automatic,
+    automatic_width,
+    for_data,
+    sample_value,
+    samples_per_unit,
+    set_width,
+    sized,
+    widened,
+)
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
-from pe_lightning.encoders.tables import Embedding, Grids, HashGrid
-from pe_lightning.encoders.widths import automatic, automatic_width, set_width, widened
+from pe_lightning.encoders.tables import Embedding, Grids, HashGrid, Lines, Planes
 
 __all__ = [
     "AxisSines",

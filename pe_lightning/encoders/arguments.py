@@ -21,20 +21,20 @@ from pe_lightning.signals import validation
 T = TypeVar("T")
 
 PositiveInt: TypeAlias = Annotated[int, 1]
-"""An integer of at least 1: the annotation is the least one."""
+"""An integer of at least 1."""
 NonNegativeInt: TypeAlias = Annotated[int, 0]
 PositiveFloat: TypeAlias = Annotated[float, "[1e-12, 1e+12]"]
-"""A number in the interval of the annotation."""
+"""A number in the interval."""
 NonNegativeFloat: TypeAlias = Annotated[float, "[0, 1e+12]"]
 
 DEFAULT_NUM_FEATURES = 256
-"""Number of features per axis for ``num_features: auto`` where no samples are known: as in the papers."""
+"""Features per axis for ``num_features: auto`` where no samples are known: as in the papers."""
 CountLike: TypeAlias = PositiveInt | Literal["auto"]
-"""A number of features or positions, or ``"auto"``: as many as trained samples along the axis once they are known
-(:func:`~pe_lightning.encoders.resolution.for_data`), :data:`DEFAULT_NUM_FEATURES` until then."""
+"""A number of features or positions, or ``"auto"``: as many as trained samples along the axis
+(:func:`~pe_lightning.encoders.resolution.for_data`), :data:`DEFAULT_NUM_FEATURES` until they are known.
+"""
 WidthLike: TypeAlias = PositiveFloat | Literal["auto"] | None
-"""A number, ``None`` for the rule that follows ``num_features``, or ``"auto"`` for the value that predicts held-out samples
-best, chosen when a solver sees the data."""
+"""A number, ``None`` for the rule, or ``"auto"`` for the value that predicts held-out samples best, chosen by a solver."""
 
 
 Use: TypeAlias = Literal["linear", "perceptron", "tokens"]
@@ -46,10 +46,9 @@ class Samples:
     """The trained samples that the arguments of an encoder are resolved for.
 
     Args:
-        per_unit: Trained samples per unit length of each axis; for scattered samples, those of a grid of the same density.
-            One number for an encoder that is used for one axis or direction at a time.
-        spacing: Distance of neighbouring features of a linear layer, in units of the [0, 1] domain: the distance of the
-            trained samples, or of the grid where they are scattered. ``None``: the distance that follows from ``per_unit``.
+        per_unit: Trained samples per unit length of each axis; for scattered samples, of a grid of the same density.
+        spacing: Distance of neighbouring features of a linear layer, in units of the [0, 1] domain; ``None``: the distance
+            of the trained samples.
         use: The model that the features are for.
     """
 
@@ -73,8 +72,8 @@ class Width:
             ``octaves``, the exponent of a highest frequency ``2**sigma``.
         rule: The default value for a number of features per unit length, or of samples where they are fewer.
         text: The rule in words, such as ``"0.64/K"``.
-        below_mlp: The default value below a perceptron and for tokens, for a number of trained samples per unit length;
-            ``None``: the rule.
+        below_mlp: The default value below a perceptron and for tokens, for trained samples per unit length; ``None``: the
+            rule.
     """
 
     argument: str
@@ -96,7 +95,7 @@ class EncoderRegistry(Registry[T]):
     """The registry of encoders, in which ``width`` names the argument that an encoder declares as its width."""
 
     def arguments(self, cls: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of the constructor, as in the base class; ``width: auto`` is ignored by encoders without a width."""
+        """As in the base class; ``width: auto`` is ignored by encoders without a width."""
         arguments = dict(given)
         if "width" in arguments and "width" not in self.parameters(cls):
             value = arguments.pop("width")
@@ -127,7 +126,6 @@ class RecordedArguments(ABCMeta):
 
 @functools.cache
 def _signature(cls: type) -> tuple[inspect.Signature, dict[str, Any]]:
-    """Signature and types of the arguments of the constructor."""
     try:
         hints = get_type_hints(cls.__init__, include_extras=True)  # type: ignore[misc]
     except NameError:  # imported for type checkers only: the class checks its arguments itself
@@ -141,7 +139,7 @@ def count_value(owner: str, value: Any) -> int:
 
 
 def checked(name: str, value: Any, hint: Any) -> Any:
-    """The value, or an :class:`InputError` if the type has a range, is a choice or a flag, and the value is not of it."""
+    """The value; an :class:`InputError` if its type is a range, a choice or a flag that it does not fit."""
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     if (value is None and NoneType in kinds) or (isinstance(value, str) and value in words):

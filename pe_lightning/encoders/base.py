@@ -43,9 +43,9 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     """
 
     formula: ClassVar[str] = ""
-    """The feature in words, one line, for tables."""
+    """The feature in one line, for tables."""
     width: ClassVar[Width | None] = None
-    """The argument that sets the width of the features, if there is exactly one."""
+    """The argument that sets the width of the features, if there is one."""
     multiple: ClassVar[int] = 1
     """``num_features`` is a multiple of it."""
     from_samples: ClassVar[Mapping[str, Callable[[Samples], Any]]] = {}
@@ -53,7 +53,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     fallback_ridge: ClassVar[float] = 1e-3
     """A good relative ridge for photographs, where a signal is too small to hold samples out."""
     normalizable: ClassVar[bool] = True
-    """Whether encodings may divide the features by their largest row norm; false for trained tables and for coordinates."""
+    """Whether encodings may scale the features; false for trained tables and for coordinates."""
     joint: ClassVar[bool] = False
     """Whether the class takes ``num_axes`` and can encode several axes at once."""
     axiswise: ClassVar[bool] = True
@@ -61,15 +61,15 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     directional: ClassVar[bool] = False
     """Whether simple encoding in 2-D uses four directions (the papers' choice for shifted encoders) instead of two."""
     drawn: ClassVar[bool] = False
-    """Whether features are drawn at random, so that fewer of them are another draw."""
+    """Whether features are drawn at random: fewer of them are then another draw."""
     cell_nodes: ClassVar[int] = 8
-    """Nodes per axis of the Gauss-Legendre quadrature of :meth:`cell`, where a class has no closed form of the mean."""
+    """Nodes per axis of the quadrature of :meth:`cell`."""
     resolution: float | None = None
     """Features per unit length, if each is the previous one shifted by ``1 / resolution``; else ``None``."""
     per_feature: bool = False
     """Whether each feature trains a width of its own."""
     arguments: dict[str, Any]
-    """Every constructor argument as it was given, or its default: the description in checkpoints and of copies."""
+    """Every constructor argument as given, or its default: the description in checkpoints and of copies."""
 
     def __init__(self, num_features: CountLike, num_axes: int = 1) -> None:
         super().__init__()
@@ -81,7 +81,6 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         """Features at coordinates ``x``, differentiable with respect to the encoder's parameters."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Features at coordinates; NaN where a coordinate is not finite."""
         features: Tensor = super().__call__(x.add(x.detach(), alpha=0))  # 0 times a number that is not finite is NaN
         return features
 
@@ -107,7 +106,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         raise NotImplementedError(f"{type(self).__name__} is not shifted")
 
     def periodic(self) -> Encoder:
-        """This encoder with features of period 1, for a periodic axis; an :class:`InputError` if it has none."""
+        """This encoder with features of period 1; an :class:`InputError` if it has none."""
         raise InputError(
             f"encoder {self.name!r} has no periodic features, and an axis of the data is periodic: use linf or a shifted "
             "encoder, such as laplace, gau or tri"
@@ -151,7 +150,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         return {key: plain(getattr(self, key, given)) for key, given in self.arguments.items()}
 
     def spec(self) -> dict[str, Any]:
-        """The description ``{"name": ..., **arguments}`` with every argument, from which :func:`resolve` makes its equal."""
+        """The description ``{"name": ..., **arguments}``, from which :func:`resolve` makes an equal encoder."""
         return {"name": self.name, **self.arguments}
 
     def changed_arguments(self) -> dict[str, Any]:
@@ -180,12 +179,10 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         return encoder.train(self.training)
 
     def extra_repr(self) -> str:
-        """The values of the arguments, for ``print(encoder)``."""
         return ", ".join(f"{key}={value!r}" for key, value in self.resolved().items() if value is not None)
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers by name, also those that are in no ``state_dict``."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 

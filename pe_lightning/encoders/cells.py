@@ -1,7 +1,7 @@
 r"""Features averaged over cells: the mean of :math:`\psi` over :math:`[x - h/2, x + h/2]`, or over a box.
 
-A linear layer of them has the means of its values at points: fitted to the means over pixels, it predicts the means over
-smaller pixels. This is the integrated positional encoding, in closed form or by quadrature.
+A linear layer that is fitted to the means over pixels predicts the means over smaller pixels: the integrated positional
+encoding, in closed form or by quadrature.
 
 Reference: Barron et al., *Mip-NeRF: A Multiscale Representation for Anti-Aliasing Neural Radiance Fields*, ICCV 2021.
 """
@@ -21,10 +21,10 @@ from pe_lightning.encoders.coordinates import exact_dtype, quadrature
 
 
 class CellMeans(Encoder):
-    """The features of an encoder averaged over cells of one size; the parameters are the encoder's own.
+    """The features of an encoder averaged over cells of one size; parameters and description are the encoder's own.
 
     Args:
-        encoder: The encoder of points, whose description this one has.
+        encoder: The encoder of points.
         size: Length of the cells, one per axis if there are several.
     """
 
@@ -62,7 +62,7 @@ def at_points(encoder: Encoder) -> Encoder:
 
 
 def cell_means(encoders: Sequence[Encoder], cells: Sequence[float]) -> list[Encoder]:
-    """The encoders of the axes for cells of these lengths; for length 0 at points. Unchanged if there are no lengths."""
+    """The encoders of the axes for cells of these lengths, for length 0 at points; unchanged if there are no lengths."""
 
     def averaged(encoder: Encoder, size: float) -> Encoder:
         return CellMeans(at_points(encoder), size) if size else at_points(encoder)
@@ -71,7 +71,7 @@ def cell_means(encoders: Sequence[Encoder], cells: Sequence[float]) -> list[Enco
 
 
 def resized(encoder: Encoder, factor: float) -> Encoder:
-    """The encoder for coordinates that are multiplied by a factor: with cells of so many times the length."""
+    """The encoder for coordinates that are multiplied by a factor."""
     if not isinstance(encoder, CellMeans):
         return encoder
     assert isinstance(encoder.size, float)
@@ -86,9 +86,6 @@ def projected_cell(encoder: Encoder, v: Tensor, sizes: Tensor, slopes: Sequence[
         v: Projections of the centres, ``(*batch,)``.
         sizes: Lengths of the boxes per axis, ``(*batch, D)``.
         slopes: The numbers ``w``, ``(D,)``.
-
-    Returns:
-        ``(*batch, num_features)``.
     """
     extents = [sizes[..., axis] * abs(slope) for axis, slope in enumerate(slopes) if slope]
     if len(extents) == 1:

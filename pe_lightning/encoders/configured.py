@@ -11,15 +11,7 @@ from pe_lightning.errors import InputError
 
 
 class ConfiguredEncoders:
-    """The encoders of a model as configured; networks are made from copies of them.
-
-    Args:
-        encoder: An encoder, its name or its description; or a sequence of them.
-
-    Attributes:
-        entries: The encoders.
-        one_for_all: Whether the single entry is for all axes.
-    """
+    """The encoders of a model as configured: one for all axes, or several; networks are made from copies of them."""
 
     def __init__(self, encoder: EncoderLike | Sequence[EncoderLike]) -> None:
         self.one_for_all = isinstance(encoder, (str, Mapping, Encoder))
@@ -28,7 +20,7 @@ class ConfiguredEncoders:
 
     @classmethod
     def of_axes(cls, encoders: Sequence[Encoder]) -> ConfiguredEncoders:
-        """From one encoder per axis; axes that all have the same object have one for all."""
+        """From one encoder per axis; one for all if all are the same object."""
         same = all(encoder is encoders[0] for encoder in encoders)
         return cls(encoders[0] if same else list(encoders))
 

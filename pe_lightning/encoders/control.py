@@ -17,16 +17,11 @@ from pe_lightning.encoders.shifted import PaddingLike, Shifted, Spacing, cell
 
 @registry.register("identity")
 class Identity(Encoder):
-    r"""No encoding: :math:`\psi(x) = 2x - 1`, the coordinate in [-1, 1], as networks without encoding are defined.
-
-    Never scaled.
+    r"""No encoding: :math:`\psi(x) = 2x - 1`, the coordinate in [-1, 1]. Never scaled.
 
     When to use:
         Works below SIREN and similar networks (``activation: sine``), whose activations are periodic. Otherwise a baseline:
         a ReLU network above it learns hardly any detail, and a linear model is a plane.
-
-    Shape:
-        ``(*batch,)`` -> ``(*batch, 1)``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.3.
     """
@@ -46,7 +41,7 @@ class Identity(Encoder):
 class Noise(Encoder):
     r"""A fixed random vector per position: row :math:`\lfloor x P \rfloor` of a table of standard normal numbers.
 
-    Piecewise constant: no gradient with respect to ``x``. The table is part of the ``state_dict``.
+    Piecewise constant: no gradient with respect to ``x``. Coordinates outside [0, 1] take the nearest end's vector.
 
     When to use:
         The control experiment: full rank and no similarity between neighbours. It fits every trained sample and predicts
@@ -56,9 +51,6 @@ class Noise(Encoder):
         num_features: Number of features ``K``; ``auto``: as many as trained samples.
         seed: Seed of the table.
         num_positions: Number ``P`` of positions that [0, 1] is divided into.
-
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features)``; coordinates outside take the nearest end's vector.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.2.
     """
@@ -135,15 +127,12 @@ class _Wave(Shifted):
         return super().antiderivative(x) + self.offset * self.placed(x)[..., None]
 
     def distance(self, delta: Tensor) -> Tensor:
-        """The mean over a period, which the integral over the shifts is if ``2f`` is a whole number."""
+        """The mean over a period, to which the integral over the shifts is equal if ``2f`` is a whole number."""
         assert self.kernel.similarity is not None
         return self.kernel.similarity(delta * self.frequency) + self.offset**2
 
     def stable_rank(self, num_samples: int) -> float:
-        """The sum of all squared singular values over the largest, where samples and shifts cover whole periods.
-
-        The sine and the cosine of the fundamental have :attr:`fundamental` each, the constant has ``c`` squared.
-        """
+        """The sum of all squared singular values over the largest, where samples and shifts cover whole periods."""
         total = self.kernel.similarity(torch.zeros(())).item() + self.offset**2  # type: ignore[misc]
         return self._bounded(total / max(self.fundamental, self.offset**2), num_samples)
 
@@ -185,7 +174,7 @@ class Square(_Wave):
     fundamental = 4 / math.pi**2
 
     def wave(self, x: Tensor) -> Tensor:
-        """The sign of the half period the offset is in; 0 within rounding of a jump, where samples often are."""
+        """The sign of the half period of the offset; 0 within rounding of a jump, where samples often are."""
         with torch.no_grad():
             half_periods = self.offsets(x).mul_(-2 * self.frequency)
             rounding = 4 * torch.finfo(half_periods.dtype).eps * max(1.0, 2 * self.frequency)

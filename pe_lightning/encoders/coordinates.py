@@ -36,7 +36,7 @@ def boxes(encoder: Any, x: Tensor, size: Tensor | float) -> tuple[Tensor, Tensor
 
 
 def quadrature(count: int, num_axes: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Gauss-Legendre nodes in the cell of length one around zero, ``(count ** num_axes, num_axes)``, and their weights."""
+    """Gauss-Legendre nodes in the cell of length one around zero, ``(count ** num_axes, num_axes)``, and weights."""
     nodes, weights = (torch.from_numpy(values / 2).to(like) for values in np.polynomial.legendre.leggauss(count))
     grids = [
         torch.stack(torch.meshgrid(*[values] * num_axes, indexing="ij"), -1).flatten(0, -2) for values in (nodes, weights)

@@ -1,4 +1,4 @@
-"""Shifted features along several directions of the plane, side by side or as products of two perpendicular ones."""
+"""Shifted features along several directions of the plane."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class Directional(Encoder):
 
     When to use:
         Works for ``SimpleMLP`` on pictures: below a hidden layer eight directions have 22.6 dB on a photograph, the papers'
-        four 21.6. As a product, the axes alone are best. ``ComplexLinear`` encodes one axis at a time and thus uses the
-        features of ``base``. Not for more than two axes.
+        four 21.6. As a product, the axes alone are best. Not for ``ComplexLinear``, which encodes one axis at a time, nor
+        for
+        more than two axes.
 
     Args:
         num_features: Number of all features: ``n`` times those of a direction, or ``n/2`` times their square. ``auto``: the
@@ -37,12 +38,9 @@ class Directional(Encoder):
         base: Name of a registered shifted encoder.
         directions: Number ``n`` of directions; even for products.
         product: Whether the features of perpendicular directions are multiplied instead of put side by side.
-        base_width: The width of ``base``, under whatever name, in units of a direction's [0, 1]. Default ``0.64/K`` for
-            ``gau``, or the rule of another base, for ``K`` features per direction.
+        base_width: The width of ``base``, in units of a direction's [0, 1]. Default ``0.64/K`` for ``gau``, or the rule of
+            another base, for ``K`` features per direction.
         num_axes: Number of coordinates of a point: 1 or 2.
-
-    Shape:
-        ``(*batch, 2)`` in [0, 1], or ``(*batch,)`` on one axis -> ``(*batch, num_features)``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11, for four directions.
     """
@@ -102,7 +100,6 @@ class Directional(Encoder):
 
     @property
     def is_open(self) -> bool:
-        """Whether the number of features is left to the data: on one axis."""
         return super().is_open and self.num_axes == 1
 
     def forward(self, x: Tensor) -> Tensor:
@@ -122,14 +119,7 @@ class Directional(Encoder):
         return torch.cat([projected_cell(self.encoder, v, sizes, row[: self.num_axes]) for v, row in pairs], -1).to(x.dtype)
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The base's: :math:`\sum_j D(w_j \cdot \Delta)`; with ``product`` the sum over pairs of both factors' product.
-
-        Shape:
-            Offsets ``(*batch, 2)``, or ``(*batch,)`` on one axis -> ``(*batch,)``.
-
-        Raises:
-            NotImplementedError: If the base has no closed form.
-        """
+        r"""The base's: :math:`\sum_j D(w_j \cdot \Delta)`; with ``product`` the sum over pairs of both factors' product."""
         similarities = self.encoder.distance(self._projected(points(self, delta), offset=False))
         if self.product and self.num_axes == 2:
             first, second = similarities.chunk(2, -1)
@@ -140,7 +130,6 @@ class Directional(Encoder):
         return self.encoder.default_width(per_unit)
 
     def _projected(self, coords: Tensor, offset: bool) -> Tensor:
-        """The coordinates of each direction: ``(*batch, num_axes)`` -> ``(*batch, n)``."""
         # not a matrix product, which may be computed in reduced precision on GPUs
         rows = [(coords * coords.new_tensor(row[:-1])).sum(-1) + offset * row[-1] for row in self.projections]
         return torch.stack(rows, -1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Width, WidthLike
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import boxes, points
-from pe_lightning.encoders.widths import PositiveParameter, set_width
+from pe_lightning.encoders.resolution import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 
@@ -45,7 +45,7 @@ class Fourier(Encoder):
         return waves(coords, 2 * math.pi * self.frequencies_like(coords)).to(x.dtype)
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        """As in the base class: a wave times the sinc of its frequency, of the frequencies on all axes."""
+        """In closed form: a wave times the sinc of its frequency, on all axes."""
         coords, sizes = boxes(self, x, size)
         return waves(coords, 2 * math.pi * self.frequencies_like(coords), sizes).to(x.dtype)
 
@@ -160,8 +160,7 @@ class LogFourier(_Octaves):
 class RandomFourier(Fourier):
     r"""Random Fourier features: :math:`\cos, \sin(2\pi\, b_j \cdot x)`, :math:`b_j \sim \mathcal{N}(0, \sigma^2 I)`.
 
-    Approximates Gaussians of :math:`\sigma_g = 1/(2\sqrt2 \pi \sigma)`. With several axes each feature has one joint
-    frequency vector. The frequencies are drawn on the CPU and are part of the ``state_dict``.
+    Approximates Gaussians of :math:`\sigma_g = 1/(2\sqrt2 \pi \sigma)`. The frequencies are part of the ``state_dict``.
 
     When to use:
         Works below an MLP, where it is the best of the papers' encoders on images, and with one joint frequency vector per
@@ -214,10 +213,7 @@ class RandomFourier(Fourier):
         return frequencies * self.sigma if self.trainable else frequencies
 
     def distance(self, delta: Tensor) -> Tensor:
-        r"""The expectation over the draw, :math:`D(\Delta) = \exp(-2\pi^2\sigma^2 |\Delta|^2)`, one at zero.
-
-        With ``per_feature`` it is the sum over the frequencies.
-        """
+        r"""The mean over draws, :math:`\exp(-2\pi^2\sigma^2 |\Delta|^2)`; with ``per_feature`` the sum over frequencies."""
         if self.per_feature:
             return super().distance(delta)
         squared = delta.square() if self.num_axes == 1 else delta.square().sum(-1)
@@ -237,9 +233,6 @@ class Basic(Fourier):
     When to use:
         A baseline of experiments on why rank matters: its rank is 2, and it resolves nothing finer than the whole domain.
 
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, 2)``.
-
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.3.
     """
 
@@ -255,9 +248,9 @@ class Basic(Fourier):
 def waves(coords: Tensor, angular: Tensor, sizes: Tensor | None = None) -> Tensor:
     r"""Cosines, then sines, of :math:`w_j \cdot x`; of cells times :math:`\prod_a \mathrm{sinc}(w_{ja} h_a / 2\pi)`.
 
-    Shape:
-        Points ``(*batch, M)``, angular frequencies ``(J, M)`` and sizes ``(*batch, M)`` -> ``(*batch, 2 J)``, in the
-        dtype of the points.
+    Points ``(*batch, M)``, angular frequencies ``(J, M)`` and sizes ``(*batch, M)`` -> ``(*batch, 2 J)``, in the dtype of
+    the
+    points.
     """
     count, num_axes = angular.shape
     angular = angular.to(coords.dtype).repeat(2, 1)

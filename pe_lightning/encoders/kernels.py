@@ -11,10 +11,11 @@ from torch import Tensor
 from torch.nn.functional import threshold
 
 NEGLIGIBLE = 2.0**-30
-"""Features below this share of the largest are negligible: it is far below the rounding of float32."""
+"""Features below this share of the largest are negligible: far below the rounding of float32."""
 MIN_EXPONENT = {torch.float32: math.log2(NEGLIGIBLE), torch.float64: -100.0}
-"""Exponentials below 2 to this power are set to zero, so that neither they nor squares of products of several axes are
-subnormal numbers, which are slow on a CPU."""
+"""Exponentials below 2 to this power are zero: subnormal numbers, which squares and products of them would be, are slow on
+a CPU.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ def exponential(x: Tensor, factor: float | Tensor) -> Tensor:
 
 
 def _falling(u: Tensor, *knots: float) -> list[Tensor]:
-    """``max(knot - |u|, 0)`` for each knot: cubic kernels are polynomials of these, without any branch."""
+    """``max(knot - |u|, 0)`` for each knot: cubic kernels are polynomials of these, without a branch."""
     distance = u.abs()
     return [(knot - distance).clamp_min(0) for knot in knots]
 
 
 def _odd(u: Tensor, half: Callable[[Tensor], Tensor]) -> Tensor:
-    """The odd function that is ``half`` for ``u >= 0``, with its derivative at zero, where that of ``|u|`` is missing."""
+    """The odd function that is ``half`` for ``u >= 0``, with its derivative at zero, where ``|u|`` has none."""
     return torch.where(u < 0, -half((-u).clamp_min(0)), half(u.clamp_min(0)))
 
 

@@ -1,4 +1,4 @@
-r"""Learnable Fourier features, and the encoders of their comparison: sinusoids of positions, and an MLP of positions.
+"""Learnable Fourier features, and the encoders of their comparison: sinusoids of positions, and an MLP of positions.
 
 All are features of groups of coordinates, with or without a small MLP after them that all groups share:
 coordinates ``(*batch, G, M)`` -> features ``(*batch, G, F)`` -> MLP ``(*batch, G, D / G)`` -> ``(*batch, D)``.
@@ -26,21 +26,11 @@ DropoutShare: TypeAlias = Annotated[float, "[0, 0.99]"]
 
 
 class Modulator(nn.Module):
-    r"""The MLP after features of a position: :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`.
+    r"""The MLP after features: :math:`Y = \mathrm{GeLU}(F W_1 + B_1) W_2 + B_2`.
 
-    It runs in the precision of its input, even under autocast, like all features.
-
-    Args:
-        num_inputs: Number ``|F|`` of features.
-        hidden: Number ``|H|`` of hidden units.
-        num_outputs: Number of outputs.
-        layer_norm: Whether the input of each dense layer is normalised to mean zero and variance one. The scale and offset
-            that LayerNorm trains as well are left out: the dense layer after them has its own.
-        dropout: Share of the hidden units that are dropped in training.
-        generator: Draws the initial weights, which are those of :class:`torch.nn.Linear`.
-
-    Shape:
-        ``(*batch, num_inputs)`` -> ``(*batch, num_outputs)``.
+    It runs in the precision of its input, even under autocast. The scale and offset of LayerNorm are left out: the dense
+    layer
+    after it has its own. Initial weights are drawn as by :class:`torch.nn.Linear`.
     """
 
     def __init__(
@@ -58,7 +48,6 @@ class Modulator(nn.Module):
         self.weight_2, self.bias_2 = drawn(hidden, num_outputs, hidden), drawn(hidden, num_outputs)
 
     def dense(self, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """Normalisation, if any, and a dense layer."""
         x = F.layer_norm(x, x.shape[-1:]) if self.layer_norm else x
         return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
@@ -122,11 +111,10 @@ class Grouped(Encoder):
         """Features of each group: ``(*batch, G, M)`` -> ``(*batch, G, num_inputs)``."""
 
     def grouped(self, coords: Tensor) -> Tensor:
-        """The coordinates of each group: ``(*batch, num_axes)`` -> ``(*batch, G, M)``."""
+        """``(*batch, num_axes)`` -> ``(*batch, G, M)``."""
         return coords.reshape(*coords.shape[:-1], self.groups, self.num_axes // self.groups)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The features of all groups side by side, through the MLP if there is one."""
         features = self.group_features(self.grouped(points(self, x)))
         if self.modulator is not None:
             features = self.modulator(features)
@@ -144,7 +132,7 @@ class _GroupedWaves(Grouped):
         return waves(coords, self.group_frequencies(coords)) / self.divisor
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
-        """As in the base class: in closed form if no MLP follows, else by quadrature of its output."""
+        """In closed form if no MLP follows, else by quadrature of its output."""
         if self.modulator is not None:
             return super().cell(x, size)
         coords, sizes = boxes(self, x, size)
@@ -161,8 +149,7 @@ class LearnableFourier(_GroupedWaves):
 
     When to use:
         Works as position encoding of attention models, and below a perceptron, where it adapts its frequencies to the
-        signal. What is trained fits the trained samples: too small a ``gamma`` is not repaired by training. It has no
-        closed-form fit.
+        signal. Too small a ``gamma`` is not repaired by training. It has no closed-form fit.
 
     Args:
         gamma: ``W_r`` starts with standard deviation ``1/gamma``, in radians per unit length; larger is smoother. ``auto``:
@@ -291,7 +278,6 @@ class FlatSines(_Sines):
     formula = "cos, sin(p / 10000^(2d/D)), p the number of the position, row by row"
 
     def angular(self, num_axes: int) -> Tensor:
-        """Numbers a position: all axes of a group, row by row."""
         if self.num_positions**num_axes > 2**20:
             raise InputError(
                 f"{type(self).__name__}: num_positions must be at most {int(2 ** (20 / num_axes))} for {num_axes} axes, as "
@@ -319,7 +305,7 @@ class AxisSines(_Sines):
     formula = "cos, sin(p / 10000^(2d/D)) of each axis, p = P x"
 
     def angular(self, num_axes: int) -> Tensor:
-        """One axis has no frequencies of another; the first axes have one more where they do not divide."""
+        """The first axes have one more frequency where they do not divide."""
         count = self.check_waves(least=num_axes)
         counts = [count // num_axes + (axis < count % num_axes) for axis in range(num_axes)]
         blocks: Tensor = torch.block_diag(*(decay(each)[:, None] for each in counts))  # type: ignore[no-untyped-call]
@@ -379,5 +365,5 @@ class PositionMLP(Grouped):
 
 
 def decay(count: int, base: float = 10000.0) -> Tensor:
-    r"""The frequencies of a Transformer, :math:`b^{-2d/D}` for ``d`` from 0 to ``count - 1`` and ``D = 2 * count``."""
+    """The frequencies of a Transformer, :math:`b^{-2d/D}` for ``d`` from 0 to ``count - 1`` and ``D = 2 * count``."""
     return base ** (-torch.arange(count, dtype=torch.float64, device="cpu") / count)

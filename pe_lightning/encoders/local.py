@@ -27,7 +27,7 @@ def bandwidth(encoder: Encoder) -> int:
 
 
 def is_local(encoder: Encoder) -> bool:
-    """Whether features are shifted copies of one function, and few of them are not negligible at a sample."""
+    """Whether features are shifted copies of one function, and few of them overlap with a sample."""
     trained = any(True for _ in encoder.parameters())
     if trained or encoder.num_features < MIN_FEATURES or encoder.resolution is None or encoder.support is None:
         return False
@@ -38,7 +38,7 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
     """The features of coordinates ``(N,)``, in any order, computed in float64: ``(N, K)`` of a dtype.
 
     Args:
-        encoder: One that :func:`is_local` allows.
+        encoder: For which :func:`is_local` is true.
         x: Coordinates in [0, 1]; float64 where they are closer than float32 tells apart.
         dtype: Dtype of the result.
         scale: Factor of the features.
@@ -56,10 +56,7 @@ def local_features(encoder: Encoder, x: Tensor, dtype: torch.dtype = torch.float
 
 
 def interpolates(encoder: Encoder, x: Tensor) -> bool:
-    """Whether the features of :func:`local_features` at coordinates ``(N,)`` are the identity matrix, to their rounding.
-
-    It is tested with a random vector, a block of coordinates at a time.
-    """
+    """Whether the features at coordinates ``(N,)`` are the identity matrix, to their rounding; tested by a random vector."""
     if len(x) != encoder.num_features:
         return False
     probe = torch.rand(len(x), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(x.device)

@@ -1,4 +1,4 @@
-"""Arguments of encoders that are left to the data: numbers of features, widths, and the encoders of a coarser grid."""
+"""Arguments of encoders that are left to the data: widths, numbers of features, and the encoders of a coarser grid."""
 
 from __future__ import annotations
 
@@ -8,18 +8,96 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES, Samples
-from pe_lightning.encoders.base import Encoder
+from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES, Samples, WidthLike
+from pe_lightning.encoders.base import Encoder, EncoderLike, registry
 from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.configured import changed
-from pe_lightning.encoders.widths import features_per_unit, has_default_width, widened
+from pe_lightning.errors import InputError
 
 MAX_WEIGHTS = 1 << 26
 """Most weights of a signal with ``num_features: auto``: 1 GB with gradients and moments of Adam."""
 MAX_DENSE_FEATURES = 4096
-"""Most features per axis with ``num_features: auto`` without compact support, which are factorised as a dense matrix."""
+"""Most features per axis with ``num_features: auto`` without compact support: their matrix is dense."""
+
+
+class PositiveParameter:
+    """The attribute of a width: its number, or the exponential of the parameter ``log_<name>`` where it is trained."""
+
+    def __set_name__(self, owner: type[Encoder], name: str) -> None:
+        self.name = name
+
+    def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
+        logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)
+        width: float | Tensor = vars(encoder)[self.name] if logarithm is None else logarithm.exp()
+        return width
+
+    def __set__(self, encoder: Encoder, value: float) -> None:
+        vars(encoder)[self.name] = value
+
+
+def set_width(
+    encoder: Encoder, value: WidthLike, per_unit: float, trainable: bool = False, per_feature: bool = False
+) -> None:
+    """Sets the argument of :attr:`Encoder.width`: to the value, or by its rule for ``None`` and ``"auto"``.
+
+    Args:
+        encoder: The encoder, in its constructor.
+        value: The given value.
+        per_unit: Features per unit length, for the rule.
+        trainable: Whether the width is trained.
+        per_feature: Whether each feature has its own; a Fourier encoder has one width, and factors of the frequencies.
+    """
+    assert encoder.width is not None
+    encoder.per_feature = per_feature
+    if per_feature and not trainable:
+        raise InputError(f"{type(encoder).__name__}: per_feature: true needs trainable: true")
+    name = encoder.width.argument
+    start = encoder.default_width(per_unit) if value is None or value == "auto" else value
+    if trainable:
+        shape = (encoder.num_features,) if per_feature and encoder.resolution else ()
+        logarithm = torch.full(shape, math.log(start), dtype=torch.float32, device="cpu")
+        encoder.register_parameter(f"log_{name}", nn.Parameter(logarithm))
+    else:
+        setattr(encoder, name, start)
+
+
+def features_per_unit(encoder: Encoder) -> float:
+    """Features per unit length of the axis, without those beyond its ends."""
+    return encoder.resolution or float(encoder.resolved().get("num_features", encoder.num_features))
+
+
+def widened(encoder: Encoder, samples: float, factor: float) -> Encoder:
+    """The encoder with ``factor`` times the default width for ``samples`` per unit length; more is smoother.
+
+    The default follows the features, or the samples where they are fewer: narrower features would leave points without any.
+    """
+    if encoder.width is None:
+        return encoder
+    default = encoder.default_width(min(features_per_unit(encoder), samples))
+    return encoder.copy(**{encoder.width.argument: encoder.width.scaled(default, factor)})
+
+
+def has_default_width(encoder: Encoder) -> bool:
+    """Whether the encoder has a width and none is given."""
+    return encoder.width is not None and encoder.arguments[encoder.width.argument] is None
+
+
+def automatic(encoder: Encoder) -> str | None:
+    """Name of the argument of the width, if it was given as ``"auto"``, which leaves it to a solver; else ``None``."""
+    argument = None if encoder.width is None else encoder.width.argument
+    return argument if encoder.arguments.get(argument or "") == "auto" else None
+
+
+def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike | Sequence[EncoderLike]:
+    """The encoder, or one per axis, with the width ``auto`` where all have a width and none is given."""
+    many = isinstance(encoder, Sequence) and not isinstance(encoder, str)
+    entries = [registry.resolve(entry) for entry in (encoder if many else [encoder])]  # type: ignore[arg-type, union-attr]
+    if all(has_default_width(entry) for entry in entries):
+        entries = [entry.copy(width="auto") for entry in entries]
+    return entries if many else entries[0]
 
 
 def sample_value(encoder: Encoder, name: str, value: Any) -> Any:
@@ -37,9 +115,7 @@ def for_data(encoder: Encoder, samples: Samples) -> Encoder:
     - For a linear layer: ``num_features: auto`` becomes one feature per ``spacing``, and ``spacing`` and ``padding`` follow.
       Below a perceptron and for tokens the encoding divides a number of features among directions.
     - The width, if none was given: by :attr:`Width.below_mlp` below a perceptron and for tokens; else by the rule, for the
-      samples where they are fewer than the features.
-
-    Widths given as ``auto`` are left to a solver.
+      samples where they are fewer than the features. Widths given as ``auto`` are left to a solver.
     """
     num_axes, linear = len(samples.per_unit), samples.use == "linear"
     if encoder.num_axes not in (1, num_axes):
@@ -58,7 +134,6 @@ def for_data(encoder: Encoder, samples: Samples) -> Encoder:
 
 
 def _one_feature_per(encoder: Encoder, spacing: float, samples: float) -> dict[str, Any]:
-    """The number of features that is left to the data, and ``spacing`` and ``padding`` with it."""
     if encoder.width is None and encoder.support is not None:
         spacing = max(spacing, 1 / samples)  # narrower features would leave some points without any
     count = encoder.multiple * math.ceil(1 / (encoder.multiple * spacing) - 1e-6)
@@ -72,7 +147,7 @@ def _one_feature_per(encoder: Encoder, spacing: float, samples: float) -> dict[s
 
 
 def samples_per_unit(x: Tensor) -> float:
-    """Number of evenly spaced coordinates ``(N,)`` per unit length; 512/3 for 171 coordinates of stride 3, for example."""
+    """Number of evenly spaced coordinates ``(N,)`` per unit length, such as 512/3 for coordinates of stride 3."""
     if len(x) < 2:
         return 1.0
     count = (len(x) - 1) / max(float(x[-1]) - float(x[0]), 1e-12)
@@ -125,10 +200,7 @@ def sized(
 
 
 def keeps_its_arguments(encoder: Encoder) -> bool:
-    """Whether the features of a coarser grid are those of closer coordinates, and not of other arguments.
-
-    True of encoders that declare neither width nor support, and of encoders with parameters.
-    """
+    """Whether a coarser grid has the features of closer coordinates: without width and support, or with parameters."""
     return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())
 
 
@@ -145,7 +217,7 @@ def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
 
 
 def shrunk_arguments(encoder: Encoder, ratio: float) -> dict[str, Any]:
-    """The arguments of :func:`shrunk` that change, for encoders that do not keep theirs."""
+    """The arguments that :func:`shrunk` changes."""
     width = encoder.width
     arguments, changes = encoder.resolved(), dict[str, Any]()
     if width is not None:

@@ -14,7 +14,7 @@ from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, Width, Wi
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS, Kernel
-from pe_lightning.encoders.widths import PositiveParameter, set_width
+from pe_lightning.encoders.resolution import PositiveParameter, set_width
 from pe_lightning.errors import InputError
 
 PaddingLike: TypeAlias = NonNegativeInt | Literal["edge", "wrap", "auto"]
@@ -30,19 +30,15 @@ class Shifted(Encoder):
 
     Args:
         num_features: Number of shifts ``K``, the first at 0; ``auto``: as many as trained samples.
-        padding: Number of further shifts past each end; the output then has ``K + 2 * padding`` features. The shifts end
-            at ``(K - 1)/K``, so few features cover the far border without padding; two or three further shifts suffice.
-            ``edge``: coordinates beyond the first and the last shift get its features. ``wrap``: the axis is periodic
-            (circular shifts).
-            ``auto`` is ``edge`` if the shifts are at the samples (``num_features: auto``), else 0.
+        padding: Number of further shifts past each end: the output has ``K + 2 * padding`` features. The shifts end at
+            ``(K - 1)/K``, so that few features cover the far border without padding; two or three suffice. ``edge``:
+            coordinates beyond the first and the last shift get its features. ``wrap``: the axis is periodic. ``auto`` is
+            ``edge`` if the shifts are at the samples (``num_features: auto``), else 0.
         spacing: Distance between neighbouring shifts, in units of the [0, 1] domain. Default ``1/K``. Shifts at the samples
             need another spacing if their number is not 1 over their distance: 171 samples of 512 with stride 3 are 3/512
             apart.
         trainable: Whether the width is trained; it stays positive, and the given value is the initial one.
         per_feature: Whether each feature trains a width of its own; needs ``trainable``.
-
-    Shape:
-        ``(*batch,)`` in [0, 1] -> ``(*batch, num_features + 2 * padding)``.
     """
 
     directional = True
@@ -126,14 +122,13 @@ class Shifted(Encoder):
 
     @property
     def support(self) -> float | None:
-        """Distance from its shift beyond which a feature is negligible; ``None`` if there is none, or features wrap."""
         if self.kernel.reach is None or self.padding == "wrap":
             return None
         width = torch.as_tensor(self.unit, dtype=torch.float64).max().item()
         return self.kernel.reach * width + (self.spacing if self.padding == "edge" else 0.0)
 
     def resolved(self) -> dict[str, Any]:
-        """As in the base class; ``num_features`` is without the padding, of widths per feature it is the geometric mean."""
+        """As in the base class; ``num_features`` without the padding, and the geometric mean of widths per feature."""
         arguments = {**super().resolved(), "num_features": self.num_shifts}
         if self.per_feature and self.width is not None:
             arguments[self.width.argument] = plain(torch.as_tensor(self.unit).log().mean(-1).exp())
@@ -161,8 +156,8 @@ class Shifted(Encoder):
 class Gaussian(Shifted):
     r"""Shifted Gaussians: :math:`\psi_i(x) = \exp(-(x - t_i)^2 / 2\sigma^2)`, :math:`t_i = i/K`.
 
-    The similarity is :math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`, and the stable
-    rank is :math:`1 / 2\sqrt\pi \sigma`.
+    The similarity is :math:`D(\Delta) = \sqrt\pi \sigma \exp(-\Delta^2 / 4\sigma^2)`, the stable rank :math:`1 / 2\sqrt\pi
+    \sigma`.
 
     When to use:
         Works as a linear model on grids, where it is the best of the papers' encoders. With too small a ``sigma`` the
@@ -235,16 +230,15 @@ class Triangle(Shifted):
 class Laplace(Shifted):
     r"""Shifted exponentials: :math:`\psi_i(x) = \exp(-|x - t_i|/\ell)`, :math:`t_i = i/K`.
 
-    The similarity :math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)` is the Matérn-3/2 kernel, its length
-    is :math:`\sqrt3 \ell`; the stable rank is :math:`1 / 4\ell`.
+    The similarity :math:`D(\Delta) = \ell (1 + |\Delta|/\ell) \exp(-|\Delta|/\ell)` is the Matérn-3/2 kernel of length
+    :math:`\sqrt3 \ell`; the stable rank is :math:`1 / 4\ell`.
 
     When to use:
         Works on scattered samples, where it is the best of the shifted encoders, since its heavy tail spans gaps. It is the
         encoder of ``Adaptive``. On grids ``gau``, ``keys`` and ``bspline`` are better linear models of photographs.
 
     Args:
-        scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default
-            ``1.5/K``.
+        scale: Length ``ℓ`` over which a feature falls by the factor e, in units of the [0, 1] domain. Default ``1.5/K``.
 
     Reference: Rasmussen and Williams, *Gaussian Processes for Machine Learning*, MIT Press 2006, Sec. 4.2.
     """
@@ -267,7 +261,7 @@ class Laplace(Shifted):
         set_width(self, scale, self.resolution, trainable, per_feature)
 
     def correlation(self, squared: Tensor, unit: float = 1.0) -> Tensor:
-        """As in the base class, in few passes where no gradient is needed: ``Adaptive`` evaluates little else."""
+        """As in the base class, in few passes where no gradient is needed."""
         scale = self.common_unit
         if torch.is_grad_enabled() and (squared.requires_grad or isinstance(scale, Tensor)):
             return super().correlation(squared, unit)
@@ -280,8 +274,9 @@ class Laplace(Shifted):
 class Rectangle(Shifted):
     r"""Shifted boxes: :math:`\psi_i(x) = 1` if :math:`-\sigma/2 \le x - t_i < \sigma/2`, else 0; :math:`t_i = i/K`.
 
-    The last half cell ``x >= 1 - 1/(2K)`` has no feature without ``padding``. Piecewise constant: the gradient with respect
-    to ``x`` is zero. :math:`D(\Delta) = \sigma \max(1 - |\Delta|/\sigma, 0)`; the stable rank is :math:`1/\sigma`.
+    The last half cell ``x >= 1 - 1/(2K)`` has no feature without ``padding``. Piecewise constant: no gradient with respect
+    to
+    ``x``. :math:`D(\Delta) = \sigma \max(1 - |\Delta|/\sigma, 0)`; the stable rank is :math:`1/\sigma`.
 
     When to use:
         A baseline: at ``sigma = 1/K`` a linear model of it is nearest-neighbour interpolation. Fails where derivatives are
@@ -309,7 +304,7 @@ class Rectangle(Shifted):
         set_width(self, sigma, self.resolution)
 
     def forward(self, x: Tensor) -> Tensor:
-        """One where the coordinate is inside the box; its borders, where samples often are, to rounding."""
+        """One where the coordinate is inside the box, with rounding towards its borders, where samples often are."""
         dtype, x = x.dtype, self.placed(x)
         cells = float(self.unit) * self.resolution
         # (1/49) * 49 is not 1: rounding must not leave borders without a feature
@@ -356,7 +351,7 @@ class Impulse(Rectangle):
         return nearest if self.padding == "wrap" else nearest.clamp(-self.outside, self.num_shifts - 1 + self.outside)
 
     def antiderivative(self, x: Tensor) -> Tensor:
-        """As in the base class; the first and the last feature are one beyond the ends."""
+        """The first and the last feature are one beyond the ends."""
         integral = super().antiderivative(x)
         if self.padding not in ("edge", "wrap"):
             first, last = -self.outside - 0.5, self.num_shifts + self.outside - 0.5

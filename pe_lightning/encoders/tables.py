@@ -1,4 +1,4 @@
-"""Tables of trained vectors, interpolated between positions: multi-resolution hash grids and grids, embeddings."""
+"""Tables of trained vectors, interpolated between positions: grids, hash grids, lines and planes, embeddings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
 
 PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
-"""Factors of the hash per axis: those of the paper, and of its reference implementation for more than three axes."""
+"""Factors of the hash per axis, from the paper and its reference implementation."""
 
 
 Cells: TypeAlias = int | list[int] | Literal["auto"]
@@ -39,9 +39,6 @@ def interpolate(
         cells: Number of cells on each axis; one less than there are nodes.
         factors: One per axis. The row of a node is the sum of its coordinates times the factors.
         hashed: Whether the row is the exclusive or of these products instead, modulo the number of rows.
-
-    Returns:
-        ``(*batch, F)``, twice differentiable with respect to table and positions.
     """
     # clamped as integers, which a coordinate that is NaN has too: its shares are NaN
     lower = [x.detach().long().clamp_(0, n - 1) for x, n in zip(positions, cells, strict=True)]
@@ -59,7 +56,7 @@ def interpolate(
 
 
 def strides(nodes: Sequence[int]) -> list[int]:
-    """Row-major strides of a dense table with ``nodes`` per axis."""
+    """Row-major strides."""
     return [math.prod(nodes[axis + 1 :]) for axis in range(len(nodes))]
 
 
@@ -81,13 +78,26 @@ def axes_of(num_axes: int, *cells: Cells) -> int:
     return lists[0] if lists and num_axes == 1 else num_axes
 
 
+def uniform_table(rows: int, features: int, low: float, high: float, seed: int) -> nn.Parameter:
+    """Trained vectors ``(rows, features)``, uniform at the start."""
+    start = torch.empty(rows, features, dtype=torch.float32, device="cpu")
+    return nn.Parameter(start.uniform_(low, high, generator=torch.Generator("cpu").manual_seed(seed)))
+
+
 def share_of_samples(divisor: float) -> Callable[[Samples], list[int]]:
-    """Returns a rule: one cell on each axis per ``divisor`` trained samples."""
+    """The rule: one cell on each axis per ``divisor`` trained samples."""
     return lambda samples: [max(1, round(n / divisor)) for n in samples.per_unit]
 
 
-class _Levels(Encoder):
-    """Grids of increasing resolution with a few features each; grids with more than :attr:`table_size` nodes are hashed.
+@registry.register("grid")
+class Grids(Encoder):
+    r"""Dense grids of several resolutions: trained vectors at all nodes, interpolated linearly.
+
+    As ``hash`` with tables as large as the grids: exact, but of ``finest ** num_axes`` entries.
+
+    When to use:
+        Works as ``hash`` does, without collisions, in one or two dimensions. In three its tables are too large: take
+        ``hash`` or ``planes``.
 
     Args:
         num_levels: Number of levels.
@@ -96,8 +106,13 @@ class _Levels(Encoder):
             samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
         span: How many times finer the last level is than the first, ``N_L / N_1``.
         seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
+        num_axes: Number of coordinates of a point.
+
+    Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
+    Sec. 3.
     """
 
+    formula = "linear interpolation in dense tables of trained vectors, several resolutions"
     joint = True
     normalizable = False
     from_samples: ClassVar = {"finest": share_of_samples(4)}
@@ -122,9 +137,7 @@ class _Levels(Encoder):
         dense = [math.prod(n + 2 for n in cells) for cells in self.cells]
         self.sizes = [min(nodes, self.table_size or nodes) for nodes in dense]
         self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
-        generator = torch.Generator("cpu").manual_seed(seed)
-        start = torch.empty(sum(self.sizes), self.level_features, dtype=torch.float32, device="cpu")
-        self.table = nn.Parameter(start.uniform_(-1e-4, 1e-4, generator=generator))
+        self.table = uniform_table(sum(self.sizes), self.level_features, -1e-4, 1e-4, seed)
 
     def forward(self, x: Tensor) -> Tensor:
         """The features of each level, from the coarsest; coordinates outside [0, 1] are clamped."""
@@ -140,7 +153,7 @@ class _Levels(Encoder):
 
 
 @registry.register("hash")
-class HashGrid(_Levels):
+class HashGrid(Grids):
     r"""Multi-resolution hash grid: trained vectors at the nodes of grids of ``N_l`` cells, interpolated linearly.
 
     :math:`N_l = \lfloor N_1 b^{l-1} \rfloor` cells of each axis on level ``l``, half a cell shifted. A grid with more nodes
@@ -177,26 +190,108 @@ class HashGrid(_Levels):
             raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
 
 
-@registry.register("grid")
-class Grids(_Levels):
-    r"""Dense grids of several resolutions: trained vectors at all nodes, interpolated linearly.
+@registry.register("lines")
+class Lines(Encoder):
+    r"""Products of a trained function per axis: :math:`\psi_r(x) = \prod_a l_{a,r}(x_a)`.
 
-    As ``hash`` with tables as large as the grids: exact, but of ``finest ** num_axes`` entries.
+    A linear layer of it is a tensor of rank ``rank`` (CP decomposition), where complex encoding has all entries. The
+    functions are piecewise linear. In 1-D it is a table with linear interpolation.
 
     When to use:
-        Works as ``hash`` does, without collisions, in one or two dimensions. In three its tables are too large: take
-        ``hash`` or ``planes``.
+        Works for signals that are nearly sums of few products of functions of one axis, with few parameters in many
+        dimensions. Fails on diagonal structures, which need many components.
 
-    Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
-    Sec. 3.
+    Args:
+        rank: Number of products, which are the features.
+        cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples. More are not
+            trained.
+        seed: Seed of the initial values, from 0.1 to 0.5: their products do not vanish.
+        num_axes: Number of coordinates of a point.
+
+    Reference: Chen et al., *TensoRF: Tensorial Radiance Fields*, ECCV 2022, Sec. 3 (CP).
     """
 
-    formula = "linear interpolation in dense tables of trained vectors, several resolutions"
+    formula = "product over the axes of trained piecewise linear functions"
+    from_samples: ClassVar = {"cells": share_of_samples(1)}
+    joint = True
+    normalizable = False
+    cell_nodes = 4
+    plane_cells: list[int] | None = None
+
+    def __init__(
+        self, rank: PositiveInt = 64, cells: Cells = "auto", seed: NonNegativeInt = 0, num_axes: PositiveInt = 1
+    ) -> None:
+        super().__init__(rank, axes_of(num_axes, cells))
+        self.cells = cells_of(self, "cells", cells)
+        self._draw(seed)
+
+    def _draw(self, seed: int) -> None:
+        """Draws the tables of the lines, and of the planes of pairs of axes if there are any."""
+        self.pairs = list(itertools.combinations(range(self.num_axes), 2)) if self.plane_cells else []
+        nodes = [[n + 1] for n in self.cells]
+        nodes += [[n + 1 for n in self._plane(pair)] for pair in self.pairs]
+        self.sizes = [math.prod(sizes) for sizes in nodes]
+        self.table = uniform_table(sum(self.sizes), self.num_features, 0.1, 0.5, seed)
+
+    def _plane(self, pair: tuple[int, int]) -> list[int]:
+        assert self.plane_cells is not None
+        return [self.plane_cells[axis] for axis in pair]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of the lines, plus that of each plane with the other lines; coordinates are clamped to [0, 1]."""
+        columns = points(self, x).clamp(0, 1).unbind(-1)
+        tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
+        sides = zip(tables[: self.num_axes], columns, self.cells, strict=True)
+        lines = [interpolate(table, [column * n], [n], [1]) for table, column, n in sides]
+        features = functools.reduce(operator.mul, lines)
+        for pair, table in zip(self.pairs, tables[self.num_axes :], strict=True):
+            cells = self._plane(pair)
+            position = [columns[axis] * n for axis, n in zip(pair, cells, strict=True)]
+            plane = interpolate(table, position, cells, strides([n + 1 for n in cells]))
+            others = [line for axis, line in enumerate(lines) if axis not in pair]
+            features = features + functools.reduce(operator.mul, others, plane)
+        return features.to(x.dtype)
+
+
+@registry.register("planes")
+class Planes(Lines):
+    r"""Lines and low-resolution planes: :math:`\prod_a l_a(x_a) + \sum_{a<b} p_{ab}(x_a, x_b) \prod_{c \ne a,b} l_c(x_c)`.
+
+    The lines represent details along the axes, the planes the rest. In 2-D it is
+    :math:`l_1(x_1)\, l_2(x_2) + p(x_1, x_2)`, in 1-D a line. The products are element by element, over ``rank`` components.
+
+    When to use:
+        Works below a small network, where it and ``hash`` are the best encoders of photographs here (docs/trade.md), and on
+        volumes, where full grids are too large. Fails on fine detail that follows no axis, which the planes' low
+        resolution does not hold.
+
+    Args:
+        plane_cells: Cells of the planes, likewise; ``auto``: a quarter of the trained samples.
+
+    Reference: Sivgin et al., *Geometric Algebra Planes: Convex Implicit Neural Volumes*, arXiv 2411.13525, without
+    the volume; Fridovich-Keil et al., *K-Planes*, CVPR 2023.
+    """
+
+    formula = "product of trained lines of each axis + trained planes of two axes, times the other lines"
+    from_samples: ClassVar = {"cells": share_of_samples(1), "plane_cells": share_of_samples(4)}
+
+    def __init__(
+        self,
+        rank: PositiveInt = 32,
+        cells: Cells = "auto",
+        plane_cells: Cells = "auto",
+        seed: NonNegativeInt = 0,
+        num_axes: PositiveInt = 1,
+    ) -> None:
+        Encoder.__init__(self, rank, axes_of(num_axes, cells, plane_cells))
+        self.cells = cells_of(self, "cells", cells)
+        self.plane_cells = cells_of(self, "plane_cells", plane_cells)
+        self._draw(seed)
 
 
 @registry.register("embed")
 class Embedding(Grouped):
-    r"""A trained vector per position :math:`i/P`, as Transformers have them; between positions interpolated.
+    """A trained vector per position :math:`i/P`, as Transformers have them; between positions interpolated.
 
     With ``flat`` one vector per position of all axes together (Embed-1D of the paper), else one per position of each axis,
     side by side (Embed-2D, Embed-4D).
@@ -211,9 +306,7 @@ class Embedding(Grouped):
             no sample are not trained.
         flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
         interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
-        mlp: Whether an MLP comes after the vectors, as in ``lff``.
         num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
-        groups: Number of groups that the coordinates are divided into. All share their weights.
         seed: Seed of all initial weights; the vectors are normal, of mean squared length one.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,

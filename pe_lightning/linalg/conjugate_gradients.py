@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -20,11 +20,10 @@ class LeastSquares:
         target: ``y``, ``(s, C, N)``.
         ridge: :math:`\rho`, ``(s,)`` float64.
         scale: Inverse of the preconditioner's diagonal, ``(s or 1, 1, K or 1)``.
-        norm: Sum of the squared lengths of the columns of ``A``, each times its ``scale``, ``(s,)`` or a number; an upper
-            bound is enough, as it is compared with rounding errors.
+        norm: Sum of the squared lengths of the columns of ``A``, each times its ``scale``, ``(s,)`` or a number, or an upper
+            bound: it is compared with rounding errors.
         reduce: Sums a tensor over processes that share the rows of ``A``; ``None`` for one process.
-        right: The right-hand side of the normal equations :math:`(A^T A + \rho) z = b`, ``(s, C, K)``, for one process;
-            ``None`` for :math:`A^T y`.
+        right: The right-hand side of the normal equations, ``(s, C, K)``, for one process; ``None`` for :math:`A^T y`.
     """
 
     operator: LinearMap
@@ -54,7 +53,6 @@ class LeastSquares:
         return _dot(gradient, gradient * self.scale)
 
     def _reduced(self, weights: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights ``(s, C, K)`` and scalars ``(s,)``, summed over processes in one exchange."""
         if self.reduce is None:
             return weights, scalars
         both = self.reduce(torch.cat([weights.flatten(1), scalars.to(weights.dtype)[:, None]], 1))
@@ -63,7 +61,7 @@ class LeastSquares:
 
 @dataclass(frozen=True)
 class Minimum:
-    """The result of :func:`conjugate_gradients`, per signal."""
+    """The minimum of a least-squares problem, per signal."""
 
     z: Tensor
     """``(s, C, K)``."""
@@ -75,13 +73,15 @@ class Minimum:
     """Sum of squared errors without the ridge term, ``(s,)`` float64."""
     optimality: Tensor
     """See :func:`optimality`, ``(s,)`` float64."""
+    excess_error: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
+    """Direct solves: squared error above the least possible one, relative to it, ``(s,)`` float64."""
 
 
 def optimality(gradient: Tensor, norm: Tensor | float, error: Tensor, target: Tensor) -> Tensor:
     r"""The smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)` and :math:`\|r\| / \|y\|`; zero at a minimum, ``(s,)`` float64.
 
-    Features that depend on each other hide directions in which the error can still decrease: it is then a necessary
-    condition, not a sufficient one. With a ridge the gradient and the error include its terms.
+    A necessary condition: features that depend on each other hide directions in which the error still decreases. With a
+    ridge the gradient and the error include its terms.
 
     Args:
         gradient: :math:`\|A^T r\|^2`, ``(s,)``; in a preconditioner's norm if ``norm`` is.
@@ -104,11 +104,11 @@ def min_tolerance(dtype: torch.dtype) -> float:
 def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float, initial: Tensor | None = None) -> Minimum:
     """Minimises by conjugate gradients on the normal equations, without forming them.
 
-    A signal stops when the norm of its gradient, in the preconditioner's norm, is ``tolerance`` times that at zero. The
-    gradient is updated by recursion. When all signals have stopped it is computed from the weights; if it is larger than
-    the tolerance, by rounding, the iteration restarts from these weights as long as that reduces it. Weights that are not
-    finite, or worse than those of the last restart, are discarded. Where the gradient at zero is of the size of rounding
-    errors the weights are zero.
+    1. A signal stops when the norm of its gradient, in the preconditioner's norm, is ``tolerance`` times the norm at zero.
+    2. Differs from ``scipy.sparse.linalg.cg``: the gradient, updated by recursion, is computed from the weights when all
+       signals have stopped; if it is then above the tolerance, the iteration restarts as long as that reduces it.
+    3. Weights that are not finite, or worse than at the last restart, are discarded. Where the gradient at zero is of the
+       size of rounding errors the weights are zero.
 
     Args:
         problem: The problem.
@@ -152,11 +152,7 @@ def conjugate_gradients(problem: LeastSquares, iterations: int, tolerance: float
 def _iterate(
     problem: LeastSquares, z: Tensor, gradient: Tensor, bound: Tensor, active: Tensor, limit: int, used: Tensor
 ) -> int:
-    """Iterates until every signal has stopped, at most ``limit`` times; changes ``z``, ``gradient`` and ``used`` in place.
-
-    Returns:
-        The number of iterations.
-    """
+    """Iterates in place until every signal has stopped, at most ``limit`` times; returns the number of iterations."""
     preconditioned = gradient * problem.scale
     direction = preconditioned.clone()
     size = _dot(gradient, preconditioned)

@@ -1,8 +1,8 @@
 """Relative ridge, and width of the features, chosen by prediction of held-out training samples.
 
-Ridges within 0.05 dB of the best count as equally good. A signal is rougher on the coarser grid of the fitted samples, and
-its best ridge is larger: on grids the least of these ridges is taken. At scattered points the solves are short, which
-smooths too, and hides how much a small ridge would overfit: there the largest is taken.
+Of ridges within 0.05 dB of the best, a grid takes the least: a signal is rougher on the coarser grid of the fitted samples,
+and its best ridge larger. Scattered points take the largest: their solves are short, which smooths too and hides how much a
+small ridge would overfit.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from pe_lightning.solvers.held_out import (
     point_windows,
     subsampling_masks,
 )
+from pe_lightning.solvers.iterative import PointProblem, power_of_two
 from pe_lightning.solvers.line import LineProblem, point_problem
-from pe_lightning.solvers.points import PointProblem, point_samples, power_of_two
+from pe_lightning.solvers.samples import point_samples
 
 TIE_DB = 0.05
 """Ridges whose held-out PSNR is less than this below the best count as equally good."""
@@ -67,15 +68,14 @@ class Choice:
     """The chosen ridge and encoders, and the scores that led to them."""
 
     ridge: float
-    """The relative ridge."""
     encoders: tuple[Encoder, ...]
-    """One encoder per axis, with the chosen width."""
+    """One per axis, with the chosen width."""
     rule: Literal["held-out", "fallback", "given"]
     """``held-out``: by prediction of held-out samples; ``fallback``: there are too few; ``given``: no choice."""
     curve: tuple[tuple[float, float], ...] = ()
     """Ridge and held-out PSNR in dB, mean over signals, at the chosen width; ascending."""
     factors: tuple[tuple[float, float], ...] = ()
-    """Widths that were tried, relative to the default width, and the best held-out PSNR of each; ascending."""
+    """Widths relative to the default width, and the best held-out PSNR of each; ascending."""
     factor: float = 1.0
     """The chosen width, relative to the default one."""
     tried: tuple[Mapping[str, Any], ...] = ()
@@ -96,10 +96,7 @@ class Choice:
 
 
 def tied(curve: Sequence[tuple[float, float]]) -> dict[Literal["least", "largest"], float]:
-    """The least and the largest ridge within :data:`TIE_DB` of the best of an ascending curve.
-
-    The least is interpolated between the points of the curve, the largest is one of them.
-    """
+    """The least and the largest ridge within :data:`TIE_DB` of the best of an ascending curve; the least is interpolated."""
     ridges, scores = zip(*curve, strict=True)
     bar = max(scores) - TIE_DB
     good = [i for i, score in enumerate(scores) if score >= bar]
@@ -112,7 +109,7 @@ def tied(curve: Sequence[tuple[float, float]]) -> dict[Literal["least", "largest
 
 
 def check_ridge(ridge: object, dtype: torch.dtype = torch.float64) -> float | None:
-    """``ridge`` as it is used for data of a dtype (:func:`used_ridge`), ``None`` for ``auto``."""
+    """:func:`used_ridge` of a checked ridge, ``None`` for ``auto``."""
     if ridge == "auto":
         return None
     text = " or 'auto' (1e-3 is moderate, 0 plain least squares)"
@@ -120,15 +117,11 @@ def check_ridge(ridge: object, dtype: torch.dtype = torch.float64) -> float | No
 
 
 def used_ridge(ridge: float, dtype: torch.dtype) -> float:
-    """``ridge``, or zero where it is below rounding: less than the square of ``eps`` of the data's dtype.
-
-    Such a ridge damps only singular values below ``eps``, which are rounding errors: the solution is that of least norm.
-    """
+    """``ridge``, or zero below the square of ``eps`` of the data's dtype: it would damp rounding errors alone."""
     return ridge if ridge >= torch.finfo(torch.promote_types(dtype, torch.float32)).eps ** 2 else 0.0
 
 
 def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choice | None:
-    """The given ridge and encoders; ``None`` if one of them is to be chosen."""
     if sigma == "auto" and not any(tunable(encoder) for encoder in encoders):
         names = ", ".join(sorted({encoder.name for encoder in encoders}))
         raise InputError(f"sigma: auto: {names} has no width to choose; leave sigma out")
@@ -154,7 +147,6 @@ class _Search:
     widths: bool
     """Whether to choose a width."""
     scorer: Callable[[tuple[Encoder, ...]], Scorer]
-    """Prepares the held-out prediction of encoders."""
     best: float = -math.inf
     candidates: dict[float, tuple[Encoder, ...]] = field(default_factory=dict)
     curves: dict[float, dict[float, float]] = field(default_factory=dict)
@@ -164,7 +156,7 @@ class _Search:
         """Scores widths and ridges, and chooses.
 
         Args:
-            fallback: The ridge if no sample can be held out, with the default width; ``None`` if samples can.
+            fallback: The ridge, with the default width, if no sample can be held out; ``None`` if samples can.
         """
         if fallback is not None:
             return Choice(fallback if self.ridge is None else self.ridge, self._widened(1.0), "fallback")
@@ -200,13 +192,11 @@ class _Search:
         )
 
     def _widened(self, factor: float) -> tuple[Encoder, ...]:
-        """The encoders with ``factor`` times the default width."""
         if not self.widths:
             return self.encoders
         return tuple(changed(self.encoders, lambda encoder, n: widened(encoder, n, factor), self.samples))
 
     def _score(self, factor: float, ridges: Sequence[float], refine: bool = False) -> float:
-        """The best score of a width at some ridges."""
         if factor not in self.curves or refine:
             made = self.candidates[factor] = self.candidates.get(factor) or self._widened(factor)
             curve = self.curves[factor] = self._curve(self.scorer(made), ridges, refine)
@@ -259,8 +249,7 @@ def choose_grid(
         axes: Their coordinates, ``(N_a,)`` per axis, evenly spaced.
         encoders: One encoder per axis.
         ridge: ``auto``, or the relative ridge to use.
-        sigma: ``auto`` to choose the width that the encoders declare, by one common factor for all axes; ``given`` to keep
-            the encoders.
+        sigma: ``auto`` to choose the width that the encoders declare, by one factor for all axes; ``given`` to keep it.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
     """
     strength = check_ridge(ridge, values.dtype)
@@ -290,9 +279,10 @@ def choose_grid(
 def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[Tensor]) -> float:
     """The ridge, or the least larger one at which noise of the samples is not amplified between them.
 
-    For features that are drawn at random: those of the coarser grid are another draw, and do not show that a frequency of
-    this one vanishes at the samples and not between them. The variance of unit noise at a point is the squared norm of the
-    weights that the samples have there, about 1/2 without such a frequency.
+    For features that are drawn at random: the coarser grid has another draw, which does not show that a frequency of this
+    one
+    vanishes at the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples
+    have there, about 1/2 without such a frequency.
     """
     factors, at, both = [], [], []
     for encoder, x in zip(encoders, axes, strict=True):
@@ -314,15 +304,7 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
 def _grid_scorer(
     windows: Tensor, coords: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], thinned: Sequence[bool]
 ) -> Scorer:
-    """Scores a ridge by the held-out samples of windows.
-
-    Args:
-        windows: ``(W, S, C, n_1, ..., n_D)``.
-        coords: Coordinates of one window, ``(n_a,)`` per axis.
-        encoders: One per axis.
-        sizes: Samples per axis of the whole grid.
-        thinned: Whether every second sample of an axis is held out.
-    """
+    """Scores a ridge by the held-out samples of windows ``(W, S, C, n_1, ..., n_D)`` of a grid of ``sizes`` samples."""
     device, dtype = windows.device, windows.dtype
     features, strides = [], [2 if thin else 1 for thin in thinned]
     for x, encoder, size, stride in zip(coords, encoders, sizes, strides, strict=True):
@@ -367,7 +349,7 @@ def choose_points(
 
     A tenth of the training points of at most four signals is held out; of a large grid, of the points in windows of it.
     Ridges are tried from the largest on until the score falls twice, each with at most 20 iterations from the weights of
-    the ridge before. The arguments are those of :func:`~pe_lightning.solvers.solve_points`.
+    the ridge before. The arguments are as for :func:`~pe_lightning.solvers.solve_points`.
 
     Warns:
         ChoiceWarning: If there are too few points to hold any out; the ridge is then 0.1.
@@ -375,8 +357,7 @@ def choose_points(
     strength = check_ridge(ridge, values.dtype)
     num_axes = len(axes) if axes is not None else (coords.shape[-1] if coords is not None else 1)
     density = point_density(values, axes, mask, num_axes, distributed)
-    spacing = [1 / n for n in density] if axes is None else [1 / samples_per_unit(x) for x in axes]
-    encoders = tuple(axis_encoders(encoder, spacing, density, values.shape[-1], values.device))
+    encoders = tuple(axis_encoders(encoder, axes, density, values.shape[-1], values.device))
     given = _given(encoders, strength, sigma)
     if given is not None:
         return given
@@ -432,16 +413,22 @@ def choose_points(
 
 def axis_encoders(
     encoder: EncoderLike | Sequence[EncoderLike],
-    spacing: Sequence[float],
-    samples: Sequence[float],
+    axes: Sequence[Tensor] | None,
+    density: Sequence[float] | None,
     channels: int,
     device: torch.device,
 ) -> list[Encoder]:
     """One encoder of one axis per axis on a device, from the argument of a solver; the caller's own are not moved.
 
-    The arguments are those of :func:`~pe_lightning.encoders.sized`.
+    Args:
+        encoder: The argument.
+        axes: Coordinates of the grid, ``(N_a,)`` per axis, if there is one.
+        density: Samples per unit length of each axis; by default all of the grid.
+        channels: Number of channels.
+        device: Of the samples.
     """
-    encoders = per_axis(encoder, len(spacing))
+    per_unit = [samples_per_unit(x) for x in axes] if axes is not None else density or ()
+    encoders = per_axis(encoder, len(per_unit))
     for axis, entry in enumerate(encoders):
         if entry.num_axes != 1:
             raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
@@ -450,9 +437,9 @@ def axis_encoders(
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
-    return changed(sized(encoders, spacing, samples, channels), moved)
+    return changed(sized(encoders, [1 / n for n in per_unit], density or per_unit, channels), moved)
 
 
 def tunable(encoder: Encoder) -> str | None:
-    """The argument that ``sigma: auto`` chooses: the width that the encoder declares, if it declares one."""
+    """The argument that ``sigma: auto`` chooses: the declared width."""
     return None if encoder.width is None else encoder.width.argument

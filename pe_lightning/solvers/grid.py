@@ -30,14 +30,13 @@ from pe_lightning.linalg import (
 from pe_lightning.linalg.threads import side_by_side
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import used_ridge
-from pe_lightning.solvers.points import excess_error
+from pe_lightning.solvers.dense import excess_error
 from pe_lightning.solvers.solution import Solution
 
 LayerIndex: TypeAlias = tuple[slice, slice]
-"""Some signals and channels."""
 
 NUMBERS_AT_ONCE = 1 << 18
-"""Numbers of the layers that a thread computes at once, about: few enough for the cache of a CPU."""
+"""Numbers of the layers that a thread computes at once, about, so that they fit in the cache of a CPU."""
 
 
 class LowRankWarning(UserWarning):
@@ -47,13 +46,13 @@ class LowRankWarning(UserWarning):
 class GridSolver:
     r"""Solves :math:`\min_W \|S - \bar S - W \times_1 \Psi_1 \dots \times_D \Psi_D\|^2 + \rho \|W\|^2`.
 
-    With :math:`\Psi_a = U_a s_a V_a^T` per axis the solution depends on the data through
-    :math:`T = S \times_1 U_1^T \dots \times_D U_D^T` only, which is a sum over blocks of :math:`S`: a whole image, or
-    blocks that do not fit in memory together.
-
-    For all signals and channels at once, with :math:`\rho` = ridge times the mean of the diagonal of the joint
-    :math:`\Psi \Psi^T`, and :math:`\bar S` the mean of each signal and channel. In the joint eigenbasis, with
-    :math:`s = s_1 \otimes \dots \otimes s_D`: :math:`W = \frac{s\,T}{s^2 + \rho} \times_1 V_1 \dots \times_D V_D`.
+    With :math:`\Psi_a = U_a s_a V_a^T` per axis and :math:`s = s_1 \otimes \dots \otimes s_D`,
+    :math:`W = \frac{s\,T}{s^2 + \rho} \times_1 V_1 \dots \times_D V_D`. The data are in
+    :math:`T = (S - \bar S) \times_1 U_1^T \dots \times_D U_D^T` alone, a sum over blocks of :math:`S` that need not fit in
+    memory
+    together. :math:`\rho` is the ridge times the mean of the diagonal of the joint :math:`\Psi \Psi^T`, and :math:`\bar S`
+    the mean of
+    each signal and channel.
 
     The factors are float64. Products of the size of the data are computed in the data's dtype, float32 or float64 (half
     precision is converted to float32), and for banded features in float64.
@@ -136,13 +135,12 @@ class GridSolver:
         return found, corner
 
     def _project(self, x: Tensor, projectors: Sequence[tuple[int, GridOperator]]) -> Tensor:
-        """The sums of layers of one block over the columns that it has entries in."""
         for axis, rows in projectors:
             x = rows.rmatvec(x, 2 + axis)
         return x if projectors else x.clone()
 
     def reduce(self) -> None:
-        """Adds the sums of all processes, once; does nothing without :mod:`torch.distributed`."""
+        """Adds the sums of all processes, once."""
         if self._final or not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
             return
         if self._sums is None:
@@ -250,10 +248,7 @@ class GridSolver:
         return weight, error, excess, int((response > 0).sum()), effective
 
     def _rotated(self, mean: Tensor) -> Tensor:
-        """T of the centred data, ``(S, C, r_1 ... r_D)``: the projection of the mean is subtracted.
-
-        Consumes the accumulated sums.
-        """
+        """T of the centred data, ``(S, C, r_1 ... r_D)``; consumes the accumulated sums."""
         spectrum = self._projection
         self._projection = spectrum.new_empty(0)
         rotated = [(axis, f.rotation, f.condition) for axis, f in enumerate(self.factors) if f.rotation is not None]
@@ -332,7 +327,7 @@ def centred(values: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sums(x: Tensor) -> Tensor:
-    """Sum and sum of squares of each layer in float64: ``(s, c, *)`` -> ``(2, s, c)``; one layer is converted at a time."""
+    """Sum and sum of squares of each layer in float64, ``(s, c, *)`` -> ``(2, s, c)``; converts one layer at a time."""
     found = x.new_empty(2, *x.shape[:2], dtype=torch.float64)
     for s, c in itertools.product(range(x.shape[0]), range(x.shape[1])):
         layer = x[s, c].flatten().double()

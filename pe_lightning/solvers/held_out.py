@@ -1,8 +1,8 @@
-"""Training samples that are held out to compare widths, ridges and encoders: which ones, and the features for the rest.
+"""Training samples that are held out to compare widths, ridges and encoders.
 
-On a grid every second sample of each axis is held out, and the features are made for the coarser grid, so that the held-out
-samples lie half a spacing from the others, as the samples that are predicted later. Of scattered points a
-tenth is held out. Of large grids only windows are used.
+On a grid every second sample of each axis is held out, and the features are made for the coarser grid: the held-out samples
+then lie half a spacing from the others, as the samples that are predicted later. Of scattered points a tenth is held out. Of
+large grids only windows are used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ POINT_WINDOW_SAMPLES = {1: 2048, 2: 128, 3: 32}
 MIN_WINDOW_SAMPLES = 16
 """Samples per axis of a window of more than three axes."""
 MAX_POINT_SIGNALS = 4
-"""Most signals at scattered points that are used, evenly spread."""
+"""Most signals at scattered points that are used."""
 HELD_OUT_FRACTION = 0.1
-"""Share of scattered training points that is held out, drawn by their coordinates."""
+"""Share of scattered training points that is held out."""
 MIN_HELD_OUT_POINTS = 16
 """Fewest held-out points of a signal."""
 
@@ -45,7 +45,7 @@ def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[T
 
 
 def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
-    """Windows of ``(S, N_1, ..., N_D, *)``, evenly spread: of a longer axis at least two, which may then overlap."""
+    """Windows of ``(S, N_1, ..., N_D, *)``, evenly spread; a longer axis has at least two, which may overlap."""
     parts = [x]
     for axis, n in enumerate(x.shape[1 : 1 + num_axes]):
         # parts of a sound differ more than parts of a picture
@@ -56,15 +56,12 @@ def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
 
 
 def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Held-out and fitted samples of a grid of which every second sample of some axes is fitted.
+    """Weights of the held-out samples, zero elsewhere, and ones at the fitted samples; both ``(N_1, ..., N_D)`` float64.
 
     Args:
         sizes: Samples per axis.
         thinned: Whether every second sample of an axis is held out.
         device: Of the result.
-
-    Returns:
-        Weights of the held-out samples, zero elsewhere, and ones at the fitted samples; both ``(N_1, ..., N_D)`` float64.
     """
     weights, known = [], []
     for n, thin in zip(sizes, thinned, strict=True):
@@ -92,9 +89,10 @@ def point_windows(
         distributed: Whether the processes hold different samples of the same signals.
 
     Returns:
-        Values ``(W, n_1, ..., n_D, C)``; the arguments of the solvers that say where samples are, with coordinates that are
-        spread over the domain; and samples of the grid over samples of the window per axis. ``None`` if the grid is small or
-        no window has enough samples.
+        Values ``(W, n_1, ..., n_D, C)``; the arguments of the solvers that say where samples are, with coordinates spread
+        over
+        the domain; samples of the grid over samples of the window per axis. ``None`` if no window is smaller, or full
+        enough.
     """
     grid, side = [len(x) for x in axes], POINT_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
     if max(grid) <= side:

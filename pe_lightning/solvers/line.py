@@ -1,15 +1,17 @@
 r"""The exact fit of one long axis with many local features: a banded Cholesky factorisation of the normal equations.
 
-The number of diagonals of :math:`\Psi^T \Psi + \rho I` is that of overlapping features: time and memory grow linearly with
-the number of samples. For a matrix of condition :math:`\kappa` the relative error of a solve is
-:math:`\kappa \epsilon`; iterative refinement with residuals computed through :math:`\Psi` reduces it. With a ridge below
-:data:`MIN_FACTOR_RIDGE` the refinement is iterated Tikhonov regularisation, which tends to the solution of that ridge.
+1. Time and memory grow linearly with the number of samples, as :math:`\Psi^T \Psi + \rho I` has as many diagonals as
+   features that overlap.
+2. Differs from SciPy's ``solveh_banded``: iterative refinement, with residuals computed through :math:`\Psi`, reduces the
+   relative error :math:`\kappa \epsilon` of a solve.
+3. With a ridge below :data:`MIN_FACTOR_RIDGE` the refinement is iterated Tikhonov regularisation, which tends to the
+   solution of that ridge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,72 +22,57 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, bandwidth, is_local, local_features
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, RowBanded, optimality
-from pe_lightning.solvers.points import FittedSamples, PointProblem, point_samples
+from pe_lightning.solvers.iterative import PointProblem
+from pe_lightning.solvers.samples import FittedSamples, point_samples, summed
 
 MIN_FACTOR_RIDGE = 1e-10
 """Least ridge of the factorisation, relative to the largest diagonal entry, so that the Cholesky factor exists."""
 SAMPLES_AT_ONCE = 1 << 16
-"""Number of samples whose features are in memory at once."""
+"""Samples whose features are in memory at once."""
 
 
 def is_line(encoders: Sequence[Encoder]) -> bool:
-    """Whether this solver applies: one axis with many local features."""
+    """Whether the solver applies."""
     return len(encoders) == 1 and is_local(encoders[0])
 
 
 class LineProblem:
-    """Ridge least squares of ``S`` signals of one axis, with the interface of ``PointProblem``.
-
-    Args:
-        samples: Coordinates of the samples, and the mask of training samples.
-        values: ``(S, C, P)``; values outside the mask are ignored.
-        center: Whether the mean of each signal and channel over the training samples is subtracted.
-        distributed: Whether the processes of :mod:`torch.distributed` hold different samples of the same signals.
-    """
+    """Ridge least squares of ``S`` signals of one axis; arguments and methods as in :class:`.iterative.PointProblem`."""
 
     solver: Literal["grid", "line", "points"] = "line"
 
     def __init__(self, samples: FittedSamples, values: Tensor, center: bool, distributed: bool) -> None:
         self.samples, self.values, self.center, self.distributed = samples, values, center, distributed
+        self.summed = partial(summed, distributed=distributed)
         self.bases: tuple[Tensor, ...] = ()
 
     def select(self, signals: slice, mask: Tensor) -> LineProblem:
-        """The problem of some signals under another mask, ``(s or 1, P)``."""
         return LineProblem(self.samples.select(signals).with_mask(mask), self.values[signals], self.center, self.distributed)
-
-    def summed(self, x: Tensor) -> Tensor:
-        """The sum over the processes that hold other samples of the same signals."""
-        if self.distributed:
-            x = x.contiguous()
-            torch.distributed.all_reduce(x)
-        return x
 
     @cached_property
     def rows(self) -> list[_Row]:
-        """The signals, grouped by equal samples."""
         return [_Row(self, x, y) for x, y in self._under(self.samples.mask)]
 
     @property
     def mean(self) -> Tensor:
-        """The subtracted mean, ``(S, C)`` float64."""
+        """``(S, C)`` float64."""
         return torch.cat([row.mean for row in self.rows])
 
     @property
     def counts(self) -> Tensor:
-        """Number of training samples of each signal, ``(S,)`` float64."""
+        """``(S,)`` float64."""
         return torch.cat([row.count.expand(len(row.mean)) for row in self.rows])
 
     @property
     def unit(self) -> Tensor:
-        """Mean squared norm of the features over the training samples, ``(S,)``: the unit of relative ridges."""
+        """The unit of relative ridges, ``(S,)``."""
         return torch.cat([row.unit.expand(len(row.mean)) for row in self.rows])
 
     def solve(self, ridge: float, *_: object) -> list[Minimum]:
-        """The weights per group of signals; the other arguments are those of the iterative solver and are not used."""
+        """The minima per group of signals; the other arguments of the iterative solver are not used."""
         return [row.solve(ridge) for row in self.rows]
 
     def decode(self, z: Sequence[Tensor]) -> Tensor:
-        """Weights of all signals, ``(S, C, K)``, in the dtype of the data."""
         return torch.cat(list(z)).to(torch.promote_types(self.values.dtype, torch.float32))
 
     def squared_error(self, z: Sequence[Tensor], mask: Tensor) -> Tensor:
@@ -130,7 +117,6 @@ class _Row:
             yield local_features(self.encoder, self.x[some]), some
 
     def solve(self, ridge: float) -> Minimum:
-        """The weights for a relative ridge."""
         absolute = ridge * float(self.unit)
         lower = self.band.cpu().numpy().copy()
         lower[0] += max(absolute, MIN_FACTOR_RIDGE * max(float(lower[0].max()), np.finfo(np.float64).tiny ** 0.5))

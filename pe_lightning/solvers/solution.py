@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -13,7 +13,11 @@ from pe_lightning.encoders import Encoder, interpolates, is_local, local_feature
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
-from pe_lightning.solvers.points import MAX_EXACT_EXCESS, ScatteredPoints
+from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
+from pe_lightning.solvers.samples import ScatteredPoints
+
+Solver: TypeAlias = Literal["grid", "line", "dense", "points"]
+"""``grid``, ``line`` (one long axis) and ``dense`` (few points, no ridge) are direct, ``points`` iterates."""
 
 
 @dataclass(frozen=True)
@@ -25,22 +29,22 @@ class Solution:
     mean: Tensor
     """The subtracted mean, ``(S, C)``; zero if none was subtracted."""
     squared_error: Tensor
-    """Sum of squared training errors per signal, ``(S,)`` float64. On grids where the features do not have full rank its
-    error is ``eps`` of the data's dtype times the sum of squares of the signal."""
+    """Sum of squared training errors per signal, ``(S,)`` float64; its rounding error is ``eps`` of the data's dtype times
+    the sum of squares of the signal.
+    """
     count: Tensor
-    """Number of values in each sum of ``squared_error``, ``(S,)``."""
+    """Number of values in each sum, ``(S,)``."""
     ridge: float
     """The ridge, relative to the mean squared norm of the joint features over the training samples."""
     absolute_ridge: Tensor
     """The ridge as added to the diagonal of the normal equations, ``(S,)``."""
-    solver: Literal["grid", "line", "dense", "points"]
-    """``grid``, ``line`` (one long axis) and ``dense`` (few points, no ridge) are direct, ``points`` iterates."""
+    solver: Solver
     seconds: float = 0.0
-    """Wall time of this process, from features to weights."""
+    """Wall time of this process, in seconds."""
     encoders: tuple[Encoder, ...] = ()
-    """One encoder per axis, if the solver was given encoders."""
+    """One per axis."""
     choice: Choice | None = None
-    """The choice of width and ridge, if there was one."""
+    """The choice of width and ridge."""
     ranks: tuple[int, ...] = ()
     """Numerical rank of the features of each axis, in float64."""
     joint_rank: int | None = None
@@ -52,30 +56,26 @@ class Solution:
     iterations: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
     """Points: number of iterations of each signal, ``(S,)``."""
     relative_residual: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
-    """Points: norm of the gradient relative to that at zero, in the preconditioner's norm, ``(S,)``."""
+    """Points: norm of the gradient relative to the gradient at zero, in the preconditioner's norm, ``(S,)``."""
     converged: Tensor = field(default_factory=lambda: torch.ones(1, dtype=torch.bool))
-    """Points: whether it is at most the tolerance, or a few units of rounding, ``(S,)``. Without a ridge and with
-    ill-conditioned features a small residual does not mean that the error is near its minimum. Dense: whether
-    :attr:`excess_error` is at most 1e-4."""
+    """Points: whether the residual is at most the tolerance, or a few units of rounding, ``(S,)``; without a ridge a small
+    residual of ill-conditioned features does not mean a least error. Dense: whether :attr:`excess_error` is at most 1e-4.
+    """
     optimality: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
-    r"""Points, line: the smaller of :math:`\|A^T r\| / (\|A\|_F \|r\|)`, in the preconditioner's norm, and of
-    :math:`\|r\| / \|y\|`, with the residual ``r`` and the values ``y``, ``(S,)``."""
+    """Points, line: see :func:`~pe_lightning.linalg.optimality`, ``(S,)``."""
     excess_error: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.float64))
     """Dense, and grid without a ridge: squared training error above the least possible one, relative to it or, if that is
-    more, to 1e-6 of the squared values, ``(S,)``."""
+    more, to 1e-6 of the squared values, ``(S,)``.
+    """
 
     @property
     def exact(self) -> bool:
-        """Whether a direct solver found the minimum, by what it reached: at most 1e-4 more error, optimality up to 1e-6."""
+        """Whether a direct solver found the minimum: at most 1e-4 more error, optimality up to 1e-6."""
         excess, reached = float(self.excess_error.max()), float(self.optimality.max())
         return self.solver != "points" and excess <= MAX_EXACT_EXCESS and reached <= 1e-6
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
-        """Values on a grid from raw features, including the mean: ``(S, n_1, ..., n_D, C)``.
-
-        Args:
-            features: ``(n_a, K_a)`` per axis.
-        """
+        """Values on a grid from raw features ``(n_a, K_a)`` per axis, with the mean: ``(S, n_1, ..., n_D, C)``."""
         with full_precision(self.weight.device):
             values = mode_products(self.weight, [as_operator(matrix).to(self.weight.dtype) for matrix in features])
             return values.add_(self.mean.reshape(*self.mean.shape, *[1] * len(features))).movedim(1, -1)

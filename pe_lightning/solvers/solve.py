@@ -1,4 +1,4 @@
-"""Functions for exact fits, without Lightning."""
+"""Exact fits of signals on grids, in blocks and at scattered points."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, interpolates, samples_per_unit
+from pe_lightning.encoders import Encoder, EncoderLike, interpolates
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Minimum, full_precision, min_tolerance
 from pe_lightning.linalg.threads import sized_threads, solve_operations, threads_for_values
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import axis_encoders, choose_grid, choose_points
+from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
 from pe_lightning.solvers.grid import GridSolver, centred
+from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
-from pe_lightning.solvers.points import MAX_EXACT_EXCESS, PointProblem, ScatteredPoints
-from pe_lightning.solvers.solution import Solution, encode
+from pe_lightning.solvers.samples import ScatteredPoints
+from pe_lightning.solvers.solution import Solution, Solver, encode
 
 
 class ConvergenceWarning(UserWarning):
@@ -68,8 +70,7 @@ def solve_grid(
         raise InputError(f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; got {shapes}")
     began = time.perf_counter()
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    samples = [samples_per_unit(x) for x in axes]
-    encoders = axis_encoders(encoder, [1 / n for n in samples], samples, values.shape[-1], values.device)
+    encoders = axis_encoders(encoder, axes, None, values.shape[-1], values.device)
     choice = choose_grid(values, axes, encoders, ridge, sigma)
     if is_line(choice.encoders) and not interpolates(choice.encoders[0], axes[0]):
         solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False)
@@ -110,8 +111,7 @@ def solve_blocks(
     with sized_threads(solve_operations((1, *(len(x) for x in axes), 1), passes=6)):
         for start, block in blocks:
             if not encoders:
-                density = [samples_per_unit(x) for x in axes]
-                encoders = axis_encoders(encoder, [1 / n for n in density], density, block.shape[-1], block.device)
+                encoders = axis_encoders(encoder, axes, None, block.shape[-1], block.device)
             if is_line(encoders):  # the weights are of the size of the data, so that collecting the blocks is affordable
                 line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
                 continue
@@ -148,11 +148,14 @@ def solve_points(
     r"""Fits the linear layer of a complex encoding to scattered points, exactly, all signals in one call.
 
     Minimises :math:`\sum_p (y_p - w \cdot (\psi_1(x_{p1}) \otimes \dots \otimes \psi_D(x_{pD})))^2 + \rho |w|^2` per
-    signal and channel, by conjugate gradients, preconditioned if the ridge is positive: by the diagonal that the normal
-    equations of a full grid have in the eigenbases of the axes, damped for the points that are missing. Small problems
-    without a ridge are solved by singular values in float64, as the pseudo-inverse, whose weights are then rounded to the
-    dtype of the data (:attr:`Solution.excess_error` is what that costs). Points are given in one of three ways: samples of a
-    grid by ``axes`` and ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
+    signal and channel. Three ways, each in a file of its own:
+
+    1. One long axis of local features: banded Cholesky (:mod:`~pe_lightning.solvers.line`).
+    2. Small problems without a ridge: singular values in float64, as the pseudo-inverse, with weights rounded to the data's
+       dtype (:mod:`~pe_lightning.solvers.dense`; :attr:`Solution.excess_error` is the price of the rounding).
+    3. All others: conjugate gradients, preconditioned where the ridge is positive (:mod:`~pe_lightning.solvers.iterative`).
+
+    Points are samples of a grid by ``axes`` and ``mask``, or by ``axes`` and ``index``; any others by ``coords``.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``. Values outside the mask are ignored.
@@ -184,26 +187,20 @@ def solve_points(
     with full_precision(values.device):
         problem = point_problem(values, choice.encoders, **options)
         if choice.ridge == 0 and isinstance(problem, PointProblem) and (direct := problem.solve_directly()):
-            if (excess := float(direct.excess_error.max())) > 0.05:
-                dtype = str(direct.weight.dtype).removeprefix("torch.")
+            found = _solution(problem, torch.cat([minimum.z for minimum in direct]), direct, choice.ridge, "dense")
+            if (excess := float(found.excess_error.max())) > 0.05:
+                dtype = str(found.weight.dtype).removeprefix("torch.")
                 warnings.warn(
                     f"weights in {dtype} reach {1 + excess:.3g} times the least squared error, as the features depend "
                     "on each other; set a ridge of 1e-6 or more, or compute in float64",
                     ConvergenceWarning,
                     stacklevel=2,
                 )
-            return replace(
-                _described(problem, direct.weight, direct.squared_error, choice.ridge),
-                solver="dense",
-                relative_residual=direct.relative_residual,
-                excess_error=direct.excess_error,
-                converged=direct.excess_error <= MAX_EXACT_EXCESS,
-                encoders=choice.encoders,
-                choice=choice,
-                seconds=time.perf_counter() - began,
-            )
+            converged, seconds = found.excess_error <= MAX_EXACT_EXCESS, time.perf_counter() - began
+            return replace(found, encoders=choice.encoders, choice=choice, converged=converged, seconds=seconds)
         results = problem.solve(choice.ridge, iterations, tolerance, choice.ridge > 0)
-        found = _solution(problem, results, choice.ridge)
+        weight = problem.decode([result.z for result in results])
+        found = _solution(problem, weight, results, choice.ridge, problem.solver)
     residual, used = found.relative_residual, found.iterations
     converged = residual <= max(tolerance, min_tolerance(found.weight.dtype))
     worst = float(residual.max())
@@ -218,34 +215,28 @@ def solve_points(
     return replace(found, encoders=choice.encoders, choice=choice, converged=converged, seconds=seconds)
 
 
-def _solution(problem: PointProblem | LineProblem, results: Sequence[Minimum], ridge: float) -> Solution:
+def _solution(
+    problem: PointProblem | LineProblem, weight: Tensor, results: Sequence[Minimum], ridge: float, solver: Solver
+) -> Solution:
     """The solution of a problem at points, without encoders and choice."""
-    error = torch.cat([result.squared_error for result in results])
-    return replace(
-        _described(problem, problem.decode([result.z for result in results]), error, ridge),
-        iterations=torch.cat([result.iterations for result in results]),
-        relative_residual=torch.cat([result.relative_residual for result in results]),
-        optimality=torch.cat([result.optimality for result in results]),
-    )
-
-
-def _described(problem: PointProblem | LineProblem, weight: Tensor, error: Tensor, ridge: float) -> Solution:
+    names = ("squared_error", "iterations", "relative_residual", "optimality", "excess_error")
     return Solution(
         weight=weight,
         mean=problem.mean.to(weight.dtype),
-        squared_error=error,
         count=(problem.counts * problem.values.shape[1]).long(),
         ridge=float(ridge),
         absolute_ridge=ridge * problem.unit,
-        solver=problem.solver,
+        solver=solver,
         ranks=tuple(basis.shape[1] for basis in problem.bases),
+        **{name: torch.cat([getattr(result, name) for result in results]) for name in names},
     )
 
 
 def _solve_line(
     encoders: Sequence[Encoder], x: Tensor, values: Tensor, ridge: float, center: bool, distributed: bool
 ) -> Solution:
-    """One long axis of many local features: values ``(S, P, C)`` at ``(P,)``."""
     problem = LineProblem(ScatteredPoints(encoders, x[None, :, None]), values.movedim(-1, 1), center, distributed)
     with full_precision(values.device):
-        return replace(_solution(problem, problem.solve(ridge), ridge), encoders=tuple(encoders))
+        results = problem.solve(ridge)
+        found = _solution(problem, problem.decode([result.z for result in results]), results, ridge, "line")
+    return replace(found, encoders=tuple(encoders))

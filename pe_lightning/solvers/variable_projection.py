@@ -3,15 +3,16 @@ r"""Learns the parameters of encoders by variable projection: the linear layer i
 With weights :math:`w(\theta)` fitted to some of the training samples, the loss is the error at the others. The error at the
 fitted samples would decrease with the width of the features, since narrow features fit any samples.
 
-The gradient goes through the solve. Let :math:`A, B` be the joint features of the fitted and of the held-out samples,
-:math:`r = y - Aw` and :math:`g` the gradient of the loss with respect to the predictions :math:`Bw`. With the adjoint
-:math:`z = (A^T A + \rho)^{-1} B^T g`, one more solve with the same factorisation,
+Let :math:`A, B` be the joint features of the fitted and of the held-out samples, :math:`r = y - Aw` and :math:`g` the
+gradient
+of the loss with respect to the predictions :math:`Bw`. With the adjoint :math:`z = (A^T A + \rho)^{-1} B^T g`, one more
+solve
+with the same factorisation,
 
 .. math:: \mathrm{d}\,\mathrm{loss} = \langle g, \mathrm{d}B\, w \rangle + \langle r, \mathrm{d}A\, z \rangle
     - \langle A z, \mathrm{d}A\, w \rangle - \langle z, w \rangle \,\mathrm{d}\rho .
 
-Autograd differentiates the features of any encoder; decompositions are not differentiated, which would fail for equal
-singular values.
+Autograd differentiates the features alone: derivatives of decompositions would fail for equal singular values.
 
 Reference: Golub and Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
 separate*, 1973. The held-out loss is an addition.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Literal, TypeAlias
@@ -32,14 +33,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from pe_lightning.encoders import Encoder, EncoderLike, samples_per_unit
+from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encoders.configured import changed
 from pe_lightning.encoders.resolution import squeezed
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
-from pe_lightning.solvers.points import FittedSamples, MaskedGrid, PointProblem, point_samples
+from pe_lightning.solvers.iterative import PointProblem
+from pe_lightning.solvers.samples import FittedSamples, MaskedGrid, point_samples
 
 START_FACTORS = (1.0, 2.0, 0.5, 4.0, 0.25, 8.0, 0.125)
 """Widths that the search may start from, relative to the given one. Far from the best width the error may have a local
@@ -50,8 +52,8 @@ RIDGE_LIMITS = {True: (1e-8, 10.0), False: (1e-4, 10.0)}
 """Least and largest ridge of the search, for direct (True) and iterative solves."""
 SEARCH_TOLERANCE = 3e-4
 """Relative decrease of the held-out error below which the search ends."""
-MAX_ITERATIONS = {True: 40, False: 15}
-"""Most iterations of a solve at scattered points, with gradients (True) and without."""
+MAX_ITERATIONS, TOLERANCE, PRECISION = {True: 40, False: 15}, 1e-4, torch.float32
+"""Solves at scattered points: most iterations, with gradients (True) and without, tolerance and dtype."""
 Solve: TypeAlias = Callable[[Tensor | None], Tensor]
 
 
@@ -83,8 +85,6 @@ class ValidationProblem:
         weight: Weight of each sample in the loss, ``(S or 1, P)``; zero for samples that are not held out.
         strides: Stride per axis of the fitted samples if they are a regular part of a grid; the solves are then direct.
         center: Whether the mean of the fitted samples is subtracted.
-        tolerance: Tolerance of iterative solves; they are in float32 from 1e-4 on.
-        iterations: Most iterations of a solve, with gradients (True) and without.
     """
 
     def __init__(
@@ -95,10 +95,8 @@ class ValidationProblem:
         weight: Tensor,
         strides: Sequence[int] | None = None,
         center: bool = True,
-        tolerance: float = 1e-4,
-        iterations: Mapping[bool, int] = MAX_ITERATIONS,
     ) -> None:
-        self.samples, self.strides, self.tolerance, self.iterations = samples, strides, tolerance, iterations
+        self.samples, self.strides = samples, strides
         self.fitted = fitted.expand(len(values), -1)
         self.weight = weight.double().expand(len(values), -1)
         self.counts = self.fitted.sum(1, dtype=torch.float64)
@@ -109,16 +107,13 @@ class ValidationProblem:
     def loss(self, ridge: float, gradient: bool = True) -> tuple[float, float]:
         """The weighted mean squared error, and its derivative with respect to the logarithm of the ridge.
 
-        Gradients with respect to the encoders' parameters are added to their ``grad``.
-
-        Args:
-            ridge: Relative to the mean of the joint diagonal over the fitted samples.
-            gradient: Whether to differentiate; without, the derivative is zero.
+        With ``gradient``, gradients with respect to the encoders' parameters are added to their ``grad``; without, the
+        derivative is zero. The ridge is relative to the mean of the joint diagonal over the fitted samples.
         """
         fitted, weight = self.fitted[:, None], self.weight[:, None] / self.total
         with full_precision(self.values.device):
             samples = self.samples.to(torch.float64)  # features of the present parameters
-            unit, solve = self._direct(samples, ridge) if self.strides else self._iterative(ridge, self.iterations[gradient])
+            unit, solve = self._direct(samples, ridge) if self.strides else self._iterative(ridge, gradient)
             w = solve(None)
             error = samples.matvec(w.flatten(2)) - self.values
             loss = float((error.square() * weight).sum())
@@ -160,16 +155,15 @@ class ValidationProblem:
 
         return unit, solve
 
-    def _iterative(self, ridge: float, iterations: int) -> tuple[Tensor | float, Solve]:
+    def _iterative(self, ridge: float, gradient: bool) -> tuple[Tensor | float, Solve]:
         """As :meth:`_direct`, by conjugate gradients; the adjoint is restricted to the range of the fitted samples."""
         population = math.prod(self.samples.grid) if isinstance(self.samples, MaskedGrid) else math.inf
-        values = self.values.float() if self.tolerance >= 1e-4 else self.values
         fitted = self.samples.to(torch.float64).with_mask(self.fitted)
-        problem = PointProblem(fitted, values, population, center=False, distributed=False)
+        problem = PointProblem(fitted, self.values.to(PRECISION), population, center=False, distributed=False)
 
         def solve(g: Tensor | None) -> Tensor:
             adjoint = None if g is None else (g, self.weight > 0)
-            found = problem.solve(ridge, iterations, self.tolerance, True, right=adjoint)
+            found = problem.solve(ridge, MAX_ITERATIONS[gradient], TOLERANCE, True, right=adjoint)
             return problem.decode([part.z for part in found]).double()
 
         return problem.unit, solve
@@ -192,9 +186,8 @@ def learn_encoders(
     """Learns the parameters of encoders by variable projection; all signals share them.
 
     Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. The same
-    samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`:
-    every second one per axis in windows of a grid, with coordinates at half their distance, or a tenth of the scattered
-    points. For features with a position, such as one width per shift, a tenth of all samples of a grid is held out.
+    samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`. For
+    features with a position, such as one width per shift, a tenth of all samples of a grid is held out.
 
     The search is SciPy's L-BFGS-B on the logarithm of the loss, with respect to the encoders' parameters and the logarithm
     of the ridge.
@@ -228,12 +221,9 @@ def learn_encoders(
     if on_grid and axes is None:
         axes = [torch.arange(n, dtype=torch.float64) / n for n in values.shape[1:-1]]
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
-    density = per_unit = [samples_per_unit(x) for x in axes or ()]
-    if not on_grid:
-        num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
-        density = held_out.point_density(values, axes, mask, num_axes, False)
-    spacing = [1 / n for n in per_unit or density]
-    given = choice.axis_encoders(encoder, spacing, density, values.shape[-1], values.device)
+    num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
+    density = None if on_grid else held_out.point_density(values, axes, mask, num_axes, False)
+    given = choice.axis_encoders(encoder, axes, density, values.shape[-1], values.device)
     learned, working = copy.deepcopy(given), [entry.double().eval() for entry in copy.deepcopy(given)]
     pairs = {
         p: q for e, f in zip(working, learned, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)
@@ -345,7 +335,7 @@ class _Search:
         return self._set(self.found)
 
     def _starts(self) -> Iterator[tuple[float, np.ndarray]]:
-        """Start widths, relative to the given ones, with the parameters of the encoders of these widths."""
+        """Widths relative to the given ones, and the parameters of the encoders of these widths."""
         for factor in START_FACTORS if all(encoder.width for encoder in self.encoders) else (1.0,):
             made = []
             for encoder in self.encoders:

@@ -18,7 +18,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.errors import InputError
 from pe_lightning.signals import grid_axes, point_coordinates
 from pe_lightning.solvers import ConvergenceWarning, solve_points
-from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
+from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
 
 ENCODERS: list[dict[str, Any]] = [
     {"name": "gau", "num_features": 6, "sigma": 0.12},
@@ -233,7 +233,7 @@ def test_features_of_float64_values_are_float64() -> None:
 
 
 def test_iterations_that_rounding_ends_have_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pe_lightning.solvers.points.MAX_DIRECT_NUMBERS", 0)
+    monkeypatch.setattr("pe_lightning.solvers.dense.MAX_NUMBERS", 0)
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
     coords, values = numbers(300, 2), numbers(1, 300, 1, seed=3)
     solution = solve_points(values, made, coords=coords, ridge=0.0, iterations=600, tolerance=1e-9)
@@ -274,9 +274,9 @@ def test_the_preconditioner_is_exact_on_a_whole_grid() -> None:
 @pytest.mark.parametrize(
     ("signals", "location", "limits"),
     [
-        (5, {"axes": grid_axes((9, 8)), "mask": numbers(5, 9, 8, seed=1) < 0.5}, {"GROUP_NUMBERS": 2 * 2 * 72}),
-        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"CHUNK_NUMBERS": 100}),
-        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"CHUNK_NUMBERS": 100, "CACHE_BYTES": 0}),
+        (5, {"axes": grid_axes((9, 8)), "mask": numbers(5, 9, 8, seed=1) < 0.5}, {"iterative.GROUP_NUMBERS": 2 * 2 * 72}),
+        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"samples.CHUNK_NUMBERS": 100}),
+        (2, {"coords": numbers(2, 50, 2, seed=2)}, {"samples.CHUNK_NUMBERS": 100, "samples.CACHE_BYTES": 0}),
     ],
     ids=["groups of signals", "chunks of points", "chunks that are not stored"],
 )
@@ -287,7 +287,7 @@ def test_parts_are_solved_as_the_whole(
     given: dict[str, Any] = {"encoder": make(2), "ridge": 0.01, **location, **TIGHT}
     whole = solve_points(values, **given)
     for name, limit in limits.items():
-        monkeypatch.setattr(f"pe_lightning.solvers.points.{name}", limit)
+        monkeypatch.setattr(f"pe_lightning.solvers.{name}", limit)
     torch.testing.assert_close(solve_points(values, **given).weight, whole.weight)
 
 

@@ -7,8 +7,8 @@ import torch
 from fits import signals
 
 from pe_lightning.encoders import Encoder, resolve
-from pe_lightning.solvers import learn_encoders
-from pe_lightning.solvers.points import MaskedGrid, ScatteredPoints
+from pe_lightning.solvers import learn_encoders, variable_projection
+from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
 from pe_lightning.solvers.variable_projection import ValidationProblem
 
 ENCODERS = {
@@ -36,9 +36,7 @@ def small_problem(kind, encoder):
     if kind == "points":
         samples = ScatteredPoints([encoder] * 2, numbers(2, 72, 2, seed=3))
     fitted = numbers(2, 72, seed=1) < 0.9
-    return ValidationProblem(
-        samples, values, fitted, (~fitted).double(), tolerance=1e-12, iterations={True: 3000, False: 3000}
-    )
+    return ValidationProblem(samples, values, fitted, (~fitted).double())
 
 
 def dense_loss(problem, ridge):
@@ -57,7 +55,10 @@ def dense_loss(problem, ridge):
 
 @pytest.mark.parametrize("name", ENCODERS)
 @pytest.mark.parametrize("kind", ["grid", "grid that starts elsewhere on the second axis", "masked grid", "points"])
-def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name):
+def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name, monkeypatch):
+    monkeypatch.setattr(variable_projection, "MAX_ITERATIONS", {True: 3000, False: 3000})
+    monkeypatch.setattr(variable_projection, "TOLERANCE", 1e-12)
+    monkeypatch.setattr(variable_projection, "PRECISION", torch.float64)
     encoder = resolve({**ENCODERS[name], "trainable": True}).double()
     problem, parameters = small_problem(kind, encoder), list(encoder.parameters())
     log_ridge = torch.tensor(math.log(0.01), dtype=torch.float64, requires_grad=True)
