@@ -1,4 +1,4 @@
-"""Common parts of the encodings: lists of encoders, checks of coordinates, and the row norm of features."""
+"""Common parts of the encodings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pe_lightning.encoders.arguments import plain
 from pe_lightning.errors import InputError
 
 MAX_LISTED_VALUES = 64
-"""Numbers of a learned parameter that are listed one by one in a description."""
+"""Numbers of a learned parameter that a description lists one by one."""
 
 
 class EncoderList(nn.Module):
     """One encoder per axis or direction.
 
-    A shared encoder is registered and saved once, since ``torch.func.functional_call`` does not restore the parameters of a
-    module that is registered twice.
+    A shared encoder is registered and saved once: ``torch.func.functional_call`` does not restore the parameters of a module
+    that is registered twice.
     """
 
     def __init__(self, encoders: Iterable[Encoder]) -> None:
@@ -42,7 +42,7 @@ class EncoderList(nn.Module):
 
 
 class Encoding(nn.Module):
-    """An encoding of ``D = num_axes`` coordinate axes."""
+    """An encoding of ``num_axes`` coordinate axes."""
 
     name: ClassVar[str]
     encoders: EncoderList
@@ -54,19 +54,14 @@ class Encoding(nn.Module):
         self.num_axes = num_axes
 
     def learned(self) -> dict[str, Any]:
-        """Trained parameters as plain values by name, ``<axis>.<parameter>``; axes that share an encoder share the entry.
-
-        A parameter of more than :data:`MAX_LISTED_VALUES` numbers is its shape, mean and standard deviation.
-        """
+        """Trained parameters as plain values by name, ``<axis>.<parameter>``; a long one as shape, mean and deviation."""
         trained = ((name, p.detach()) for name, p in self.named_parameters() if p.requires_grad)
         return {name.removeprefix("encoders."): _summary(values) for name, values in trained}
 
     def check_axes(self, axes: Sequence[Tensor]) -> None:
-        """Raises :class:`InputError` unless there is one coordinate vector per axis."""
         check_axes(axes, self.num_axes)
 
     def check_points(self, coords: Tensor) -> None:
-        """Raises :class:`InputError` unless the last dimension of ``coords`` holds one coordinate per axis."""
         check_points(coords, self.num_axes)
 
 
@@ -94,7 +89,7 @@ def _summary(values: Tensor) -> Any:
 
 
 def largest_row_norm(encode: Callable[[Tensor], Tensor], points: Tensor, limit: int = 1 << 16) -> Tensor:
-    """The largest Euclidean norm of the features of points, computed for ``limit`` points at a time; 1 if all are zero."""
+    """The largest Euclidean norm of the features of points, ``limit`` points at a time; 1 if all are zero."""
     norms = [torch.linalg.vector_norm(encode(some), dim=-1).amax() for some in torch.split(points, limit)]
     largest = torch.stack(norms).amax()
     return torch.where(largest > 0, largest, torch.ones_like(largest))

@@ -25,8 +25,8 @@ class Complex(Encoding):
         encoder: One encoder for all axes, or a sequence with one per axis. Axes that share an encoder share its random
             frequencies and its learned parameters too, as in the papers.
         num_axes: Number of coordinate axes ``D``.
-        normalize: Divide each axis's features by their largest row norm over the training coordinates (see
-            :meth:`calibrate`), so that gradient descent sees features of one size whatever the encoder.
+        normalize: Divide each axis's features by their largest row norm over the training coordinates, so that gradient
+            descent sees features of one size whatever the encoder.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
@@ -50,7 +50,7 @@ class Complex(Encoding):
 
     @property
     def axis_encoders(self) -> list[Encoder]:
-        """One encoder per axis, of the features of :attr:`cells` if there are any."""
+        """One encoder per axis, with the means over :attr:`cells` if there are any."""
         return cell_means(list(self.encoders), self.cells)
 
     @torch.no_grad()
@@ -99,9 +99,9 @@ class Complex(Encoding):
         return mode_products(weight, self.axis_features(axes))
 
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
-        """The linear layer at scattered points ``(P, D)``, exactly: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
+        """The linear layer at scattered points ``(P, D)``: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 
-        Points are evaluated in chunks of at most about ``limit`` intermediate values.
+        Points are evaluated in chunks of about ``limit`` intermediate values at most.
         """
         if self.is_line:
             return mode_products(weight, self.operators([coords[:, 0]], weight.dtype))
@@ -126,7 +126,7 @@ class Complex(Encoding):
         return max(1, limit // max(sum(self.num_features), weight.numel() // self.num_features[0]))
 
     def forward(self, coords: Tensor) -> Tensor:
-        """The Kronecker product itself, for small sizes and tests: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
+        """The Kronecker product itself, for small sizes: ``(*batch, D)`` -> ``(*batch, K_1 * ... * K_D)``."""
         product, *rest = self.point_features(coords)
         for features in rest:
             product = (product[..., :, None] * features[..., None, :]).flatten(-2)

@@ -18,7 +18,7 @@ from pe_lightning.encodings.base import Encoding
 from pe_lightning.encodings.complex import Complex
 
 MAX_EXACT = 2048
-"""Rows and columns up to which all eigenvalues of a Gram matrix are computed; of a larger one only the largest."""
+"""Rows and columns up to which all eigenvalues of a Gram matrix are computed."""
 
 
 @contextmanager
@@ -34,25 +34,16 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def stable_rank(matrix: Tensor) -> Tensor:
-    """Stable ranks of matrices, in float64: ``(*batch, P, K)`` -> ``(*batch,)``.
-
-    That of zero is 0; NaN where a number is not finite.
-    """
+    """Stable ranks ``(*batch,)`` float64 of matrices ``(*batch, P, K)``; 0 of zero, NaN where a number is not finite."""
     wide = _double(matrix)
     return _rank_of_gram(wide.mT @ wide if wide.shape[-1] <= wide.shape[-2] else wide @ wide.mT)
 
 
 @torch.no_grad()
 def feature_rank(encoding: Encoding, coords: Tensor, axes: Sequence[Tensor] | None = None) -> Tensor:
-    """Stable rank of the encoded coordinates, ``(S or 1,)``.
+    """Stable rank of the encoded coordinates of samples ``(S or 1, P, D)``: ``(S or 1,)``.
 
-    That of a Kronecker product is the product of those of its factors: of a complex encoding on a grid it is computed over
-    the whole grid, from the axes. At scattered points it is that of the sample.
-
-    Args:
-        encoding: A simple or complex encoding.
-        coords: Coordinates of samples, ``(S or 1, P, D)``.
-        axes: Of the grid that the samples are from, its coordinates per axis, ``(N_a,)``.
+    A complex encoding of a grid with ``axes`` ``(N_a,)`` has the product of the axes' ranks over the whole grid.
     """
     if not isinstance(encoding, Complex):
         return stable_rank(encoding(coords))
@@ -67,8 +58,9 @@ def feature_rank(encoding: Encoding, coords: Tensor, axes: Sequence[Tensor] | No
 def encoder_rank(encoder: Encoder, x: Tensor) -> float:
     """Stable rank of an encoder's features of the coordinates ``(N,)``, or ``(N, num_axes)``.
 
-    Exact from all eigenvalues of the smaller Gram matrix. Of large ones the largest eigenvalue is found by Lanczos
-    iterations, to a relative error of 1e-3, and long axes of local features are never dense.
+    From all eigenvalues of the smaller Gram matrix. The largest eigenvalue of a large one is found by Lanczos iterations,
+    to a
+    relative error of 1e-3, and long axes of local features are never dense.
     """
     if is_local(encoder):
         matrix = local_features(encoder, x)
@@ -83,7 +75,7 @@ def encoder_rank(encoder: Encoder, x: Tensor) -> float:
 
 
 def _rank_by_lanczos(gram: Callable[[Tensor], Tensor], size: int, squares: float) -> float:
-    """The sum of squares of a matrix by the largest eigenvalue of its Gram matrix, given as a product with vectors."""
+    """From the sum of squares of a matrix, and its Gram matrix as a product with vectors."""
     from scipy.sparse.linalg import LinearOperator, eigsh  # takes a while to import
 
     if squares == 0:
@@ -94,7 +86,6 @@ def _rank_by_lanczos(gram: Callable[[Tensor], Tensor], size: int, squares: float
 
 
 def _rank_of_gram(gram: Tensor) -> Tensor:
-    """Trace by largest eigenvalue, ``(*batch, n, n)`` -> ``(*batch,)``."""
     finite = gram.isfinite().flatten(-2).all(-1)
     largest = torch.linalg.eigvalsh(torch.where(finite[..., None, None], gram, 0.0))[..., -1]
     ranks = torch.where(largest > 0, gram.diagonal(dim1=-2, dim2=-1).sum(-1) / largest, 0.0)

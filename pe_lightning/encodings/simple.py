@@ -31,14 +31,10 @@ class Simple(Encoding):
 
     Args:
         encoder: The encoder; its ``num_features`` is the total width (``auto``: 256 per axis, as in the papers), and each
-            direction gets a copy of its own (:meth:`Encoder.copy`). A sequence gives one encoder per direction, each with
-            its own ``num_features``.
+            direction gets a copy of its own. A sequence gives one encoder per direction, each with its own ``num_features``.
         num_axes: Number of coordinate axes ``D``.
         layout: See above.
-        normalize: Divide the features by their largest row norm over the training coordinates (see :meth:`calibrate`).
-
-    Shape:
-        ``(*batch, D)`` -> ``(*batch, num_features)``.
+        normalize: Divide the features by their largest row norm over the training coordinates.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eq. 16;
     four directions: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Fig. 11.
@@ -100,7 +96,6 @@ class Simple(Encoding):
 
 
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:
-    """The resolved layout for one encoder, which is divided, or for ``several``, one per direction."""
     first = encoders[0]
     check_known("unknown layout", layout, get_args(Layout), "Layouts")
     if layout == "auto":
@@ -122,7 +117,7 @@ def _directions(layout: Layout, num_axes: int) -> Tensor:
 
 
 def _divide(encoder: Encoder, count: int, num_axes: int, joint: bool) -> list[Encoder]:
-    """``count`` copies of ``encoder`` that share its features; for all axes if ``joint``."""
+    """``count`` copies of an encoder that divide its features; for all axes if ``joint``."""
     # an encoder of one axis becomes joint over all of them; any other number that was given is refused later
     if joint and num_axes > 1 and encoder.num_axes == 1:
         encoder = encoder.copy(num_axes=num_axes)

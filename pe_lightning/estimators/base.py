@@ -55,8 +55,9 @@ class Field(Protocol):
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
-        level, half the widths of intervals around the predictions that hold this share of the values.
+        In the unit of the values: about 90 % of unseen values are within 1.645 standard deviations. With a level, half the
+        widths of
+        intervals around the predictions that hold this share of the values.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class Fits(Protocol):
 
 
 class FittedField(ABC):
-    """Base of the fields of estimators; methods without a description are those of :class:`Field`.
+    """Base of the fields of estimators; methods without a description are as in :class:`Field`.
 
     Args:
         label: Name of the model in tables.
@@ -121,7 +122,7 @@ class FittedField(ABC):
         return sum(value[0].numel() for value in self.state_dict().values() if isinstance(value, Tensor))
 
     def of_cells(self, sizes: Sequence[float]) -> FittedField:
-        """This field: it takes means over cells as values at their centres."""
+        """This field: means over cells are values at their centres."""
         return self
 
     def at(self, points: Tensor) -> Tensor:
@@ -193,37 +194,21 @@ class Estimator(ABC):
 
     @abstractmethod
     def fit(self, train: Signals, device: torch.device | None = None) -> FittedField:
-        """Fits the trained samples.
-
-        Args:
-            train: The signals and their split.
-            device: Where to compute; by default a GPU if there is one.
-        """
+        """Fits the trained samples, by default on a GPU if there is one."""
 
     def restore(self, state: Mapping[str, Any], info: SignalInfo, device: torch.device) -> FittedField:
-        """The field that had this state.
-
-        Args:
-            state: The field's :meth:`FittedField.state_dict`.
-            info: Shape of the signals.
-            device: Where to compute.
-        """
+        """The field of this :meth:`FittedField.state_dict`, for signals of this shape."""
         raise InputError(f"{self.label} does not restore its fits from checkpoints: use {self.model}")
 
     def check(self, train: Signals) -> None:  # noqa: B027  # optional
-        """Refuses signals that cannot be fitted, before a run directory is made; by default none."""
+        """Refuses signals that cannot be fitted, before a run directory is made."""
 
     def applies_to(self, split: Split) -> bool:
         """Whether ``pe-lightning suggest`` tries the estimator on signals with this split."""
         return True
 
     def describe(self, info: SignalInfo, fields: Sequence[FittedField]) -> dict[str, Any]:
-        """Further entries of ``metrics.json``, such as ``encoder``, as plain values.
-
-        Args:
-            info: Shape of the signals.
-            fields: Their fits, of consecutive signals; none before the fit.
-        """
+        """Further entries of ``metrics.json``, such as ``encoder``, from fits of consecutive signals, if any."""
         return {}
 
     def arguments(self) -> dict[str, Any]:

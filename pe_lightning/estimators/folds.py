@@ -1,4 +1,4 @@
-"""Scores by cross-validation: of the samples of each fold, predicted by a model that was fitted to the others."""
+"""Scores by cross-validation: each fold is predicted by a model that was fitted to the others."""
 
 from __future__ import annotations
 

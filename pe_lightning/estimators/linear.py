@@ -66,7 +66,7 @@ class LinearField(FittedField):
         return torch.cat([solution.predict(axes) for solution in self.solutions])
 
     def of_cells(self, sizes: Sequence[float]) -> LinearField:
-        """The means of this field over cells of these lengths per axis, around the coordinates; of length 0: its values."""
+        """The means of this field over cells of these lengths per axis, around the coordinates."""
         field = copy.copy(self)
         field.solutions = [replace(one, encoders=tuple(cell_means(one.encoders, sizes))) for one in self.solutions]
         return field
@@ -104,7 +104,7 @@ class LinearRidge(Estimator):
         self.encoder, self.ridge, self.center = encoder, ridge, center
 
     def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
-        """Fits the trained samples, of signals in memory or read block by block; see :class:`Estimator`."""
+        """Fits the trained samples, of signals in memory or read block by block."""
         device, began = default_device(device), time.perf_counter()
         encoders, choice = self.choose(train, copy.deepcopy(per_axis(self.encoder, train.info.num_axes)), device)
         if any(True for encoder in encoders for _ in encoder.parameters()):
@@ -146,7 +146,6 @@ class LinearRidge(Estimator):
     def _choose_bandwidth(
         self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
     ) -> Choice:
-        """Chooses width and ridge, or the ridge alone, by the prediction of held-out training samples."""
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         if _is_grid(dataset):
             batch, sizes = _grid(dataset, device)
@@ -207,7 +206,7 @@ class LinearRidge(Estimator):
             device: Where to compute.
             choice: An earlier choice, with its encoders and ridge.
             process: This process; it passes its share of the samples to the solver.
-            chosen_by: The signals by which width and ridge are chosen; by default those of ``dataset``.
+            chosen_by: The signals by which width and ridge are chosen; by default ``dataset``.
             dtype: Precision of the solver.
         """
         wanted = any(automatic(encoder) for encoder in encoders)
@@ -239,7 +238,7 @@ class LinearRidge(Estimator):
 
 @cache
 def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callable[[], Spread] | None] | None:
-    """What makes the deviations of a linear fit: the entry point ``linear`` of an installed package, or ``None``.
+    """The entry point ``linear`` of an installed package, which makes the deviations of a linear fit; or ``None``.
 
     It takes one signal in memory, its solution, whether the mean was subtracted, and the device; and returns ``None`` where
     the samples are too few.
@@ -248,7 +247,7 @@ def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callabl
 
 
 def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: ChoiceReport | None) -> FitReport:
-    """The report on exact fits with learned encoders, one per signal or one for all, and on the choice of their start."""
+    """The report on exact fits with learned encoders, one per signal or one for all."""
     reports = [LearnedReport(found.ridge, **found.report()) for found in learned]
     ridges = {report.ridge for report in reports}
     first = FitReport.from_dict(solutions[0].report())
@@ -258,11 +257,9 @@ def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], ch
 
 
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
-    """Samples per unit length of each axis.
+    """Samples per unit length of each axis: of the grid, and trained ones.
 
-    Returns:
-        Samples of the training grid, or of the whole grid if trained samples are scattered; and trained samples, for
-        scattered ones those of a grid of the same density.
+    Where trained samples are scattered the grid is the whole one, and they are counted as in a grid of their density.
     """
     per_unit = [samples_per_unit(x) for x in dataset.axes]
     split = dataset.split
@@ -274,16 +271,12 @@ def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
 
 
 def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weights: int = MAX_WEIGHTS) -> list[Encoder]:
-    """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples.
-
-    A signal has ``max_weights`` weights at most.
-    """
+    """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples."""
     per_unit, samples = samples_of(dataset)
     return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
 
 
 def _is_grid(dataset: SignalDataset) -> bool:
-    """Whether the grid solver applies; the dataset refuses scattered samples that are not in memory."""
     return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
 
 
@@ -307,7 +300,6 @@ def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
 def _blocks(
     dataset: SignalDataset, process: Process, device: torch.device, dtype: torch.dtype
 ) -> Iterator[tuple[Sequence[int], Tensor]]:
-    """This process's blocks, or an empty one, from which the solver takes the shapes."""
     none = True
     for block in dataset.train_blocks(process):
         none = False

@@ -43,7 +43,7 @@ class AxisFactor:
 
     @property
     def right(self) -> Tensor:
-        """``V`` as a tensor, ``(K, r)``."""
+        """``V``, ``(K, r)``."""
         return self.basis.dense()
 
     @property
@@ -53,12 +53,10 @@ class AxisFactor:
 
     @property
     def rank(self) -> int:
-        """The numerical rank ``r``."""
         return len(self.singular_values)
 
     @property
     def condition(self) -> float:
-        """Largest over smallest singular value; 1 for rank 0."""
         s = self.singular_values
         return float(s[0] / s[-1]) if len(s) else 1.0
 
@@ -68,11 +66,7 @@ class AxisFactor:
 
 
 def factor_axis(features: Tensor | Operator) -> AxisFactor:
-    """Factorises the raw features of one axis; banded ones of moderate condition through their Gram matrix.
-
-    Args:
-        features: ``(N, K)`` of any floating-point dtype; converted to float64.
-    """
+    """Factorises the raw features ``(N, K)`` of one axis; banded ones of moderate condition through their Gram matrix."""
     matrix = as_operator(features)
     matrix = matrix.to(torch.float64)
     rows, columns = matrix.shape
@@ -103,7 +97,7 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
 
 
 def factor_axes(features: Sequence[Tensor | Operator]) -> list[AxisFactor]:
-    """The factors of all axes; those with the same features share one."""
+    """The factors of all axes; axes with the same features share one."""
     factors: list[AxisFactor] = []
     for matrix in features:
         same = (
@@ -118,13 +112,9 @@ def factor_axes(features: Sequence[Tensor | Operator]) -> list[AxisFactor]:
 def ridge_response(factors: Sequence[AxisFactor], ridge: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     r"""Joint singular values, and the factors :math:`s / (s^2 + \rho)` of ridge regression, ``(r_1 ... r_D,)`` float64.
 
-    Singular values count as zero, with a factor of zero, below the root of the least normal number of ``dtype``, and without
-    a ridge up to ``eps`` times the largest axis times the largest singular value: rounding errors of data.
-
-    Args:
-        factors: The factors of all axes.
-        ridge: Relative ridge.
-        dtype: Precision of the data.
+    Singular values count as zero, with a factor of zero, below the root of the least normal number of ``dtype``, the
+    data's, and
+    without a ridge up to ``eps`` times the largest axis times the largest singular value: rounding errors of data.
     """
     singular = reduce(torch.kron, [factor.singular_values for factor in factors])
     info = torch.finfo(dtype)

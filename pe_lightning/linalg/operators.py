@@ -17,19 +17,19 @@ from typing_extensions import Self
 TOLERANCE = 2.0**-30
 """Entries below this share of the largest entry of their band are not stored; the rounding of float32 is 2**-24."""
 MIN_FEATURES = 512
-"""Fewest features for which banded matrices are used: dense ones are as fast below."""
+"""Fewest features of a banded matrix; dense ones are as fast below."""
 MAX_DENSITY = 0.25
 """Largest share of stored entries of a banded matrix; a dense matrix is as fast above."""
 
 
 class LinearMap(Protocol):
-    """Multiplies the last axis of tensors by a matrix ``(N, K)``, or by one per signal; all that an iteration needs."""
+    """Multiplies the last axis of tensors by a matrix ``(N, K)``, or by one per signal."""
 
     def matvec(self, x: Tensor) -> Tensor:
-        """The matrix times the last axis: ``(..., K)`` -> ``(..., N)``."""
+        """``(..., K)`` -> ``(..., N)``."""
 
     def rmatvec(self, x: Tensor) -> Tensor:
-        """The transposed matrix times the last axis: ``(..., N)`` -> ``(..., K)``."""
+        """By the transposed matrix: ``(..., N)`` -> ``(..., K)``."""
 
 
 class Operator(ABC):
@@ -41,11 +41,11 @@ class Operator(ABC):
 
     @abstractmethod
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Multiplies the matrix into one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``, in the matrix's dtype."""
+        """The matrix times one axis of ``x``: ``(..., K, ...)`` -> ``(..., N, ...)``, in the matrix's dtype."""
 
     @abstractmethod
     def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
-        """Multiplies the transposed matrix into one axis: ``(..., N, ...)`` -> ``(..., K, ...)``."""
+        """The transposed matrix times one axis: ``(..., N, ...)`` -> ``(..., K, ...)``."""
 
     @abstractmethod
     def dense(self) -> Tensor:
@@ -93,14 +93,7 @@ class Dense(GridOperator):
 
 
 class Identity(GridOperator):
-    """The rows of the identity matrix from ``start`` on, ``(N, K)``: weights that are the samples themselves.
-
-    Args:
-        shape: ``(N, K)``, with ``start + N <= K``.
-        dtype: Of the results.
-        device: Of the results.
-        start: The column of the one in the first row.
-    """
+    """The rows of the identity matrix from ``start`` on, ``(N, K)``: weights that are the samples themselves."""
 
     def __init__(self, shape: tuple[int, int], dtype: torch.dtype, device: torch.device, start: int = 0) -> None:
         self.shape, self.dtype, self.device, self.start = shape, dtype, device, start
@@ -130,10 +123,7 @@ class Identity(GridOperator):
 
 
 class Band(NamedTuple):
-    """Consecutive rows of a matrix and the range of columns in which they differ from zero.
-
-    ``values`` are the entries from ``row`` and ``column`` on.
-    """
+    """Entries of consecutive rows, from ``row`` and ``column`` on; the others are zero."""
 
     row: int
     column: int
@@ -141,21 +131,17 @@ class Band(NamedTuple):
 
     @property
     def rows(self) -> slice:
-        """Row numbers of the band."""
         return slice(self.row, self.row + self.values.shape[0])
 
     @property
     def columns(self) -> slice:
-        """Column numbers of the stored entries."""
         return slice(self.column, self.column + self.values.shape[1])
 
 
 class Banded(GridOperator):
-    """A matrix stored as bands of consecutive rows, each with the range of columns where it differs from zero.
+    """A matrix ``(N, K)`` stored as bands of consecutive rows, each with the range of columns where it differs from zero.
 
-    Args:
-        bands: All rows, each once and in order. A band without columns is zero.
-        shape: ``(N, K)``.
+    The bands have all rows, each once and in order; a band without columns is zero.
     """
 
     def __init__(self, bands: Sequence[Band], shape: tuple[int, int]) -> None:
@@ -178,11 +164,8 @@ class Banded(GridOperator):
             rows: Returns the dense rows ``(n, K)`` from a first to before a last row number.
             shape: ``(N, K)``.
             tolerance: Entries below this share of the largest entry of their band are not stored.
-            max_density: Largest share of stored entries.
+            max_density: Largest share of stored entries; ``None`` is returned if more would be stored.
             width: About how many columns the rows of one band span.
-
-        Returns:
-            ``None`` if more than ``max_density`` of the entries would be stored.
         """
         size, features = shape
         step = min(max(32, width * size // max(features, 1)), 512)
@@ -212,7 +195,7 @@ class Banded(GridOperator):
         return sum(band.values.numel() for band in self.bands) / max(self.shape[0] * self.shape[1], 1)
 
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
-        """The matrix times one axis, one product per band; not differentiable."""
+        """As in the base class, one product per band; not differentiable."""
         axis %= x.ndim
         lead, trail = x.shape[:axis], x.shape[axis + 1 :]
         out = x.new_empty((*lead, self.shape[0], *trail), dtype=self.dtype)
@@ -269,7 +252,7 @@ class Banded(GridOperator):
 
 
 def as_operator(matrix: Tensor | Operator) -> Operator:
-    """An operator: ``matrix`` itself, or :class:`Dense` of a tensor ``(N, K)``."""
+    """:class:`Dense` of a tensor ``(N, K)``."""
     return Dense(matrix) if isinstance(matrix, Tensor) else matrix
 
 
@@ -277,12 +260,7 @@ def encode_axis(encode: Callable[[Tensor], Tensor], x: Tensor, compact: bool = T
     """The raw features ``(N, K)`` of one axis in float64, banded where that is the faster form, or the identity.
 
     Kernels that interpolate, such as ``tri`` and ``keys``, with shifts at the samples have the identity matrix, to the
-    rounding of the coordinates.
-
-    Args:
-        encode: An encoder of one axis, ``(n,)`` -> ``(n, K)``.
-        x: Coordinates, ``(N,)``.
-        compact: Whether to look for a banded or identity matrix at all; the alternative is always dense.
+    rounding of the coordinates ``(N,)``. Without ``compact`` the features are dense.
     """
     with torch.no_grad():
         rounding, x = torch.finfo(x.dtype).eps, x.to(torch.float64)
@@ -317,22 +295,15 @@ def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tupl
 
     Of equally cheap orders, the one with the last axes first: products along the last axis need no copies.
     """
-    # With V entries before both, axis a before axis b costs V N_a + V (N_a/K_a) N_b, and b before a the same with a and b
-    # exchanged. So a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b, and sorting by that difference is optimal. With an
-    # empty axis (0 entries before or after) all orders cost nothing.
+    # with V entries, axis a before axis b costs V N_a + V (N_a/K_a) N_b: a comes first if 1/K_a - 1/N_a < 1/K_b - 1/N_b
     keys = [1 / max(k, 1) - 1 / max(n, 1) for k, n in zip(sizes_in, sizes_out, strict=True)]
     return tuple(sorted(reversed(range(len(keys))), key=keys.__getitem__))
 
 
 def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
-    r"""Multiplies one matrix into each of the last ``D`` axes of ``x``, in the cheapest order.
+    """Multiplies matrices ``(N_a, K_a)`` into the last ``D`` axes of ``x`` in the cheapest order.
 
-    Args:
-        x: ``(*batch, K_1, ..., K_D)``.
-        matrices: ``D`` matrices, ``(N_a, K_a)``.
-
-    Returns:
-        ``(*batch, N_1, ..., N_D)``.
+    ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``.
     """
     first = x.ndim - len(matrices)
     for axis in contraction_order(x.shape[first:], [matrix.shape[0] for matrix in matrices]):
@@ -343,8 +314,7 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
 def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     r"""Evaluates :math:`y_p = \sum_{k_1 \dots k_D} w_{k_1 \dots k_D} \prod_a \psi_{a,p,k_a}` for every point ``p``.
 
-    Each point contracts its own feature vectors: one matrix product for the first axis, then a weighted sum per remaining
-    axis.
+    One matrix product for the first axis, then a weighted sum per remaining axis.
 
     Args:
         x: ``(*batch, K_1, ..., K_D)``; the same points for every batch entry.
@@ -365,7 +335,7 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Disables gradients, autocast, and reduced precision (TF32, bfloat16) of float32 products; restores them on exit."""
+    """Disables gradients, autocast, and reduced precision (TF32, bfloat16) of float32 products."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

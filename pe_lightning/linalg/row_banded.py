@@ -16,7 +16,7 @@ from pe_lightning.linalg.operators import Operator
 
 
 class RowBanded(Operator):
-    """A matrix ``(N, K)`` whose rows differ from zero in ``w`` consecutive columns each; rows may be in any order.
+    """A matrix ``(N, K)`` whose rows, in any order, differ from zero in ``w`` consecutive columns each.
 
     Products are differentiable with respect to the tensor that is multiplied; on CPUs they are SciPy's.
 
@@ -62,7 +62,7 @@ class RowBanded(Operator):
         return out[:, : bandwidth + 1].T.contiguous()
 
     def squares(self) -> Tensor:
-        """The sum of the squares of all entries, ``()``."""
+        """The sum of the squares of all entries."""
         return self.values.square().sum()
 
     def dense(self) -> Tensor:

@@ -1,9 +1,8 @@
 """The number of threads of a computation, chosen by the size of its work.
 
 Threads that wait for each other cost more than they save where the work is small: a factorisation of a few hundred columns
-synchronises its threads thousands of times, and each time waits for the operating system if another program runs. Large
-products use several threads (:func:`sized_threads`). Many small systems are divided into blocks that do not depend on each
-other, which several threads take in turn, each with one thread inside (:func:`side_by_side`).
+synchronises its threads thousands of times. Large products use several threads (:func:`sized_threads`). Small systems that
+do not depend on each other are taken in turn by several threads, with one thread inside (:func:`side_by_side`).
 """
 
 from __future__ import annotations
@@ -22,25 +21,21 @@ from torch import Tensor
 OPERATIONS_PER_THREAD = 1e10
 """Floating-point operations that are worth a thread: about half a second of one core."""
 HELD_AT_ONCE = 64
-"""Results of :func:`in_turns` that are held at once."""
 
 Parameters = ParamSpec("Parameters")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _available: ContextVar[int | None] = ContextVar("available", default=None)
-"""Threads outside the outermost :func:`sized_threads`; ``None`` outside."""
+"""Threads outside the outermost :func:`sized_threads`."""
 
 
 @contextmanager
 def sized_threads(operations: float) -> Iterator[None]:
-    """Limits the threads of PyTorch, and of the BLAS and LAPACK it calls, to what the work is worth; then restores them.
+    """Limits the threads of PyTorch, and of the BLAS and LAPACK it calls, to what so many operations are worth.
 
     Also a decorator: of a function of many small operations, ``@sized_threads(0)``. Never raises the number:
     ``OMP_NUM_THREADS``, :func:`torch.set_num_threads` and an enclosing context are upper limits.
-
-    Args:
-        operations: Estimated number of floating-point operations.
     """
     before = torch.get_num_threads()
     number = max(1, min(before, int(operations / OPERATIONS_PER_THREAD)))
@@ -72,12 +67,8 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], devi
 
     Each item has one thread of PyTorch, BLAS and LAPACK, so that results do not depend on the number of threads.
     The number of threads outside the outermost :func:`sized_threads` is the limit; a call within an item is sequential.
-    Modes of autograd are those of the caller. The first exception is raised here, after items that have begun.
-
-    Args:
-        function: Is called once for each item, and writes nothing that another call reads.
-        items: The items. With several threads they are all held at once.
-        device: Of the tensors. Items on an accelerator are computed one after another.
+    Modes of autograd are those of the caller. The first exception is raised here, after items that have begun. Items on an
+    accelerator are computed one after another. The function writes nothing that another call reads.
     """
     items = list(items)
     width = min(len(items), _available.get() or torch.get_num_threads())
@@ -100,18 +91,16 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], devi
 def in_turns(
     function: Callable[[Item], Result], items: Sequence[Item], device: torch.device
 ) -> Iterator[tuple[Item, Result]]:
-    """Items and their results in order, of which :data:`HELD_AT_ONCE` at most are held, computed by :func:`side_by_side`."""
+    """Items and their results in order, by :func:`side_by_side`, with :data:`HELD_AT_ONCE` results at most at a time."""
     for start in range(0, len(items), HELD_AT_ONCE):
         some = items[start : start + HELD_AT_ONCE]
         yield from zip(some, side_by_side(function, some, device), strict=True)
 
 
 def solve_operations(shape: Sequence[int], passes: int) -> float:
-    """Estimated floating-point operations of a solver.
+    """Estimated floating-point operations of a solver of values ``(S, *samples, C)``.
 
-    Args:
-        shape: Of the values, ``(S, *samples, C)``.
-        passes: How often the values are multiplied by the features of all axes.
+    ``passes`` is how often the values are multiplied by the features of all axes.
     """
     numbers = float(torch.Size(shape).numel())
     # features per axis that the estimate assumes at most: longer axes have fewer features than samples, or local ones
@@ -121,8 +110,7 @@ def solve_operations(shape: Sequence[int], passes: int) -> float:
 def threads_for_values(passes: int) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """Decorates a function whose first parameter is ``values`` ``(S, *samples, C)``: it runs in :func:`sized_threads`.
 
-    Args:
-        passes: As for :func:`solve_operations`.
+    ``passes`` is as for :func:`solve_operations`.
     """
 
     def decorate(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

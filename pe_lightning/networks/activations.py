@@ -27,9 +27,6 @@ class Activation(nn.Module, ABC):
         omega: Angular frequency; ``None`` for the default.
         scale: Second option, see :attr:`scale_text`; ``None`` for the default.
         first: Whether it follows the first layer, whose inputs are coordinates or features of them.
-
-    Shape:
-        ``(*batch, n)`` -> ``(*batch, n)``.
     """
 
     formula: ClassVar[str]
@@ -61,7 +58,7 @@ class Activation(nn.Module, ABC):
 
     @classmethod
     def largest_omega(cls, scale: float | None) -> float:
-        """The largest ``omega`` at which values do not overflow, for a ``scale``; infinite if there is no limit."""
+        """The largest ``omega`` at which values do not overflow, for a ``scale``."""
         return math.inf
 
     def size(self, width: int) -> int:
@@ -159,8 +156,7 @@ class Sine(Activation):
 class Finer(Sine):
     r"""FINER: :math:`\sin(\omega (|z| + 1) z)`, whose frequency rises with the distance of ``z`` from zero.
 
-    Training treats the factor :math:`|z| + 1` as a constant, as in the authors' program; in evaluation mode derivatives are
-    those of the formula.
+    Training treats the factor :math:`|z| + 1` as a constant, as the authors' program does; evaluation mode does not.
     """
 
     formula = "sin(ω (|z| + 1) z)"
@@ -169,7 +165,7 @@ class Finer(Sine):
     scale_text = "bias of the first layer U(±scale)"
 
     def layer(self, inputs: int, width: int) -> nn.Linear:
-        """Layer of SIREN; a larger bias of the first one distributes the units over frequencies."""
+        """A larger bias of the first layer distributes the units over frequencies."""
         layer = super().layer(inputs, width)
         if self.first:
             nn.init.uniform_(layer.bias, -float(self.scale), float(self.scale))
@@ -225,20 +221,9 @@ r"""Largest omega of gabor, in units of its scale: its values reach :math:`\exp(
 
 
 class ComplexLayer(nn.Module):
-    """A complex linear layer with real parameters: real parts first, then imaginary parts.
+    """A complex linear layer with real parameters, as optimisers and several processes support these alone.
 
-    Optimisers, gradient clipping, mixed precision and several processes support real parameters.
-
-    Args:
-        inputs: Number of complex inputs.
-        outputs: Number of complex outputs.
-
-    Attributes:
-        weight: ``(2, outputs, inputs)``.
-        bias: ``(2, outputs)``.
-
-    Shape:
-        ``(*batch, 2 * inputs)`` -> ``(*batch, 2 * outputs)``.
+    Real parts come first, then imaginary parts: ``(*batch, 2 * inputs)`` -> ``(*batch, 2 * outputs)``.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -271,11 +256,10 @@ class Gabor(Activation):
         return MAX_GABOR_OMEGA * (scale or cls.default_scale or 1.0)
 
     def size(self, width: int) -> int:
-        """Real and imaginary parts of all units."""
         return 2 * round(width / math.sqrt(2))
 
     def layer(self, inputs: int, width: int) -> nn.Module:
-        """PyTorch's initialisation; real below the first activation, complex below the others."""
+        """Real below the first activation, complex below the others."""
         outputs = self.size(width) // 2
         return nn.Linear(inputs, outputs) if self.first else ComplexLayer(inputs // 2, outputs)
 
@@ -300,12 +284,7 @@ class Gabor(Activation):
 
 
 def find_activation(name: str, plain: bool = False) -> type[Activation]:
-    """The activation of that name.
-
-    Args:
-        name: A registered name, or the import path of a subclass of :class:`Activation`.
-        plain: Whether an activation with options is refused.
-    """
+    """The activation of a registered name or an import path; with ``plain`` one with options is refused."""
     kind = activations.get(name)
     if plain and kind.has_options():
         allowed = [other for other in activations if not activations.get(other).has_options()]

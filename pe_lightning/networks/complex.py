@@ -18,9 +18,8 @@ from pe_lightning.networks.mlp import MLP
 class ComplexNetwork(Network):
     r"""The Kronecker product of the axes' features and a linear layer: :math:`f(x) = W (\psi(x_1) \otimes \dots) + m`.
 
-    The Kronecker product is never formed. Internally, channels precede samples, so that the last mode product is one large
-    matrix product. :meth:`linear` accepts weights with leading axes: signals with the same features are then evaluated by
-    the same few large products.
+    Channels precede samples, so that the last mode product is one large matrix product. :meth:`linear` accepts weights with
+    leading axes: signals with the same features are then evaluated by the same few large products.
 
     The single linear layer is initialised to zero: gradient descent then stays in the row space of the features and
     converges to the solution of minimum norm. Below a head it is initialised like :class:`torch.nn.Linear`.
@@ -35,9 +34,6 @@ class ComplexNetwork(Network):
     Attributes:
         weight: ``(C or hidden_size, K_1, ..., K_D)``.
         mean: ``(C,)``, added to the output; a buffer.
-
-    Shape:
-        ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
@@ -96,8 +92,8 @@ class ComplexNetwork(Network):
         """Sets the weights so that the network computes the linear layer ``linear``, ``(C, K_1, ..., K_D)``, exactly.
 
         With a head, the first C units of each hidden layer pass on the solution and the next C its negative:
-        f(z) - f(-z) = z for ReLU, GELU and SiLU. The other units keep their random weights, and their weights in the last
-        layer are zero.
+        f(z) - f(-z) = z for ReLU, GELU and SiLU. The other units keep their random weights, with weights of zero in the
+        last layer.
         """
         if self.head is None:
             self.weight.copy_(linear)

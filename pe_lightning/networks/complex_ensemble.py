@@ -22,12 +22,10 @@ MAX_VALUES_AT_ONCE = 1 << 24
 
 
 class ComplexEnsemble:
-    """Evaluates a :class:`~pe_lightning.networks.VmapEnsemble` of complex networks.
+    """Evaluates a :class:`~pe_lightning.networks.VmapEnsemble` of complex networks together.
 
-    Channels precede samples, ``(S, C, ...)``, so that the last mode product is one large matrix product.
-
-    Args:
-        networks: The networks, whose weight is ``(S, outputs, K_1, ..., K_D)`` and whose mean ``(S, C)``.
+    Channels precede samples, ``(S, C, ...)``, so that the last mode product is one large matrix product. The weight is
+    ``(S, outputs, K_1, ..., K_D)``, the mean ``(S, C)``.
     """
 
     def __init__(self, networks: VmapEnsemble) -> None:
@@ -76,10 +74,7 @@ class ComplexEnsemble:
         return gram if gram.axes else None
 
     def curvature(self, batch: GridBatch | PointBatch) -> float | None:
-        """The largest second derivative of the mean squared error of single linear layers on samples of a grid, or a bound.
-
-        ``None`` where it is zero.
-        """
+        """A bound of the second derivative of the mean squared error of single linear layers on a grid; ``None`` if zero."""
         assert batch.axes is not None
         with full_precision(self.network.weight.device):
             features = self.encoding.axis_features([x.to(self.network.weight) for x in batch.axes])
@@ -88,7 +83,7 @@ class ComplexEnsemble:
 
     @torch.no_grad()
     def set_encoders(self, signal: int, encoders: Sequence[Encoder]) -> None:
-        """Sets the parameters of the encoders of one signal, or of all signals where they share them."""
+        """Sets the parameters of the encoders of one signal, or of all signals if these share them."""
         network = self.networks.network_of(signal)
         assert isinstance(network, ComplexNetwork)
         for encoder, given in zip(network.encoding.encoders, encoders, strict=True):
@@ -132,14 +127,12 @@ class ComplexEnsemble:
         return target
 
     def _respond(self, linear: Tensor) -> Tensor:
-        """Output of the linear layer ``(S, outputs, *samples)`` -> values without the mean ``(S, C, *samples)``."""
         if self.network.head is None:
             return linear
         values: Tensor = self.networks.call("respond", linear, each=True)
         return values
 
     def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
-        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
         weight = self.network.weight
         with torch.autocast(weight.device.type, enabled=False):
             features: list[Any] = self.networks.cached("features", axes, lambda: self.encoding.operators(axes, weight.dtype))
@@ -162,7 +155,7 @@ class ComplexEnsemble:
         return torch.stack([self.encoding.points(w, x) for w, x in zip(weight, coords, strict=True)])
 
     def _linear_at_samples(self, features: Sequence[Tensor], index: Tensor) -> Tensor:
-        """Output of the linear layer at single samples of a grid: indices ``(S or 1, P)`` -> ``(S, outputs, P)``."""
+        """Output of the linear layer at samples of a grid: indices ``(S or 1, P)`` -> ``(S, outputs, P)``."""
         weight, sizes = self.network.weight, tuple(len(rows) for rows in features)
         if len(index) == 1:
             return self.encoding.samples(weight, features, torch.unravel_index(index[0], sizes))

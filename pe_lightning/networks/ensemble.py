@@ -63,10 +63,7 @@ class VmapEnsemble(nn.Module):
     def of_signals(
         cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None
     ) -> VmapEnsemble:
-        """Networks that share their ``encoding``, unless it is trained and each signal trains its own.
-
-        With ``shared_encoder``, a trained encoding is shared too.
-        """
+        """Networks that share their ``encoding``, unless it is trained and ``shared_encoder`` is false."""
         is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())  # type: ignore[union-attr]
         names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
         shared = [name for name in names if name.startswith("encoding.")] if shared_encoder or not is_trained else []
@@ -90,7 +87,6 @@ class VmapEnsemble(nn.Module):
 
     @property
     def features_are_trained(self) -> bool:
-        """Whether the encoding has trained parameters."""
         return any(parameter.requires_grad for parameter in self.network.encoding.parameters())  # type: ignore[union-attr]
 
     def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
@@ -98,7 +94,7 @@ class VmapEnsemble(nn.Module):
         return compute() if self.features_are_trained else self.cache.get(name, inputs, compute)
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Replaces every ``(S, ...)`` tensor by one for other signals, such as a part of it, ``(S', ...)``."""
+        """Replaces every ``(S, ...)`` tensor by one for other signals, ``(S', ...)``."""
         for _, tensor in self.per_signal():
             tensor.data = change(tensor.data)
             self.num_signals = len(tensor)
@@ -111,15 +107,12 @@ class VmapEnsemble(nn.Module):
         return network
 
     def call(self, method: str, *inputs: Any, each: bool = False) -> Any:
-        """Calls a method of every network.
+        """Calls a method of every network; the result has a leading axis of length ``S``.
 
         Args:
             method: Name of the method; it takes and returns tensors, or lists of them.
-            inputs: Arguments of the method: tensors, or lists of them.
+            inputs: Arguments of the method.
             each: Whether each signal has its own inputs, with a leading axis of length ``S``; else they are shared.
-
-        Returns:
-            The result of the method, with a leading axis of length ``S``.
         """
         target = _Method(self.network, method)
         mine = {f"network.{name}": tensor for name, tensor in self.per_signal()}
@@ -160,7 +153,7 @@ class VmapEnsemble(nn.Module):
 
     @torch.no_grad()
     def change(self, method: str, *inputs: Any, each: bool = False) -> None:
-        """Calls a method that changes the network in place, for one signal after another; arguments as in :meth:`call`."""
+        """Calls a method that changes the network in place, one signal after another; arguments as in :meth:`call`."""
         target = _Method(self.network, method)
         for signal in range(self.num_signals):
             state = {f"network.{name}": tensor[signal] for name, tensor in self.per_signal()}

@@ -3,7 +3,7 @@ r"""The squared error of a linear layer on a fixed grid, and its gradient, throu
 With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \dots \times_D \Psi_D - Y\|^2` is
 :math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
 A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
-there are more samples. If features overlap with a few neighbours only, the Gram matrix is banded and multiplied in blocks.
+there are more samples. Features that overlap with a few neighbours have a banded Gram matrix, multiplied in blocks.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ MAX_STEPS_BETWEEN_EVALUATIONS = 50
 class GramErrors:
     r"""The squared error per signal as a function of the weights, differentiable once.
 
-    For each axis its Gram matrix is used or, if that takes fewer multiplications, its features and their transpose.
-
     The gradient is that of the samples to rounding. The error itself cannot be computed from Gram matrices in float32, as
     :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the samples from time to
     time, at weights :math:`W_0`, and in between as
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 
-    which is exact for a quadratic function and sums only differences. Errors below float32's rounding of the last evaluation
-    are reported as that rounding until the next one.
+    which is exact for a quadratic function and sums only differences, down to float32's rounding of the last evaluation.
 
     Args:
         features: Features of each axis, ``(N_a, K_a)``.
         target: ``(S, C, N_1, ..., N_D)``.
-        axes: Axes whose Gram matrix is used; by default those where that takes fewer multiplications.
+        axes: Axes whose Gram matrix is used; by default where a product with it takes fewer multiplications than with the
+            features and their transpose.
     """
 
     def __init__(self, features: Sequence[Tensor], target: Tensor, axes: Sequence[int] | None = None) -> None:
@@ -72,17 +70,15 @@ class GramErrors:
         self._scratch: list[Tensor] = []
 
     def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
-        """The squared error of each signal, ``(S,)``, in full precision, autocast or not.
+        """The squared error of each signal, ``(S,)``, for weights ``(S, C, K_1, ..., K_D)``, autocast or not.
 
-        Args:
-            weight: ``(S, C, K_1, ..., K_D)``.
-            exact: Whether to evaluate through the samples; otherwise that is done at every 50th call.
+        Evaluated through the samples if ``exact``, else at every 50th call.
         """
         squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
         return squared
 
     def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
-        """The squared errors, ``(S,)``, and half their gradient, of the shape of ``weight``."""
+        """The squared errors, ``(S,)``, and half their gradient."""
         with full_precision(weight.device):
             half, changes = torch.empty_like(weight), []
             anew = self._at is None or exact or self._since >= self._period
@@ -169,7 +165,6 @@ def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
 
 
 def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:
-    """The Gram matrix, if a product with it takes fewer multiplications than those with features and their transpose."""
     samples, count = features.shape
     gram = _gram(features, rows) if isinstance(rows, Banded) else None
     entries = count**2 * (gram.density if isinstance(gram, Banded) else 1)
@@ -179,7 +174,6 @@ def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded
 
 
 def _negligible(values: Tensor) -> float:
-    """Share of the largest entry that is lost in rounding."""
     return torch.finfo(values.dtype).eps / 128
 
 

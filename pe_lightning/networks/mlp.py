@@ -22,9 +22,6 @@ class MLP(nn.Module):
         sigmoid: Whether the output passes through a sigmoid.
         omega: Angular frequency of the activation; ``None`` for its default.
         scale: Second option of the activation; ``None`` for its default.
-
-    Shape:
-        ``(*batch, num_inputs)`` -> ``(*batch, num_outputs)``.
     """
 
     def __init__(
@@ -68,13 +65,6 @@ class MLP(nn.Module):
 class SimpleNetwork(Network):
     r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
-    Args:
-        encoding: The simple encoding of the coordinates.
-        mlp: The perceptron, of as many inputs as the encoding has features.
-
-    Shape:
-        ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
-
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
@@ -89,12 +79,12 @@ class SimpleNetwork(Network):
         self.encoding.calibrate(coords)
 
     def respond(self, features: Tensor) -> Tensor:
-        """Values from features of the encoding: ``(*batch, num_features)`` -> ``(*batch, C)``."""
+        """Values from features: ``(*batch, num_features)`` -> ``(*batch, C)``."""
         values: Tensor = self.mlp(features)
         return values
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
-        """The activations of every hidden layer, each ``(*batch, hidden_size)``."""
+        """As in :class:`MLP`."""
         return self.mlp.hidden(self.encoding(coords))
 
     def forward(self, coords: Tensor) -> Tensor:

@@ -196,11 +196,11 @@ def learn_encoders(
         values: ``(S, N_1, ..., N_D, C)`` of a grid or with a mask, otherwise ``(S, P, C)``.
         encoder: With parameters, such as ``{"name": "gau", "trainable": True}``: one for all axes or one per axis.
         axes: Coordinate vectors ``(N_a,)``; default ``i / N_a``.
-        coords: ``(P, D)`` or ``(S or 1, P, D)``.
-        mask: ``(N_1, ..., N_D)`` or with a leading axis of ``S``.
-        index: Row-major positions in the grid, ``(P,)`` or ``(S or 1, P)``.
+        coords: As for :func:`~pe_lightning.solvers.solve_points`, like ``mask``, ``index`` and ``center``.
+        mask: Training samples.
+        index: Positions in the grid.
         ridge: Relative ridge, or ``auto``: optimised with the encoders, and finally chosen as by the solvers.
-        center: Whether the mean of each signal and channel is subtracted.
+        center: Whether the mean is subtracted.
         evaluations: Most evaluations of loss and gradient.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
 
@@ -212,7 +212,6 @@ def learn_encoders(
         >>> learned = learn_encoders(row, {"name": "gau", "trainable": True, "sigma": 0.005}, axes=[x])
         >>> float(learned.encoders[0].sigma) > 0.01
         True
-        >>> solution = solve_grid(row, learned.encoders, [x], ridge=learned.ridge)
     """
     strength = choice.check_ridge(ridge, values.dtype)
     if strength == 0:
