@@ -94,10 +94,6 @@ class Complex(Encoding):
         self.check_points(coords)
         return [encoder(coords[..., a]) * self.scales[a] for a, encoder in enumerate(self.axis_encoders)]
 
-    def grid(self, weight: Tensor, axes: Sequence[Tensor]) -> Tensor:
-        """The linear layer on a separable grid: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, N_1, ..., N_D)``."""
-        return mode_products(weight, self.axis_features(axes))
-
     def points(self, weight: Tensor, coords: Tensor, limit: int = 1 << 24) -> Tensor:
         """The linear layer at scattered points ``(P, D)``: weights ``(*batch, K_1, ..., K_D)`` -> ``(*batch, P)``.
 

@@ -37,7 +37,6 @@ def cases() -> list[dict[str, Any]]:
         {"name": "sine", "num_features": 8, "padding": "edge", "offset": 0.7},
         {"name": "square", "num_features": 8, "frequency": 2.3},
         {"name": "lff", "num_features": 8, "num_axes": 2, "groups": 2},
-        {"name": "directional", "num_features": 8, "num_axes": 2, "product": True},
     ]
 
 

@@ -199,7 +199,6 @@ BAD = {
     "base": ["linf", "directional", None, 1],
     "base_width": [0, float("nan"), True, "0.1"],
     "directions": [0, True, 1.5, None],
-    "product": [1, "no", None],
     "frequency": [0, -1.0, float("nan"), None, 10**400],
     "seed": [-1, 0.5, True, None, 2**64],
     "offset": [-1.0, math.inf, True, None, "much"],

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
+from pe_lightning.linalg import mode_products
 
 DIMENSIONS = pytest.mark.parametrize("num_axes", [1, 2, 3, 4])
 
@@ -56,7 +57,7 @@ def test_grid_points_and_samples_are_the_kronecker_product(num_axes: int, batch:
     expected = weight.flatten(len(batch)) @ dense.T
     coords, sizes = grid_points(axes), [len(x) for x in axes]
     positions = torch.unravel_index(torch.arange(len(coords)), sizes)
-    on_grid = encoding.grid(weight, axes)
+    on_grid = mode_products(weight, encoding.axis_features(axes))
     assert on_grid.shape == (*batch, *sizes)
     torch.testing.assert_close(encoding(coords), dense, rtol=1e-12, atol=1e-13)
     cotangent = weights(*expected.shape)
