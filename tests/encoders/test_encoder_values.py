@@ -204,14 +204,9 @@ def test_fourier_distances_are_sums_of_cosines(name: str) -> None:
     x = torch.tensor(0.31, dtype=torch.float64)
     products = encoder(x + DELTA) @ encoder(x) / (encoder.num_features / 2)
     torch.testing.assert_close(Fourier.distance(encoder, DELTA), products)
-
-
-@pytest.mark.parametrize("num_axes", [1, 2])
-def test_random_fourier_distance_is_the_mean_over_draws(num_axes: int) -> None:
-    encoder = RandomFourier(200_000, sigma=2.0, num_axes=num_axes)
-    delta = DELTA if num_axes == 1 else torch.stack([DELTA, DELTA.flip(0) / 2], -1)
-    torch.testing.assert_close(encoder.distance(delta), Fourier.distance(encoder, delta), rtol=0, atol=0.01)
-    assert encoder.distance(delta).shape == DELTA.shape
+    for delta in (DELTA, torch.stack([DELTA, DELTA.flip(0) / 2], -1)):  # of random frequencies, the mean over the draws
+        drawn = RandomFourier(200_000, sigma=2.0, num_axes=delta.ndim)
+        torch.testing.assert_close(drawn.distance(delta), Fourier.distance(drawn, delta), rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -233,12 +228,8 @@ def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[s
     values = torch.linalg.svdvals(encoder(torch.arange(size, dtype=torch.float64) / size))
     measured = (values.square().sum() / values[0].square()).item()
     assert encoder.stable_rank(size) == pytest.approx(measured, rel=tolerance)
-
-
-@pytest.mark.parametrize("name", ["gau", "tri", "rect", "laplace", "rff", "impulse", "sine", "square"])
-def test_stable_rank_is_at_most_the_number_of_samples_and_of_features(name: str) -> None:
-    encoder = create(name, num_features=50)
-    assert 1 == encoder.stable_rank(1) <= encoder.stable_rank(10) <= 10
-    assert encoder.stable_rank(10**6) <= 50
+    few = create(name, num_features=50)
+    assert 1 == few.stable_rank(1) <= few.stable_rank(10) <= 10
+    assert few.stable_rank(10**6) <= 50
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from draws import coordinates, numbers
 
 from pe_lightning import encoders
 from pe_lightning.encoders import per_axis, resolution, samples_per_unit, sized
@@ -11,20 +12,12 @@ from pe_lightning.signals.batches import GridBatch
 from pe_lightning.solvers import solve_grid, solve_points
 
 
-def coordinates(n):
-    return torch.arange(n, dtype=torch.float64) / n
-
-
-def random(*shape):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-
-
 @pytest.mark.parametrize("sizes", [(32, 24), (31, 23)])
 @pytest.mark.parametrize("stride", [2, 3])
 @pytest.mark.parametrize(("name", "baseline"), [("tri", "linear"), ("keys", "bicubic")])
 def test_kernels_interpolate_whatever_the_stride_and_size(sizes, stride, name, baseline):
     """Shifts lie on the samples: with them, linear and bicubic interpolation are exact fits, at the borders too."""
-    values, axes = random(2, *sizes, 3), [coordinates(n) for n in sizes]
+    values, axes = numbers(2, *sizes, 3), [coordinates(n) for n in sizes]
     seen, train = values[:, ::stride, ::stride], [x[::stride] for x in axes]
     solution = solve_grid(seen, name, train, ridge=0.0)
     expected = interpolate(baseline, GridBatch(tuple(train), seen), axes)
@@ -67,14 +60,14 @@ def test_features_are_bounded_by_memory_with_a_sentence(monkeypatch):
 
 
 def test_scattered_samples_get_the_features_of_their_grid():
-    values, axes = random(1, 400, 1), [coordinates(40)] * 2
+    values, axes = numbers(1, 400, 1), [coordinates(40)] * 2
     index = torch.randperm(1600, generator=torch.Generator().manual_seed(0))[:400].sort().values
     solution = solve_points(values, "laplace", axes=axes, index=index, ridge=0.1)
     assert [encoder.num_features for encoder in solution.encoders] == [40, 40]
     assert solution.encoders[0].scale == pytest.approx(1.5 / 20), "a quarter of the samples is twice as far apart"
     kernels = solve_points(values, "keys", axes=axes, index=index, ridge=0.1)
     assert kernels.encoders[0].num_features == 20, "without a width, the shifts are as far apart as the samples"
-    free = solve_points(values, "gau", coords=random(400, 2), ridge=0.1)
+    free = solve_points(values, "gau", coords=numbers(400, 2), ridge=0.1)
     assert free.encoders[0].num_features == 20
 
 

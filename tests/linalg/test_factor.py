@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from draws import coordinates
 
 from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import Banded, eigh, factor_axis
 
 FEATURES = 160
-
-
-def coordinates(n):
-    return torch.arange(n, dtype=torch.float64) / n
 
 
 def banded(encoder, n):

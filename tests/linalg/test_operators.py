@@ -8,6 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 import torch
+from draws import coordinates
 from torch import Tensor
 
 from pe_lightning import encoders
@@ -26,10 +27,6 @@ from pe_lightning.linalg import operators as module
 
 FEATURES = 160
 """In these tests, features of so many columns may be banded: small enough to compare with dense ones."""
-
-
-def coordinates(n):
-    return torch.arange(n, dtype=torch.float64) / n
 
 
 def random(*shape: int) -> Tensor:

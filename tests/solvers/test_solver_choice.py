@@ -6,6 +6,7 @@ import math
 import pytest
 import skimage.data
 import torch
+from draws import coordinates
 
 from pe_lightning import encoders
 from pe_lightning.encoders import Encoder, widened
@@ -13,10 +14,6 @@ from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
 from pe_lightning.solvers.choice import WIDTH_FACTORS, tied, tunable
-
-
-def coordinates(n):
-    return torch.arange(n, dtype=torch.float64) / n
 
 
 def picture(n, noise=0.0):
@@ -71,7 +68,7 @@ def test_automatic_sigma_finds_its_way_back():
         assert chosen.choice.report()["value"] == [getattr(chosen.encoders[0], argument)] * 2
 
 
-def test_small_signals_fall_back_on_a_rule():
+def test_small_signals_fall_back_on_a_rule_and_what_cannot_be_chosen_is_refused():
     values, axes = torch.rand(1, 7, 6, 1), [coordinates(7), coordinates(6)]
     choice = choose_grid(values, axes, [encoders.create("gau", num_features=6)] * 2)
     assert (choice.rule, choice.ridge, choice.curve) == ("fallback", 0.05, ())
@@ -80,17 +77,14 @@ def test_small_signals_fall_back_on_a_rule():
     values, axes = torch.rand(1, 5, 40, 1), [coordinates(5), coordinates(40)]
     choice = choose_grid(values, axes, [encoders.create("gau", num_features=n) for n in (5, 40)])
     assert choice.rule == "held-out"
-
-
-@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
-@pytest.mark.parametrize("name", encoders.names())
-def test_every_encoder_gets_a_finite_choice(name):
-    values = torch.rand(2, 9, 14, 2, generator=torch.Generator().manual_seed(0))
-    takes = encoders.registry.parameters(encoders.registry.get(name))
-    encoder = {"name": name, **({"num_features": 10} if "num_features" in takes else {})}
-    solution = solve_grid(values, encoder, sigma="auto" if tunable(encoders.resolve(encoder)) else "given")
-    assert torch.isfinite(solution.weight).all()
-    assert all(math.isfinite(value) for _, value in solution.choice.curve)
+    with pytest.warns(ChoiceWarning, match="relative ridge 0.1"):
+        solution = solve_points(torch.rand(1, 30, 1), {"name": "gau", "num_features": 8}, coords=torch.rand(30, 2))
+    assert (solution.ridge, solution.choice.rule, solution.choice.curve) == (0.1, "fallback", ())
+    keys = torch.rand(1, 16, 1), [coordinates(16)], [encoders.create("keys", num_features=8)]
+    with pytest.raises(InputError, match="keys has no width to choose"):
+        choose_grid(*keys, sigma="auto")
+    with pytest.raises(InputError, match="ridge must be a number >= 0 or 'auto'"):
+        choose_grid(*keys, ridge=-1.0)
 
 
 def test_large_grids_are_looked_at_through_windows(monkeypatch):
@@ -103,19 +97,6 @@ def test_large_grids_are_looked_at_through_windows(monkeypatch):
     assert abs(math.log10(windowed.ridge / exact.ridge)) < 1
     part = choose_grid(whole[:, 40:104, 40:104], [coordinates(160)[40:104]] * 2, encoder, full_size=(160, 160))
     assert abs(math.log10(part.ridge / exact.ridge)) < 1.5
-
-
-def test_refuses_what_cannot_be_chosen():
-    values, axes = torch.rand(1, 16, 1), [coordinates(16)]
-    with pytest.raises(InputError, match="keys has no width to choose"):
-        choose_grid(values, axes, [encoders.create("keys", num_features=8)], sigma="auto")
-    with pytest.raises(InputError, match="ridge must be a number >= 0 or 'auto'"):
-        choose_grid(values, axes, [encoders.create("keys", num_features=8)], ridge=-1.0)
-
-
-def test_ties_have_a_least_and_a_largest_ridge():
-    assert tied([(1e-3, 10.0), (1e-2, 10.02), (1e-1, 10.03)]) == {"least": 1e-3, "largest": 1e-1}
-    assert tied([(1e-4, 9.95), (1e-2, 10.05), (1.0, 9.0)]) == pytest.approx({"least": 1e-3, "largest": 1e-2})
 
 
 @pytest.mark.parametrize(
@@ -134,6 +115,15 @@ def test_features_shrink_with_the_grid(name, arguments, changed):
     resolved = small.resolved()
     spacing = {"spacing": 1 / 20} if "spacing" in resolved else {}
     assert resolved == {**encoder.resolved(), "num_features": 20, **spacing, **changed}
+    if encoder.width is not None:  # widths follow the coarser of samples and shifts
+        argument, rule = encoder.width.argument, encoder.width.rule
+        assert widened(encoder, 20, 1.0).resolved()[argument] == pytest.approx(rule(20))
+        assert widened(encoder, 256, 1.0).resolved()[argument] == pytest.approx(rule(40))
+
+
+def test_ties_have_a_least_and_a_largest_ridge():
+    assert tied([(1e-3, 10.0), (1e-2, 10.02), (1e-1, 10.03)]) == {"least": 1e-3, "largest": 1e-1}
+    assert tied([(1e-4, 9.95), (1e-2, 10.05), (1.0, 9.0)]) == pytest.approx({"least": 1e-3, "largest": 1e-2})
 
 
 def test_encoders_that_declare_nothing_or_are_learned_see_their_coordinates_closer_together():
@@ -154,14 +144,6 @@ def test_encoders_that_declare_nothing_or_are_learned_see_their_coordinates_clos
     del learned.frequencies
     learned.frequencies = torch.nn.Parameter(frequencies)
     torch.testing.assert_close(shrunk(learned, 2.0)(coordinates(12)), learned(coordinates(12) / 2))
-
-
-def test_widths_follow_the_coarser_of_samples_and_shifts():
-    encoder = encoders.create("gau", num_features=64, sigma=0.5)
-    assert widened(encoder, 64, 1.0).sigma == pytest.approx(0.64 / 64)
-    assert widened(encoder, 32, 1.0).sigma == pytest.approx(0.64 / 32)
-    assert widened(encoder, 256, 2.0).sigma == pytest.approx(1.28 / 64)
-    assert widened(encoders.create("rff", num_features=64), 32, 1.0).sigma == pytest.approx(32 / 6)
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------
@@ -229,13 +211,6 @@ def test_the_choice_does_not_depend_on_how_points_are_given():
     for other in (by_coords, by_index):
         for (_, score), (_, expected) in zip(other.curve, by_mask.curve, strict=True):
             assert score == pytest.approx(expected, abs=0.05)
-
-
-def test_too_few_points_take_the_rule_and_say_so():
-    values, coords = torch.rand(1, 30, 1), torch.rand(30, 2)
-    with pytest.warns(ChoiceWarning, match="relative ridge 0.1"):
-        solution = solve_points(values, {"name": "gau", "num_features": 8}, coords=coords)
-    assert (solution.ridge, solution.choice.rule, solution.choice.curve) == (0.1, "fallback", ())
 
 
 def test_a_row_that_is_rough_in_places_gets_a_ridge_for_them():

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from draws import coordinates, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,16 +17,8 @@ from pe_lightning.linalg import Banded, full_precision
 from pe_lightning.solvers import GridSolver, LowRankWarning, grid_blocks, solve_blocks, solve_grid, solve_points
 
 
-def coordinates(n):
-    return torch.arange(n, dtype=torch.float64) / n
-
-
 def features(name, n, k, **arguments):
     return encoders.create(name, num_features=k, **arguments)(coordinates(n))
-
-
-def random(*shape, dtype=torch.float64, seed=0):
-    return torch.rand(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
 
 def solve(values, psi, ridge=0.0, **options):
@@ -69,7 +62,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_dense_solution(case, ridge, center):
     psi = CASES[case]
-    values = random(2, *(len(part) for part in psi), 3)
+    values = numbers(2, *(len(part) for part in psi), 3)
     solution = solve(values, psi, ridge, center=center)
     weight, error, mean = dense(values, psi, ridge, center)
     np.testing.assert_allclose(solution.weight, weight, atol=1e-8)
@@ -82,7 +75,7 @@ def test_equals_the_dense_solution(case, ridge, center):
 
 def test_float32_is_close_and_stays_float32():
     psi = [features("logf", 40, 32), features("gau", 30, 32)]
-    values = random(2, 40, 30, 3)
+    values = numbers(2, 40, 30, 3)
     exact, single = solve(values, psi, 1e-4), solve(values.float(), psi, 1e-4)
     assert single.weight.dtype == single.mean.dtype == torch.float32
     assert single.squared_error.dtype == torch.float64
@@ -113,7 +106,7 @@ def tilings(draw):
 def test_tiles_equal_the_whole(tiling, ridge, banded):
     grid, boxes = tiling
     psi = [features("tri", n, min(n, 5)) for n in grid]
-    values = random(2, *grid, 2)
+    values = numbers(2, *grid, 2)
     whole, solver = solve(values, psi, ridge), GridSolver([Banded.from_dense(part) for part in psi] if banded else psi)
     for box in boxes:
         part = values
@@ -140,7 +133,7 @@ def test_every_encoder_at_any_size_is_finite(name, sizes, half, ridge, seed):
     takes = encoders.registry.parameters(encoders.registry.get(name))
     encoder = encoders.create(name, **({"num_features": 2 * half} if "num_features" in takes else {}))
     psi = [encoder(coordinates(n)) for n in sizes]
-    values = random(1, *sizes, 2, dtype=torch.float32, seed=seed)
+    values = numbers(1, *sizes, 2, dtype=torch.float32, seed=seed)
     solution = solve(values, psi, ridge)
     for result in (solution.weight, solution.mean, solution.squared_error, solution.evaluate(psi)):
         assert torch.isfinite(result).all()
@@ -151,7 +144,7 @@ def test_every_encoder_at_any_size_is_finite(name, sizes, half, ridge, seed):
 
 
 def test_low_rank_warns_and_ordinary_use_does_not():
-    values = random(1, 32, 32, 1, dtype=torch.float32)
+    values = numbers(1, 32, 32, 1, dtype=torch.float32)
     for name in ("gau", "tri", "rff", "linf", "logf", "rect", "keys", "bspline", "laplace", "impulse", "noise"):
         solve(values, [features(name, 32, 32)] * 2, 1e-3)
     with pytest.warns(LowRankWarning, match=r"ranks \[2, 2\]"):
@@ -167,7 +160,7 @@ def test_low_rank_warns_and_ordinary_use_does_not():
 
 def test_autocast_and_reduced_precision_do_not_reach_the_solver():
     psi = [features("gau", 30, 24), features("gau", 28, 24)]
-    values = random(1, 30, 28, 1, dtype=torch.float32)
+    values = numbers(1, 30, 28, 1, dtype=torch.float32)
     expected = solve(values, psi, 1e-3)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")
@@ -185,25 +178,25 @@ def test_autocast_and_reduced_precision_do_not_reach_the_solver():
 def test_refuses_blocks_that_do_not_make_up_the_grid():
     solver = GridSolver([features("gau", 4, 3), features("gau", 5, 3)])
     with pytest.raises(InputError, match="outside the grid"):
-        solver.accumulate(random(1, 4, 5, 1), [1, 0])
+        solver.accumulate(numbers(1, 4, 5, 1), [1, 0])
     with pytest.raises(InputError, match="NaN, infinite"):
         solver.accumulate(torch.full((1, 4, 5, 1), torch.nan))
-    solver.accumulate(random(1, 2, 5, 1))
+    solver.accumulate(numbers(1, 2, 5, 1))
     with pytest.raises(InputError, match="cover 10 of the grid's 20"):
         solver.solve()
-    solver.accumulate(random(1, 2, 5, 1), [2, 0])
+    solver.accumulate(numbers(1, 2, 5, 1), [2, 0])
     with pytest.raises(InputError, match="ridge must be"):
         solver.solve(-1.0)
     solver.solve()
     with pytest.raises(InputError, match="final"):
-        solver.accumulate(random(1, 0, 5, 1))
+        solver.accumulate(numbers(1, 0, 5, 1))
 
 
 # -- the documented functions -----------------------------------------------------------------------------------------
 
 
 def test_solve_grid_returns_everything():
-    values = random(2, 16, 12, 3, dtype=torch.float32)
+    values = numbers(2, 16, 12, 3, dtype=torch.float32)
     solution = solve_grid(values, ["gau", {"name": "tri", "num_features": 10}], ridge=1e-2)
     assert solution.weight.shape == (2, 3, 16, 10)
     assert [encoder.name for encoder in solution.encoders] == ["gau", "tri"]
@@ -223,7 +216,7 @@ def test_solve_grid_returns_everything():
 
 
 def test_solve_blocks_from_a_generator():
-    values = random(1, 17, 10, 2)
+    values = numbers(1, 17, 10, 2)
     axes = [coordinates(17), coordinates(10)]
     boxes = grid_blocks((17, 10), (5, 10))
     blocks = (([part.start for part in box], values[(slice(None), *box)]) for box in boxes)
@@ -253,7 +246,7 @@ def test_solve_grid_refuses(values, axes, message):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["rff", "linf"])
 def test_a_ridge_below_rounding_is_none(name, dtype):
-    grid, x = random(1, 24, 20, 2, dtype=dtype), random(1, 60, 2)
+    grid, x = numbers(1, 24, 20, 2, dtype=dtype), numbers(1, 60, 2)
     for ridge in (1e-40, 1e-300):
         assert torch.equal(solve_grid(grid, name, ridge=ridge).weight, solve_grid(grid, name, ridge=0).weight)
         found, expected = (
@@ -271,7 +264,7 @@ def test_a_ridge_below_rounding_is_none(name, dtype):
 @pytest.mark.parametrize("seed", range(3))
 def test_weights_that_rounding_changes_are_not_called_exact(seed):
     """Singular values of 8 to 4e-15 in float64: weights of 1e12, whose rounding changes the squared error by percents."""
-    values = random(1, 32, 1, seed=seed)
+    values = numbers(1, 32, 1, seed=seed)
     solution = solve_grid(values, {"name": "logf", "num_features": 32, "sigma": 3.5}, ridge=0)
     error = (solution.predict([coordinates(32)]) - values).square().sum().item()
     assert not solution.exact

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from draws import numbers
 
 from pe_lightning import encoders
 from pe_lightning.encoders import local
 from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 
 NAMES = ["gau", "tri", "laplace", "rect", "impulse", "keys", "bspline"]
-
-
-def numbers(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def long(monkeypatch: pytest.MonkeyPatch, least: int) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from draws import numbers
 from torch import Tensor
 
 from pe_lightning import encoders
@@ -29,20 +29,7 @@ GRID = (9, 7, 4)
 TIGHT: dict[str, Any] = {"iterations": 2000, "tolerance": 1e-12}
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    # these problems are so small that threads only wait for each other
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 dimensions = pytest.mark.parametrize("num_axes", [1, 2, 3])
-
-
-def numbers(*shape: int, seed: int = 0) -> Tensor:
-    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def row_kron(features: list[Tensor]) -> Tensor:
@@ -115,27 +102,39 @@ def test_positions_in_a_grid_masks_and_coordinates_agree(num_axes: int, shared: 
     by_mask = solve_points(values, axes=axes, mask=mask, **given)
     by_index = solve_points(at_points, axes=axes, index=index, coords=coords, **given)
     by_coords = solve_points(at_points, coords=coords, **given)
-    few = solve_points(at_points[:, :2], axes=axes, index=index[:, :2], **given)  # so few that points go one by one
-    alone = solve_points(at_points[:, :2], coords=coords[:, :2], **given)
     torch.testing.assert_close(by_index.weight, by_mask.weight, rtol=1e-8, atol=1e-9)
     torch.testing.assert_close(by_coords.weight, by_mask.weight, rtol=1e-7, atol=1e-8)
-    torch.testing.assert_close(few.weight, alone.weight, rtol=1e-8, atol=1e-9)
+    few, twice = slice(2), torch.arange(size // 2).repeat(2)  # so few that points go one by one; and each point twice
+    for some in (few, twice):
+        found = solve_points(at_points[:, some], axes=axes, index=index[:, some], **given)
+        expected = solve_points(at_points[:, some], coords=coords[:, some], **given)
+        torch.testing.assert_close(found.weight, expected.weight, rtol=1e-8, atol=1e-9)
+    whole = by_coords.predict(axes).flatten(1, -2)
+    predicted = whole.gather(1, index.expand(2, -1)[..., None].expand(-1, -1, 3))
+    torch.testing.assert_close(by_coords.at(coords), predicted)
+    report = by_coords.report()
+    assert json.loads(json.dumps(report)) == report
+    assert (report["solver"], report["converged"], report["choice"]["rule"]) == ("points", True, "given")
+    assert report["iterations"] == by_coords.iterations.tolist()
 
 
-def test_a_position_that_occurs_twice_counts_twice() -> None:
-    made, axes = make(2), grid_axes((9, 8), torch.float64)
-    # so many points that going over the whole grid would be cheaper, were they distinct
-    index = torch.cat([torch.arange(72), torch.arange(0, 72, 2), torch.tensor([5, 5, 5])])[None]
-    values = numbers(1, index.numel(), 1)
-    solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
-    weight, _, _ = dense(at(made, point_coordinates(axes, index)[0]), values[0], 0.01)
-    torch.testing.assert_close(solution.weight[0], weight, rtol=1e-7, atol=1e-8)
+class Scaled(Encoder):
+    """Gaussians times a number."""
+
+    name = "scaled"
+
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(6)
+        self.scale, self.inner = scale, encoders.create("gau", num_features=6, sigma=0.12)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scale * self.inner(x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("values_scale", "ridge"), [(1e-38, 1e-3), (1e-25, 1e-3), (1e-25, 0.0), (1e25, 0.0), (1e37, 1e-3)])
-def test_the_size_of_values_does_not_matter(values_scale: float, ridge: float, dtype: torch.dtype) -> None:
-    """Squares of the tiny ones are zero in float32, those of the huge ones infinite."""
+def test_the_size_of_values_and_of_features_does_not_matter(values_scale: float, ridge: float, dtype: torch.dtype) -> None:
+    """Squares of tiny values are zero in float32, of huge ones infinite."""
     made, coords, shape = make(2), numbers(60, 2), numbers(2, 60, 1, seed=3) - 0.5
     given: dict[str, Any] = {"coords": coords, "ridge": ridge, "iterations": 500, "tolerance": 1e-9}
     values = (shape * values_scale).to(dtype)
@@ -147,26 +146,12 @@ def test_the_size_of_values_does_not_matter(values_scale: float, ridge: float, d
         torch.testing.assert_close(found, weight, rtol=tolerance, atol=tolerance * float(weight.abs().max()))
     same = solve_points(shape.to(dtype), made, **given)
     torch.testing.assert_close(solution.squared_error / values_scale**2, same.squared_error, rtol=1e-4, atol=1e-12)
-
-
-@pytest.mark.parametrize("feature_scale", [1e-12, 1e15])
-def test_the_size_of_features_does_not_matter(feature_scale: float) -> None:
-    class Scaled(Encoder):
-        name = "scaled"
-
-        def __init__(self) -> None:
-            super().__init__(6)
-            self.inner = encoders.create("gau", num_features=6, sigma=0.12)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return feature_scale * self.inner(x)
-
-    coords, values = numbers(60, 2), numbers(1, 60, 1, seed=3).float()
-    solution = solve_points(values, Scaled(), coords=coords, ridge=1e-3, tolerance=1e-5)
-    same = solve_points(values, Scaled().inner, coords=coords, ridge=1e-3, tolerance=1e-5)
-    assert solution.converged.all()
-    assert abs(int(solution.iterations) - int(same.iterations)) <= 2
-    torch.testing.assert_close(solution.at(coords), same.at(coords), rtol=1e-3, atol=1e-4)
+    given |= {"ridge": 1e-3, "tolerance": 1e-5}
+    same, *others = (solve_points(shape.float(), Scaled(scale), **given) for scale in (1.0, 1e-12, 1e15))
+    for solution in others:
+        assert solution.converged.all()
+        assert (solution.iterations - same.iterations).abs().max() <= 2
+        torch.testing.assert_close(solution.at(coords), same.at(coords), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.4], ids=["condition 1e14", "condition 1e18"])
@@ -183,6 +168,10 @@ def test_an_ill_conditioned_fit_without_a_ridge_is_at_its_minimum(sigma: float, 
     else:
         coords, values = numbers(300, 2), numbers(2, 300, 1, seed=3)
         solution = solve_points(values, made, coords=coords, ridge=0.0)
+        # weights of 1e10 would enlarge the rounding errors of features in float32
+        rounded = solve_points(values, made, coords=coords.float(), ridge=0.0)
+        error = float((rounded.at(coords.float()) - values).square().sum())
+        assert error == pytest.approx(float(rounded.squared_error.sum()), rel=1e-2)
     assert solution.solver == "dense"
     matrix = row_kron(at(made, coords))
     for signal, weight in enumerate(solution.weight.flatten(2)):
@@ -224,14 +213,6 @@ def test_float32_weights_without_a_ridge_are_those_of_float64_rounded(
         )
 
 
-def test_features_of_float64_values_are_float64() -> None:
-    """Weights of 1e10 would enlarge the rounding errors of features in float32."""
-    coords, values = numbers(300, 2).float(), numbers(1, 300, 1, seed=3)
-    solution = solve_points(values, {"name": "gau", "num_features": 14, "sigma": 0.4}, coords=coords, ridge=0.0)
-    error = float((solution.at(coords) - values).square().sum())
-    assert error == pytest.approx(float(solution.squared_error), rel=1e-2)
-
-
 def test_iterations_that_rounding_ends_have_not_converged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pe_lightning.solvers.dense.MAX_NUMBERS", 0)
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
@@ -263,12 +244,10 @@ def test_the_stopping_rule() -> None:
     capped = solve_points(values, make(2), tolerance=1e-9, iterations=int(before.min()) - 1, **given)
     assert (capped.iterations == before.min() - 1).all()
     assert not capped.converged.any()
-
-
-def test_the_preconditioner_is_exact_on_a_whole_grid() -> None:
-    values, mask = numbers(2, 9, 8, 1), torch.ones(1, 9, 8, dtype=torch.bool)
-    solution = solve_points(values, make(2), axes=grid_axes((9, 8)), mask=mask, ridge=1e-3, tolerance=1e-10)
-    assert solution.iterations.tolist() == [1, 1]
+    whole = solve_points(values, make(2), tolerance=1e-10, **{**given, "mask": torch.ones_like(mask[:1])})
+    assert whole.iterations.tolist() == [1, 1, 1], "the preconditioner is exact on a whole grid"
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations"):
+        solve_points(values, "linf", iterations=1, **{**given, "ridge": 1e-4})
 
 
 @pytest.mark.parametrize(
@@ -311,21 +290,6 @@ def test_samples_multiply_as_their_dense_matrices(kind: type, shared: bool) -> N
     torch.testing.assert_close(turned.dense().double(), matrix @ torch.kron(*bases), rtol=1e-5, atol=1e-5)
 
 
-def test_the_solution_predicts_and_reports() -> None:
-    axes, made = grid_axes((9, 8), torch.float64), make(2)
-    index = torch.arange(0, 72, 2)
-    values = numbers(2, 36, 2)
-    solution = solve_points(values, made, axes=axes, index=index, ridge=0.01, **TIGHT)
-    whole = solution.predict(axes)
-    torch.testing.assert_close(whole.flatten(1, 2)[:, index], solution.at(point_coordinates(axes, index)))
-    error = (solution.at(point_coordinates(axes, index)) - values).square().sum((1, 2))
-    torch.testing.assert_close(solution.squared_error, error)
-    report = solution.report()
-    assert json.loads(json.dumps(report)) == report
-    assert (report["solver"], report["converged"], report["choice"]["rule"]) == ("points", True, "given")
-    assert report["iterations"] == solution.iterations.tolist()
-
-
 # -- nothing blows up -------------------------------------------------------------------------------------------------
 
 
@@ -361,13 +325,6 @@ def test_breakdowns_are_finite(case: str, ridge: float) -> None:
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def test_running_out_of_iterations_warns_if_much_is_left() -> None:
-    values, coords = numbers(1, 100, 1), numbers(1, 100, 2, seed=2)
-    with pytest.warns(ConvergenceWarning, match="after 1 iterations"):
-        solution = solve_points(values, {"name": "linf", "num_features": 12}, coords=coords, ridge=1e-4, iterations=1)
-    assert not solution.converged.any()
 
 
 @pytest.mark.parametrize(

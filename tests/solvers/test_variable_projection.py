@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from draws import numbers
 from fits import signals
 
 from pe_lightning.encoders import Encoder, resolve
@@ -16,10 +17,6 @@ ENCODERS = {
     "gau per feature": {"name": "gau", "num_features": 7, "sigma": 0.1, "per_feature": True},
     "rff": {"name": "rff", "num_features": 8, "sigma": 2.0, "per_feature": True},
 }
-
-
-def numbers(*shape, seed=0):
-    return torch.rand(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def small_problem(kind, encoder):
