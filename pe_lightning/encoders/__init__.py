@@ -11,8 +11,8 @@
 - :mod:`~pe_lightning.encoders.learned_fourier`: ``lff``, ``pos_mlp``, and fixed ``sine1d``, ``sine_nd``, ``md_sine``.
 - :mod:`~pe_lightning.encoders.tables`: ``hash``, ``grid``, ``lines``, ``planes``, ``embed``.
 
-The last two have parameters, which are trained with the network. Of the others, ``gau``, ``tri``, ``laplace``, ``linf``,
-``logf`` and ``rff`` have with ``trainable=True``.
+The last two have parameters, which are trained with the network; ``gau``, ``tri``, ``laplace``, ``linf``, ``logf`` and
+``rff`` have some with ``trainable=True``.
 """
 
 from fnmatch import fnmatchcase
@@ -102,7 +102,7 @@ resolve = registry.resolve
 
 
 def list_encoders(pattern: str = "*") -> list[str]:
-    """The names of the registered encoders, those of plug-ins included, that match a pattern of the shell.
+    """The names of the registered encoders, plug-ins included, that match a pattern of the shell.
 
     Example:
         >>> list_encoders("l*")

@@ -48,7 +48,7 @@ class CellMeans(Encoder):
         return CellMeans(self.encoder.copy(**changes), self.size)
 
 
-# the other traits are those of the encoder
+# all other traits come from the encoder
 for _name in (
     "width", "default_width", "fallback_ridge", "normalizable", "multiple", "drawn", "from_samples", "resolution",
     "per_feature", "position", "penalty", "arguments", "is_open", "name", "resolved", "changed_arguments", "spec",
@@ -79,7 +79,7 @@ def resized(encoder: Encoder, factor: float) -> Encoder:
 
 
 def projected_cell(encoder: Encoder, v: Tensor, sizes: Tensor, slopes: Sequence[float]) -> Tensor:
-    r"""Features of :math:`v = w \cdot x` averaged over boxes: in closed form along one edge, by quadrature along the others.
+    r"""Features of :math:`v = w \cdot x` averaged over boxes: in closed form along one edge, by quadrature along the rest.
 
     Args:
         encoder: An encoder of one axis.

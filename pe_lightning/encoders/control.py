@@ -164,7 +164,7 @@ class Square(_Wave):
     With an ``offset`` of 1 the levels are 0 and 2.
 
     When to use:
-        A control: distances are preserved linearly up to half a period, at a stable rank near that of ``sine``.
+        A control: distances are preserved linearly up to half a period, at a stable rank near the rank of ``sine``.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 4.
     """

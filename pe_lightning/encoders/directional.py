@@ -23,15 +23,15 @@ class Directional(Encoder):
 
     Direction :math:`j` is at :math:`180^\circ j/n` from the first axis, less 180 degrees where that is above 90. Its
     coordinate :math:`v_j = w_j \cdot x + o_j` is scaled so that the unit square covers [0, 1]. Four directions are the
-    papers': ``x, (x + y)/2, y, (x - y + 1)/2``. On one axis the features are those of ``base``.
+    papers': ``x, (x + y)/2, y, (x - y + 1)/2``. On one axis it equals ``base``.
 
     When to use:
         Works for ``SimpleMLP`` on pictures: below a hidden layer eight directions have 22.6 dB on a photograph, the papers'
         four 21.6. Not for ``ComplexLinear``, which encodes one axis at a time, nor for more than two axes.
 
     Args:
-        num_features: Number of all features: ``n`` times those of a direction. ``auto``: the most that divide so, up to the
-            papers' 256 per axis; on one axis as many as trained samples.
+        num_features: Number of all features: ``n`` times the number of a direction. ``auto``: the most that divide so, up
+            to the papers' 256 per axis; on one axis as many as trained samples.
         base: Name of a registered shifted encoder.
         directions: Number ``n`` of directions.
         base_width: The width of ``base``, in units of a direction's [0, 1]. Default ``0.64/K`` for ``gau``, or the rule of

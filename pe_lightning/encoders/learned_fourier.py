@@ -268,7 +268,7 @@ class FlatSines(_Sines):
     r"""Sinusoids of the number of a position in a flattened picture: ``p = P (x_1 P^(M-1) + ... + x_M)``.
 
     When to use:
-        A baseline that shows what is lost when axes are flattened: a row's end is next to the next row's start, and between
+        A baseline that shows the loss when axes are flattened: a row's end is next to the next row's start, and between
         rows the number means nothing. On one axis it is the Transformer's own encoding.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
@@ -338,7 +338,7 @@ class PositionMLP(Grouped):
     r"""An MLP of the coordinates themselves: :math:`Y = \mathrm{GeLU}(X W_1 + B_1) W_2 + B_2`.
 
     When to use:
-        The baseline for what Fourier features add to the MLP of ``lff``: alone it learns only what is smooth.
+        The baseline for what Fourier features add to the MLP of ``lff``: alone it learns smooth signals only.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     MLP in Tables 7-9.

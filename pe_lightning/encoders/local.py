@@ -16,7 +16,7 @@ MIN_FEATURES = 1024
 COORDINATES_AT_ONCE = 1 << 14
 """Coordinates of a line whose features are computed at once."""
 MAX_SHARE = 0.5
-"""Largest share of the features that overlap with those of 32 neighbours, about."""
+"""Largest share of the features that overlap with any of 32 neighbours, about."""
 
 
 def bandwidth(encoder: Encoder) -> int:

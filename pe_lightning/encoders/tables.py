@@ -49,7 +49,7 @@ def interpolate(
     for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):
         row = functools.reduce(operator.xor if hashed else operator.add, row_terms)
         share = functools.reduce(operator.mul, axis_shares)
-        # the backward pass of index_select is faster than that of table[row]
+        # index_select has a faster backward pass than table[row]
         entries = table.index_select(0, (row % len(table) if hashed else row).flatten())
         features = features + share[..., None] * entries.reshape(*row.shape, table.shape[-1])
     return features
@@ -238,7 +238,7 @@ class Lines(Encoder):
         return [self.plane_cells[axis] for axis in pair]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The product of the lines, plus that of each plane with the other lines; coordinates are clamped to [0, 1]."""
+        """The product of the lines, plus each plane times the lines of other axes; coordinates are clamped to [0, 1]."""
         columns = points(self, x).clamp(0, 1).unbind(-1)
         tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
         sides = zip(tables[: self.num_axes], columns, self.cells, strict=True)

@@ -50,7 +50,7 @@ def feature_rank(encoding: Encoding, coords: Tensor, axes: Sequence[Tensor] | No
     if axes is not None:
         ranks = [encoder_rank(encoder, x) for encoder, x in zip(encoding.encoders, axes, strict=True)]
         return torch.tensor([math.prod(ranks)], dtype=torch.float64)
-    # the Gram matrix of rows of a Kronecker product is the elementwise product of those of the factors
+    # the Gram matrix of rows of a Kronecker product is the elementwise product of the factors' Gram matrices
     factors = [_double(encoder(x)) for encoder, x in zip(encoding.encoders, coords.unbind(-1), strict=True)]
     return _rank_of_gram(torch.stack([f @ f.mT for f in factors]).prod(0))
 

@@ -147,7 +147,7 @@ class FittedField(ABC):
 
 
 def finite_points(points: Tensor) -> tuple[Tensor, Tensor]:
-    """Points ``(P, D)`` with zeros in place of those with a coordinate that is not finite, and which these are, ``(P,)``."""
+    """Points ``(P, D)`` with zeros in place of points that are not finite, and where these are, ``(P,)``."""
     unknown = ~points.isfinite().all(-1)
     return points.masked_fill(unknown[:, None], 0), unknown
 

@@ -1,4 +1,4 @@
-"""Scores by cross-validation: each fold is predicted by a model that was fitted to the others."""
+"""Scores by cross-validation: each fold is predicted by a model that was fitted to all other folds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FoldScore:
 
 @dataclass(frozen=True)
 class _Fold:
-    """One fold: the signals that train on the others, and the known samples of the fold, ``(S, P, C)``."""
+    """One fold: the signals that train on all other folds, and the known samples of the fold, ``(S, P, C)``."""
 
     signals: Signals
     batch: GridBatch | PointBatch

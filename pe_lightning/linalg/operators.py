@@ -57,7 +57,7 @@ class Operator(ABC):
 
 
 class GridOperator(Operator):
-    """A matrix whose rows are those of a grid in order, so that a block of the grid uses a range of them."""
+    """A matrix with one row per sample of a grid, in order: a block of the grid uses a range of rows."""
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> Self:
@@ -123,7 +123,7 @@ class Identity(GridOperator):
 
 
 class Band(NamedTuple):
-    """Entries of consecutive rows, from ``row`` and ``column`` on; the others are zero."""
+    """Entries of consecutive rows, from ``row`` and ``column`` on; other entries are zero."""
 
     row: int
     column: int

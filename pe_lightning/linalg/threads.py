@@ -67,7 +67,7 @@ def side_by_side(function: Callable[[Item], Result], items: Iterable[Item], devi
 
     Each item has one thread of PyTorch, BLAS and LAPACK, so that results do not depend on the number of threads.
     The number of threads outside the outermost :func:`sized_threads` is the limit; a call within an item is sequential.
-    Modes of autograd are those of the caller. The first exception is raised here, after items that have begun. Items on an
+    The caller's modes of autograd apply. The first exception is raised here, after items that have begun. Items on an
     accelerator are computed one after another. The function writes nothing that another call reads.
     """
     items = list(items)

@@ -131,7 +131,7 @@ class Tanh(_Elementwise):
 class Sine(Activation):
     r"""SIREN: :math:`\sin(\omega z)`, initialised so that :math:`z` has the same distribution in all layers.
 
-    Weights of the first layer are :math:`U(\pm 1/n)` for ``n`` inputs, of the others :math:`U(\pm \sqrt{6/n} / \omega)`.
+    Weights of the first layer are :math:`U(\pm 1/n)` for ``n`` inputs, of other layers :math:`U(\pm \sqrt{6/n} / \omega)`.
     """
 
     formula = "sin(ω z)"
@@ -259,7 +259,7 @@ class Gabor(Activation):
         return 2 * round(width / math.sqrt(2))
 
     def layer(self, inputs: int, width: int) -> nn.Module:
-        """Real below the first activation, complex below the others."""
+        """Real below the first activation, complex below further ones."""
         outputs = self.size(width) // 2
         return nn.Linear(inputs, outputs) if self.first else ComplexLayer(inputs // 2, outputs)
 

@@ -32,11 +32,7 @@ class ComplexEnsemble:
         network = networks.network
         assert isinstance(network, ComplexNetwork)
         self.networks, self.network = networks, network
-
-    @property
-    def encoding(self) -> Complex:
-        """The encoding of the networks."""
-        return self.network.encoding
+        self.encoding: Complex = network.encoding
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``.

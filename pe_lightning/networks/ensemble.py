@@ -39,7 +39,7 @@ class VmapEnsemble(nn.Module):
     """``S`` networks of one architecture, one per signal, by :func:`torch.func.vmap`.
 
     The tensors of :attr:`network` get a leading axis of length ``S``, except the shared ones. All signals start from the
-    same values, so that the fit of a signal does not depend on the others.
+    same values, so that the fit of a signal does not depend on other signals.
 
     Args:
         network: The network of one signal, with its initial values.
@@ -76,7 +76,7 @@ class VmapEnsemble(nn.Module):
 
     @property
     def num_params(self) -> int:
-        """Trainable parameters of one signal: its own, and those that all signals share."""
+        """Trainable parameters of one signal: its own and the shared ones."""
         named = ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
         return sum(p.numel() if name in self.shared else p[0].numel() for name, p in named)
 

@@ -32,9 +32,9 @@ MAX_STEPS_BETWEEN_EVALUATIONS = 50
 class GramErrors:
     r"""The squared error per signal as a function of the weights, differentiable once.
 
-    The gradient is that of the samples to rounding. The error itself cannot be computed from Gram matrices in float32, as
-    :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the samples from time to
-    time, at weights :math:`W_0`, and in between as
+    The gradient equals the gradient through the samples to rounding. The error itself cannot be computed from Gram matrices
+    in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the samples
+    from time to time, at weights :math:`W_0`, and in between as
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 
@@ -43,22 +43,17 @@ class GramErrors:
     Args:
         features: Features of each axis, ``(N_a, K_a)``.
         target: ``(S, C, N_1, ..., N_D)``.
-        axes: Axes whose Gram matrix is used; by default where a product with it takes fewer multiplications than with the
-            features and their transpose.
     """
 
-    def __init__(self, features: Sequence[Tensor], target: Tensor, axes: Sequence[int] | None = None) -> None:
+    def __init__(self, features: Sequence[Tensor], target: Tensor) -> None:
         self.features = list(features)
         self.rows = [_compact(rows) for rows in features]
         self.target = target
         with full_precision(target.device):
             # sums over the samples in float64: rounding errors here would last for the whole fit
             operators = zip(self.features, self.rows, strict=True)
-            if axes is None:
-                grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
-                self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
-            else:
-                self.grams = {axis: _gram(self.features[axis], self.rows[axis]) for axis in axes}
+            grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
+            self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
             self.axes = tuple(self.grams)
             adjoints = {axis: features[axis].double().T for axis in self.axes}
             self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])

@@ -384,7 +384,7 @@ def choose_points(
             held, fitted = held & samples.mask, fitted & samples.mask
         few = len(values[signals])
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, fitted)]))
-        if in_windows:  # one PSNR of all windows: that of nearly constant ones would dominate a mean
+        if in_windows:  # one PSNR of all windows: nearly constant windows would dominate a mean
             counts = counts.sum(1, keepdim=True)
         # near the best for shifted encoders
         fallback = 0.1 if int(counts.min()) < MIN_HELD_OUT_POINTS else None

@@ -102,7 +102,10 @@ class GridSolver:
                 x = layers[index].to(dtype)
                 if not self._banded:
                     x = x.contiguous()  # products with banded features copy slices instead
-                return [*_sums(x), self._project(x, projectors)]
+                sums, projection = _sums(x), x if projectors else x.clone()
+                for axis, rows in projectors:
+                    projection = rows.rmatvec(projection, 2 + axis)
+                return [*sums, projection]
 
             total, squares, x = by_layers(projected, layers.shape, block.device)
             sums = torch.stack([total, squares, torch.full_like(squares, math.prod(layers.shape[2:]))])
@@ -133,11 +136,6 @@ class GridSolver:
             corner[axis], rows = projector.rows(origin[axis], origin[axis] + sizes[axis]).trimmed()
             found.append((axis, rows))
         return found, corner
-
-    def _project(self, x: Tensor, projectors: Sequence[tuple[int, GridOperator]]) -> Tensor:
-        for axis, rows in projectors:
-            x = rows.rmatvec(x, 2 + axis)
-        return x if projectors else x.clone()
 
     def reduce(self) -> None:
         """Adds the sums of all processes, once."""

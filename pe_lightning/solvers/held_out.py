@@ -1,8 +1,8 @@
 """Training samples that are held out to compare widths, ridges and encoders.
 
 On a grid every second sample of each axis is held out, and the features are made for the coarser grid: the held-out samples
-then lie half a spacing from the others, as the samples that are predicted later. Of scattered points a tenth is held out. Of
-large grids only windows are used.
+then lie half a spacing from fitted ones, as the samples that are predicted later. A tenth of scattered points is held out.
+Of large grids only windows are used.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: tor
 def point_windows(
     values: Tensor, axes: Sequence[Tensor], mask: Tensor | None, index: Tensor | None, distributed: bool
 ) -> tuple[Tensor, dict[str, Any], list[float]] | None:
-    """Windows of a large grid of scattered samples, each a signal, without those that have hardly any sample.
+    """Windows of a large grid of scattered samples, each a signal, without windows that have hardly any sample.
 
     Args:
         values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``.

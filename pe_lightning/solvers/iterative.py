@@ -97,7 +97,7 @@ class PointProblem:
             tolerance: Relative residual at which a signal stops.
             precondition: Whether to use the preconditioner.
             initial: ``z`` per group to start from; default zero.
-            right: Numbers ``(S, C, P)`` at samples and their mask ``(S, P)``; their adjoint replaces that of the values.
+            right: Numbers ``(S, C, P)`` at samples and their mask ``(S, P)``; their adjoint replaces the values' adjoint.
         """
         found, reduce = [], self.summed if self.distributed else None
         for number, signals in enumerate(self._groups()):

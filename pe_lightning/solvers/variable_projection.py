@@ -1,6 +1,6 @@
 r"""Learns the parameters of encoders by variable projection: the linear layer is solved exactly at every step.
 
-With weights :math:`w(\theta)` fitted to some of the training samples, the loss is the error at the others. The error at the
+With weights :math:`w(\theta)` fitted to some of the training samples, the loss is the error at the rest. The error at the
 fitted samples would decrease with the width of the features, since narrow features fit any samples.
 
 Let :math:`A, B` be the joint features of the fitted and of the held-out samples, :math:`r = y - Aw` and :math:`g` the
