@@ -58,9 +58,8 @@ def feature_rank(encoding: Encoding, coords: Tensor, axes: Sequence[Tensor] | No
 def encoder_rank(encoder: Encoder, x: Tensor) -> float:
     """Stable rank of an encoder's features of the coordinates ``(N,)``, or ``(N, num_axes)``.
 
-    From all eigenvalues of the smaller Gram matrix. The largest eigenvalue of a large one is found by Lanczos iterations,
-    to a
-    relative error of 1e-3, and long axes of local features are never dense.
+    From all eigenvalues of the smaller Gram matrix; of a large one the largest by Lanczos iterations, to a relative error of
+    1e-3, and long axes of local features are never dense.
     """
     if is_local(encoder):
         matrix = local_features(encoder, x)

@@ -55,9 +55,9 @@ class Field(Protocol):
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
 
-        In the unit of the values: about 90 % of unseen values are within 1.645 standard deviations. With a level, half the
-        widths of
-        intervals around the predictions that hold this share of the values.
+        About 90 % of unseen values are within 1.645 standard deviations. With a level, half the widths of intervals around
+        the
+        predictions that hold this share of the values.
         """
 
     def state_dict(self) -> dict[str, Any]:

@@ -163,14 +163,9 @@ class LinearRidge(Estimator):
     ) -> tuple[list[Solution], list[Learned]]:
         """Learns encoders with parameters by variable projection, and solves with them, one signal after another.
 
-        Every process learns from all samples of its signals, with equal results; the solves are shared.
-
-        Args:
-            dataset: The signals of this process.
-            encoders: For each signal, or for all together, one encoder per axis.
-            device: Where to compute.
-            process: This process.
-            dtype: Precision of the solver.
+        Every process learns from all samples of its signals, with equal results; the solves are shared. ``encoders`` are
+        one per
+        axis, for each signal or for all together.
         """
         parts = [dataset] if len(encoders) == 1 else [dataset.of(slice(s, s + 1)) for s in range(len(encoders))]
         solutions, every = [], []
@@ -205,7 +200,7 @@ class LinearRidge(Estimator):
             encoders: One per axis; a width given as ``auto`` is chosen.
             device: Where to compute.
             choice: An earlier choice, with its encoders and ridge.
-            process: This process; it passes its share of the samples to the solver.
+            process: This process, which passes its share of the samples to the solver.
             chosen_by: The signals by which width and ridge are chosen; by default ``dataset``.
             dtype: Precision of the solver.
         """
@@ -259,7 +254,7 @@ def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], ch
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
     """Samples per unit length of each axis: of the grid, and trained ones.
 
-    Where trained samples are scattered the grid is the whole one, and they are counted as in a grid of their density.
+    Scattered samples have the whole grid, and are counted as in a grid of their density.
     """
     per_unit = [samples_per_unit(x) for x in dataset.axes]
     split = dataset.split

@@ -112,9 +112,8 @@ def factor_axes(features: Sequence[Tensor | Operator]) -> list[AxisFactor]:
 def ridge_response(factors: Sequence[AxisFactor], ridge: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     r"""Joint singular values, and the factors :math:`s / (s^2 + \rho)` of ridge regression, ``(r_1 ... r_D,)`` float64.
 
-    Singular values count as zero, with a factor of zero, below the root of the least normal number of ``dtype``, the
-    data's, and
-    without a ridge up to ``eps`` times the largest axis times the largest singular value: rounding errors of data.
+    The factor is zero below the root of the least normal number of ``dtype``, the data's, and without a ridge up to ``eps``
+    times the largest axis times the largest singular value: rounding errors of data.
     """
     singular = reduce(torch.kron, [factor.singular_values for factor in factors])
     info = torch.finfo(dtype)

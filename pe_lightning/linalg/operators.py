@@ -160,12 +160,10 @@ class Banded(GridOperator):
     ) -> Banded | None:
         """Builds the matrix one band after another; the dense matrix is never in memory.
 
-        Args:
-            rows: Returns the dense rows ``(n, K)`` from a first to before a last row number.
-            shape: ``(N, K)``.
-            tolerance: Entries below this share of the largest entry of their band are not stored.
-            max_density: Largest share of stored entries; ``None`` is returned if more would be stored.
-            width: About how many columns the rows of one band span.
+        ``rows`` returns the dense rows from a first to before a last number, and ``width`` is about how many columns the
+        rows of a
+        band span. Entries below ``tolerance`` times the largest of their band are not stored. ``None`` if more than a share
+        ``max_density`` of the entries would be stored.
         """
         size, features = shape
         step = min(max(32, width * size // max(features, 1)), 512)
@@ -314,14 +312,9 @@ def mode_products(x: Tensor, matrices: Sequence[Tensor | Operator]) -> Tensor:
 def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     r"""Evaluates :math:`y_p = \sum_{k_1 \dots k_D} w_{k_1 \dots k_D} \prod_a \psi_{a,p,k_a}` for every point ``p``.
 
-    One matrix product for the first axis, then a weighted sum per remaining axis.
-
-    Args:
-        x: ``(*batch, K_1, ..., K_D)``; the same points for every batch entry.
-        factors: ``D`` tensors ``(P, K_a)``, the features of the points per axis.
-
-    Returns:
-        ``(*batch, P)``.
+    From ``(*batch, K_1, ..., K_D)`` and factors ``(P, K_a)`` to ``(*batch, P)``: one matrix product for the first axis,
+    then a
+    weighted sum per remaining axis.
     """
     first = x.ndim - len(factors)
     batch = x.shape[:first]

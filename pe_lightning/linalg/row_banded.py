@@ -18,12 +18,9 @@ from pe_lightning.linalg.operators import Operator
 class RowBanded(Operator):
     """A matrix ``(N, K)`` whose rows, in any order, differ from zero in ``w`` consecutive columns each.
 
-    Products are differentiable with respect to the tensor that is multiplied; on CPUs they are SciPy's.
-
-    Args:
-        values: Entries of the rows, ``(N, w)``.
-        first: First column of each row, ``(N,)``, at most ``K - w``.
-        columns: ``K``.
+    Products are differentiable with respect to the tensor that is multiplied; on CPUs they are SciPy's. ``values`` ``(N,
+    w)`` are
+    the entries from the column ``first`` ``(N,)`` of each row on.
     """
 
     def __init__(self, values: Tensor, first: Tensor, columns: int) -> None:

@@ -92,8 +92,8 @@ class ComplexNetwork(Network):
         """Sets the weights so that the network computes the linear layer ``linear``, ``(C, K_1, ..., K_D)``, exactly.
 
         With a head, the first C units of each hidden layer pass on the solution and the next C its negative:
-        f(z) - f(-z) = z for ReLU, GELU and SiLU. The other units keep their random weights, with weights of zero in the
-        last layer.
+        f(z) - f(-z) = z for ReLU, GELU and SiLU. Other units keep their random weights, but have no weight in the last
+        layer.
         """
         if self.head is None:
             self.weight.copy_(linear)

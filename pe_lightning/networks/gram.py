@@ -33,8 +33,8 @@ class GramErrors:
     r"""The squared error per signal as a function of the weights, differentiable once.
 
     The gradient equals the gradient through the samples to rounding. The error itself cannot be computed from Gram matrices
-    in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the samples
-    from time to time, at weights :math:`W_0`, and in between as
+    in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated through the
+    samples from time to time, at weights :math:`W_0`, and in between as
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 

@@ -132,9 +132,8 @@ def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choi
 class _Search:
     """The search for a width, then for the ridge of that width.
 
-    On a grid all widths within a factor of two are tried. At points the search climbs from the default width as long as the
-    score improves, with the best ridge of the widths before and its neighbours, and stops after two ridges in a row that are
-    worse than the best.
+    On a grid all widths within a factor of two are tried. At points the search climbs from the default width while the score
+    improves, with the best ridge of the widths before and its neighbours.
     """
 
     on_grid: bool
@@ -153,11 +152,7 @@ class _Search:
     tried: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, fallback: float | None) -> Choice:
-        """Scores widths and ridges, and chooses.
-
-        Args:
-            fallback: The ridge, with the default width, if no sample can be held out; ``None`` if samples can.
-        """
+        """Scores widths and ridges, and chooses; the fallback is the ridge if no sample can be held out."""
         if fallback is not None:
             return Choice(fallback if self.ridge is None else self.ridge, self._widened(1.0), "fallback")
         self.ridges = GRID_RIDGES if self.on_grid else POINT_RIDGES
@@ -279,10 +274,10 @@ def choose_grid(
 def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[Tensor]) -> float:
     """The ridge, or the least larger one at which noise of the samples is not amplified between them.
 
-    For features that are drawn at random: the coarser grid has another draw, which does not show that a frequency of this
-    one
-    vanishes at the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples
-    have there, about 1/2 without such a frequency.
+    For features that are drawn at random: the coarser grid has another draw, which does not show a frequency that vanishes
+    at
+    the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples have there,
+    about 1/2 without such a frequency.
     """
     factors, at, both = [], [], []
     for encoder, x in zip(encoders, axes, strict=True):
@@ -420,12 +415,7 @@ def axis_encoders(
 ) -> list[Encoder]:
     """One encoder of one axis per axis on a device, from the argument of a solver; the caller's own are not moved.
 
-    Args:
-        encoder: The argument.
-        axes: Coordinates of the grid, ``(N_a,)`` per axis, if there is one.
-        density: Samples per unit length of each axis; by default all of the grid.
-        channels: Number of channels.
-        device: Of the samples.
+    ``density`` are the trained samples per unit length of each axis, by default all of the grid ``axes``.
     """
     per_unit = [samples_per_unit(x) for x in axes] if axes is not None else density or ()
     encoders = per_axis(encoder, len(per_unit))

@@ -151,10 +151,9 @@ class GridSolver:
     def solve(self, ridge: float = 0.0) -> Solution:
         """The weights for one ridge. Further ridges only repeat the back-substitution.
 
-        Args:
-            ridge: Relative ridge, >= 0. Zero, or below rounding (:func:`~pe_lightning.solvers.choice.used_ridge`), is the
-                pseudo-inverse without joint singular values below ``eps`` of the data's dtype, times the largest axis,
-                times the largest singular value.
+        Zero, or a ridge below rounding (:func:`~pe_lightning.solvers.choice.used_ridge`), is the pseudo-inverse without
+        joint
+        singular values below ``eps`` of the data's dtype, times the largest axis, times the largest singular value.
 
         Warns:
             LowRankWarning: If the features or the ridge leave too few degrees of freedom to represent most signals.
@@ -278,12 +277,9 @@ def by_layers(
 ) -> list[Tensor]:
     """Results of a function for groups of layers, computed side by side, as one tensor ``(S, C, *)`` each.
 
-    Layers of very many numbers are one group: all threads share their products.
-
-    Args:
-        function: Signals and channels of a group -> tensors ``(s, c, *)``. It writes nothing that another group reads.
-        shape: ``(S, C, *sizes)``.
-        device: Of the tensors.
+    Layers ``(S, C, *sizes)`` of very many numbers are one group: all threads share their products. The function takes
+    signals
+    and channels of a group and returns tensors ``(s, c, *)``. It writes nothing that another group reads.
     """
     signals, channels, *sizes = shape
     numbers = math.prod(sizes)

@@ -58,10 +58,7 @@ def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
 def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
     """Weights of the held-out samples, zero elsewhere, and ones at the fitted samples; both ``(N_1, ..., N_D)`` float64.
 
-    Args:
-        sizes: Samples per axis.
-        thinned: Whether every second sample of an axis is held out.
-        device: Of the result.
+    Every second sample of the axes that are ``thinned`` is held out.
     """
     weights, known = [], []
     for n, thin in zip(sizes, thinned, strict=True):
@@ -81,12 +78,7 @@ def point_windows(
 ) -> tuple[Tensor, dict[str, Any], list[float]] | None:
     """Windows of a large grid of scattered samples, each a signal, without windows that have hardly any sample.
 
-    Args:
-        values: ``(S, N_1, ..., N_D, C)`` with a mask, otherwise ``(S, P, C)``.
-        axes: Coordinates of the grid, ``(N_a,)`` per axis.
-        mask: Trained samples, ``(S or 1, N_1, ..., N_D)``.
-        index: Row-major positions of the samples, ``(P,)`` or ``(S or 1, P)``, where there is no mask.
-        distributed: Whether the processes hold different samples of the same signals.
+    The arguments are as for :func:`~pe_lightning.solvers.choose_points`; the mask is ``(S or 1, N_1, ..., N_D)``.
 
     Returns:
         Values ``(W, n_1, ..., n_D, C)``; the arguments of the solvers that say where samples are, with coordinates spread

@@ -68,7 +68,7 @@ class FittedSamples(ABC):
     def blocks(self, numbers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
         """Ranges of signals and samples, and the features of each axis: a whole grid, or chunks of points.
 
-        A chunk has :data:`CHUNK_NUMBERS` intermediate numbers at most, for ``numbers`` of them per point.
+        ``numbers`` are intermediate numbers per point, of which a chunk has :data:`CHUNK_NUMBERS` at most.
         """
 
     @abstractmethod
@@ -134,13 +134,7 @@ class FittedSamples(ABC):
 
 
 class MaskedGrid(FittedSamples):
-    """Samples of a separable grid in row-major order, evaluated by mode products of the whole grid.
-
-    Args:
-        encoders: As in :class:`FittedSamples`, like ``mask``.
-        axes: Coordinates, ``(N_a,)`` per axis.
-        mask: Training samples.
-    """
+    """Samples of a separable grid ``(N_a,)`` per axis in row-major order, evaluated by mode products of the whole grid."""
 
     def __init__(self, encoders: Sequence[Encoder], axes: Sequence[Tensor], mask: Tensor | None = None) -> None:
         super().__init__(encoders, mask, axes[0].device)
