@@ -30,13 +30,12 @@ from pe_lightning.signals import validation
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
     MAX_POINT_SIGNALS,
-    MIN_AXIS_SAMPLES,
     MIN_HELD_OUT_POINTS,
+    ThinnedGrid,
     draw_fractions,
-    grid_windows,
     point_density,
     point_windows,
-    subsampling_masks,
+    thinned_grid,
 )
 from pe_lightning.solvers.iterative import PointProblem, power_of_two
 from pe_lightning.solvers.line import LineProblem, point_problem
@@ -252,21 +251,20 @@ def choose_grid(
     if given is not None:
         return given
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
-    thinned = [n >= MIN_AXIS_SAMPLES for n in values.shape[1:-1]]
-    windows, coords = grid_windows(values, axes)
-    scale = float(power_of_two(windows.abs().mean(dtype=torch.float64), windows.dtype))
-    windows, gain = windows / scale if scale != 1 else windows, 20 * math.log10(scale)
+    thinned = thinned_grid(values, axes, sizes)
+    scale = float(power_of_two(thinned.values.abs().mean(dtype=torch.float64), thinned.values.dtype))
+    scaled, gain = thinned._replace(values=thinned.values / scale), 20 * math.log10(scale)
 
     def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
-        score = _grid_scorer(windows, coords, candidate, sizes, thinned)
+        score = _grid_scorer(scaled, candidate)
         return lambda r: score(r) - gain
 
-    fallback = None if any(thinned) else max(encoder.fallback_ridge for encoder in encoders)
+    fallback = None if 2 in thinned.strides else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
         samples = [samples_per_unit(x) for x in axes]
         chosen = _Search(True, tuple(encoders), samples, strength, sigma == "auto", scorer).run(fallback)
         if strength is None and any(encoder.drawn for encoder in chosen.encoders):
-            axes = [x.to(values.device) for x in coords]
+            axes = [x[:n].to(values.device, torch.float64) for x, n in zip(axes, thinned.weight.shape, strict=True)]
             return replace(chosen, ridge=_ridge_for_noise(chosen.ridge, chosen.encoders, axes))
         return chosen
 
@@ -274,10 +272,9 @@ def choose_grid(
 def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[Tensor]) -> float:
     """The ridge, or the least larger one at which noise of the samples is not amplified between them.
 
-    For features that are drawn at random: the coarser grid has another draw, which does not show a frequency that vanishes
-    at
-    the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples have there,
-    about 1/2 without such a frequency.
+    For features that are drawn at random: the coarser grid has another draw, which does not show a frequency that
+    vanishes at the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples
+    have there, about 1/2 without such a frequency.
     """
     factors, at, both = [], [], []
     for encoder, x in zip(encoders, axes, strict=True):
@@ -296,19 +293,14 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     return ridge
 
 
-def _grid_scorer(
-    windows: Tensor, coords: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], thinned: Sequence[bool]
-) -> Scorer:
-    """Scores a ridge by the held-out samples of windows ``(W, S, C, n_1, ..., n_D)`` of a grid of ``sizes`` samples."""
-    device, dtype = windows.device, windows.dtype
-    features, strides = [], [2 if thin else 1 for thin in thinned]
-    for x, encoder, size, stride in zip(coords, encoders, sizes, strides, strict=True):
-        enlarged = size / len(x)  # the window as a small grid over the whole domain
-        spread = (x - x[0]) * enlarged + x[0]
-        features.append(shrunk(resized(encoder, enlarged), stride * enlarged)(spread.to(device)))
+def _grid_scorer(grid: ThinnedGrid, encoders: Sequence[Encoder]) -> Scorer:
+    """Scores a ridge by the held-out samples."""
+    windows, dtype, strides = grid.values, grid.values.dtype, grid.strides
+    parts = zip(encoders, grid.coords, grid.enlarged, strides, strict=True)
+    features = [shrunk(resized(encoder, ratio), stride * ratio)(x) for encoder, x, ratio, stride in parts]
     factors = factor_axes([f[::stride] for f, stride in zip(features, strides, strict=True)])
     bases = [(f @ factor.right).to(dtype) for f, factor in zip(features, factors, strict=True)]
-    weight = subsampling_masks([len(x) for x in coords], thinned, device)[0].to(dtype)
+    weight = grid.weight.to(dtype)
     sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, stride) for stride in strides)]
     mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
     target, projection = windows - mean, mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,12 +36,42 @@ MIN_HELD_OUT_POINTS = 16
 # -- grids --------------------------------------------------------------------------------------------------------------
 
 
-def grid_windows(values: Tensor, axes: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Windows ``(W, S', C, n_1, ..., n_D)`` of signals on a grid, and the coordinates of one of them per axis."""
+class ThinnedGrid(NamedTuple):
+    """Windows of a grid, of which every second sample of each longer axis is fitted and the rest is held out."""
+
+    values: Tensor
+    """``(W, S', C, n_1, ..., n_D)``."""
+    coords: list[Tensor]
+    """Coordinates of a window as a small grid over the whole domain, ``(n_a,)`` per axis, float64."""
+    enlarged: list[float]
+    """Samples of the grid over samples of the window, per axis."""
+    strides: list[int]
+    """2 for the axes of which every second sample is held out, else 1."""
+    weight: Tensor
+    """Weights of the held-out samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
+    fitted: Tensor
+    """One at the fitted samples, zero elsewhere."""
+
+
+def thinned_grid(values: Tensor, axes: Sequence[Tensor], sizes: Sequence[int]) -> ThinnedGrid:
+    """From values ``(S, N_1, ..., N_D, C)`` at coordinates ``(N_a,)`` per axis, a part of a grid of ``sizes`` samples."""
     side = GRID_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
     parts = [part.movedim(-1, 1) for part in _windows(values[:: -(-len(values) // 16) or 1], len(axes), side)]
-    coords = [x[:side].to(torch.float64) for x in axes]
-    return torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32)), coords
+    windows = torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32))
+    lengths = windows.shape[3:]
+    strides = [2 if n >= MIN_AXIS_SAMPLES else 1 for n in lengths]
+    enlarged = [size / n for size, n in zip(sizes, lengths, strict=True)]
+    starts = [x[:side].to(torch.float64) for x in axes]
+    coords = [((x - x[0]) * ratio + x[0]).to(values.device) for x, ratio in zip(starts, enlarged, strict=True)]
+    weights, known = [], []
+    for n, stride in zip(lengths, strides, strict=True):
+        # samples beyond the last fitted one are a larger share of the coarse grid than of the original one
+        weights.append(torch.ones(n, device=values.device, dtype=torch.float64))
+        weights[-1][-1] = 0.5 if stride == 2 and n % 2 == 0 else 1.0
+        known.append((torch.arange(n, device=values.device) % stride == 0).double())
+    fitted = reduce(torch.kron, known)
+    weight = reduce(torch.kron, weights) * (1 - fitted)
+    return ThinnedGrid(windows, coords, enlarged, strides, weight.reshape(lengths), fitted.reshape(lengths))
 
 
 def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
@@ -53,21 +83,6 @@ def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
         starts = [(2 * turn + 1) * (n - width) // (2 * count) for turn in range(count)]
         parts = [part.narrow(1 + axis, start, width) for part in parts for start in starts]
     return parts
-
-
-def subsampling_masks(sizes: Sequence[int], thinned: Sequence[bool], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Weights of the held-out samples, zero elsewhere, and ones at the fitted samples; both ``(N_1, ..., N_D)`` float64.
-
-    Every second sample of the axes that are ``thinned`` is held out.
-    """
-    weights, known = [], []
-    for n, thin in zip(sizes, thinned, strict=True):
-        # samples beyond the last fitted one are a larger share of the coarse grid than of the original one
-        weights.append(torch.ones(n, device=device, dtype=torch.float64))
-        weights[-1][-1] = 0.5 if thin and n % 2 == 0 else 1.0
-        known.append((torch.arange(n, device=device) % (2 if thin else 1) == 0).double())
-    fitted = reduce(torch.kron, known)
-    return (reduce(torch.kron, weights) * (1 - fitted)).reshape(*sizes), fitted.reshape(*sizes)
 
 
 # -- scattered points ---------------------------------------------------------------------------------------------------

@@ -220,6 +220,7 @@ def _solution(
 ) -> Solution:
     """The solution of a problem at points, without encoders and choice."""
     names = ("squared_error", "iterations", "relative_residual", "optimality", "excess_error")
+    reached: dict[str, Any] = {name: torch.cat([getattr(result, name) for result in results]) for name in names}
     return Solution(
         weight=weight,
         mean=problem.mean.to(weight.dtype),
@@ -228,7 +229,7 @@ def _solution(
         absolute_ridge=ridge * problem.unit,
         solver=solver,
         ranks=tuple(basis.shape[1] for basis in problem.bases),
-        **{name: torch.cat([getattr(result, name) for result in results]) for name in names},
+        **reached,
     )
 
 

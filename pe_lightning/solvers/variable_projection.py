@@ -258,21 +258,17 @@ def _thinned(
     values: Tensor, axes: Sequence[Tensor], encoders: Sequence[Encoder], sizes: Sequence[int], center: bool
 ) -> ValidationProblem:
     """Every second sample of each axis of windows of a grid held out."""
-    windows, coords = held_out.grid_windows(values, axes)
-    lengths = [len(x) for x in coords]
-    thinned = [n >= held_out.MIN_AXIS_SAMPLES for n in lengths]
-    if not any(thinned):
+    grid = held_out.thinned_grid(values, axes, sizes)
+    if 2 not in grid.strides:
         raise InputError(
-            f"a grid of {lengths} training samples is too small to hold any out: one axis needs at least "
+            f"a grid of {list(grid.weight.shape)} training samples is too small to hold any out: one axis needs at least "
             f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or solver: null"
         )
-    strides = [2 if thin else 1 for thin in thinned]
-    ratios = [stride * size / n for stride, size, n in zip(strides, sizes, lengths, strict=True)]
-    near = [((x - x[0]) * (size / n) + x[0]) / r for x, size, n, r in zip(coords, sizes, lengths, ratios, strict=True)]
-    weight, known = held_out.subsampling_masks(lengths, thinned, values.device)
-    samples = MaskedGrid(changed(encoders, squeezed, ratios), [x.to(values.device) for x in near])
-    flat = windows.flatten(0, 1).flatten(2).double()
-    return ValidationProblem(samples, flat, known.flatten()[None] > 0, weight.flatten()[None], strides, center)
+    ratios = [stride * ratio for stride, ratio in zip(grid.strides, grid.enlarged, strict=True)]
+    near = [x / ratio for x, ratio in zip(grid.coords, ratios, strict=True)]
+    samples, flat = MaskedGrid(changed(encoders, squeezed, ratios), near), grid.values.flatten(0, 1).flatten(2).double()
+    fitted, weight = grid.fitted.flatten()[None] > 0, grid.weight.flatten()[None]
+    return ValidationProblem(samples, flat, fitted, weight, grid.strides, center)
 
 
 def _scattered(
