@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -130,20 +129,6 @@ def test_neighbouring_features_are_multiplied_in_blocks(
 # -- fits ---------------------------------------------------------------------------------------------------------------
 
 
-def pair(
-    make_trainer: MakeTrainer, data: Callable[[], TensorDataModule], encoder: Any, steps: int, **more: Any
-) -> tuple[ComplexLinear, ComplexLinear, list[float], list[float]]:
-    """The same fit by Gram matrices and by samples: both modules and the losses of every step."""
-    settings = {key: more.pop(key) for key in ("center", "normalize", "optimizer") if key in more}
-    results: list[Any] = []
-    for cls in (ComplexLinear, BySamples):
-        module, losses = cls(encoder, **settings), Losses()
-        fit(module, data(), make_trainer, steps, callbacks=[losses], limit_val_batches=0, **more)
-        results.append((module, losses.values))
-    (gram, first), (samples, second) = results
-    return gram, samples, first, second
-
-
 SGD = {"optimizer": lambda parameters: torch.optim.SGD(parameters, lr=0.1)}
 SHARP = {"name": "gau", "num_features": 8, "sigma": 0.06}
 FITS: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -174,7 +159,13 @@ def test_a_fit_equals_that_through_the_samples(
 ) -> None:
     grid, encoder = FITS[name]
     settings = {"precision": "64-true", **settings}
-    gram, samples, first, second = pair(make_trainer, lambda: TensorDataModule(signals(2, *grid)), encoder, 20, **settings)
+    arguments = {key: settings.pop(key) for key in ("center", "normalize", "optimizer") if key in settings}
+    modules = [cls(encoder, **arguments) for cls in (ComplexLinear, BySamples)]
+    losses = [Losses(), Losses()]
+    for module, kept in zip(modules, losses, strict=True):
+        data = TensorDataModule(signals(2, *grid))
+        fit(module, data, make_trainer, 20, callbacks=[kept], limit_val_batches=0, **settings)
+    (gram, samples), (first, second) = modules, (kept.values for kept in losses)
     assert len(made) == 1
     assert first == pytest.approx(second, rel=10 * tolerance)
     assert first[-1] < first[0]
