@@ -37,7 +37,7 @@ MIN_HELD_OUT_POINTS = 16
 
 
 class ThinnedGrid(NamedTuple):
-    """Windows of a grid, of which every second sample of each longer axis is fitted and the rest is held out."""
+    """Windows of a grid: every second sample of each longer axis is fitted, the rest is held out."""
 
     values: Tensor
     """``(W, S', C, n_1, ..., n_D)``."""
@@ -46,7 +46,7 @@ class ThinnedGrid(NamedTuple):
     enlarged: list[float]
     """Samples of the grid over samples of the window, per axis."""
     strides: list[int]
-    """2 for the axes of which every second sample is held out, else 1."""
+    """2 for axes where every second sample is held out, else 1."""
     weight: Tensor
     """Weights of the held-out samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
     fitted: Tensor

@@ -68,7 +68,7 @@ class FittedSamples(ABC):
     def blocks(self, numbers: int) -> Iterator[tuple[slice, slice, list[Tensor]]]:
         """Ranges of signals and samples, and the features of each axis: a whole grid, or chunks of points.
 
-        ``numbers`` are intermediate numbers per point, of which a chunk has :data:`CHUNK_NUMBERS` at most.
+        A chunk has :data:`CHUNK_NUMBERS` intermediate numbers at most, for ``numbers`` of them per point.
         """
 
     @abstractmethod
