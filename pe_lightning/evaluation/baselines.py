@@ -1,7 +1,4 @@
-"""Interpolation of the training samples, as a baseline beside every fit.
-
-A baseline declares where it applies (:meth:`Interpolation.applies_to`). The table of a run and ``pe-lightning suggest`` show
-all registered baselines that apply, including those of plugins.
+"""Interpolation of the training samples: runs and ``pe-lightning suggest`` show all registered baselines that apply.
 
 >>> from pe_lightning.evaluation.baselines import interpolate, names
 >>> from pe_lightning.training import TensorDataModule
@@ -36,37 +33,38 @@ from pe_lightning.signals.splits import GridSplit, Split
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 MAX_OUTPUT_VALUES = 1 << 24
-"""Output values that are computed at once."""
+"""Output values computed at once."""
 POSITION_TOLERANCE = 1e-6
-"""Rounding error of positions between two samples, in samples."""
+"""Rounding error of positions, in samples."""
 
 
 class Interpolation:
-    """Predicts values on a grid from training samples, without parameters to fit.
+    """Predicts values from training samples.
 
     A subclass defines :meth:`weights` (or :meth:`along`, or :meth:`from_grid`) and sets :attr:`on_grids`, or defines
     :meth:`scattered` (or :meth:`from_points`) and sets :attr:`on_points`, or both. No method extrapolates: beyond the
-    outermost training samples of an axis their values continue, and outside the convex hull of scattered points the nearest
-    point's value is taken.
+    outermost samples of an axis, and outside the convex hull of scattered points, the nearest value continues.
     """
 
     on_grids: ClassVar[bool] = False
-    """Whether training samples on a grid can be interpolated."""
+    """Whether it interpolates training samples on a grid."""
     on_points: ClassVar[bool] = False
-    """Whether scattered training samples can be interpolated."""
+    """Whether it interpolates scattered training samples."""
     max_points: ClassVar[float] = math.inf
-    """Scattered training samples of all signals together up to which tables show it."""
+    """Scattered training samples, of all signals together, up to which tables show it."""
     max_places: ClassVar[float] = math.inf
-    """Predicted places of all signals together up to which tables show it, from scattered training samples."""
+    """Places predicted from scattered samples, of all signals together, up to which tables show it."""
     num_axes: ClassVar[tuple[int, ...]] = ()
     """Numbers of axes that it takes; empty: any."""
     program: ClassVar[str] = ""
-    """The function of a public library that does the same; tables name it where it is ahead of a fit."""
+    """The equal function of a public library; tables name it where it is ahead of a fit."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples."""
-        if isinstance(split, GridSplit) or not self.on_points or (self.num_axes and info.num_axes not in self.num_axes):
-            return self.on_grids and isinstance(split, GridSplit)
+        if isinstance(split, GridSplit):
+            return self.on_grids
+        if not self.on_points or (self.num_axes and info.num_axes not in self.num_axes):
+            return False
         every = math.prod(info.grid) if info.num_points is None else info.num_points
         counts = {"points": (split.num_train, self.max_points), "places": (every - split.num_train, self.max_places)}
         for what, (count, most) in counts.items():
@@ -75,14 +73,14 @@ class Interpolation:
         return True
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Indices and weights of the training samples of one axis whose weighted sum is each value, ``(N, m)`` each.
+        """Indices, which :meth:`along` clamps, and weights of the ``m`` samples whose weighted sum is each value.
 
         Args:
-            training: Ascending coordinates of the training samples, ``(n,)`` float64.
+            training: Ascending coordinates of the training samples of one axis, ``(n,)`` float64.
             x: Coordinates of the output, ``(N,)`` float64.
 
         Returns:
-            Indices, which :meth:`along` clamps to the training samples, and weights.
+            ``(N, m)`` each.
         """
         raise NotImplementedError
 
@@ -106,12 +104,15 @@ class Interpolation:
         return torch.cat(blocks)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        """Interpolates from scattered points to a grid: ``(S, P, C)`` -> ``(S, N_1, ..., N_D, C)``, or to points.
+        """Interpolates from scattered points to a grid or to points.
 
         Args:
-            values: Values at the points.
+            values: Values at the points, ``(S, P, C)``.
             coords: The points, ``(S or 1, P, D)`` float64 on the CPU, in the same unit of length along all axes.
-            axes: Coordinates of the output per axis, or of points ``(Q, D)``, in the same unit.
+            axes: Coordinates of the output per axis, or points ``(Q, D)``, in the same unit.
+
+        Returns:
+            ``(S, N_1, ..., N_D, C)`` or ``(S, Q, C)``.
         """
         at_points = isinstance(axes, Tensor)
         wanted = (axes if isinstance(axes, Tensor) else torch.cartesian_prod(*axes).reshape(-1, len(axes))).numpy()
@@ -127,7 +128,7 @@ class Interpolation:
         return torch.cat(filled).reshape(len(values), *shape, values.shape[-1]).to(values)
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
-        """Values at other points: places ``(P, D)``, their values ``(P, V)``, other places ``(Q, D)`` -> ``(Q, V)``."""
+        """Points ``(P, D)``, their values ``(P, V)``, other points ``(Q, D)`` -> values ``(Q, V)``."""
         raise NotImplementedError
 
 
@@ -136,12 +137,12 @@ names = baselines.names
 
 
 def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor] | Tensor) -> Tensor:
-    """Interpolates a training batch at the points of a grid, or at any points.
+    """Interpolates a training batch.
 
     Args:
         name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest``,
             ``delaunay``, ``clough_tocher``, ``rbf_linear``, ``thin_plate`` or ``inverse_distance`` for scattered points;
-            ``biharmonic`` for samples of a grid of which some are missing.
+            ``biharmonic`` for a grid with missing samples.
         batch: The training samples.
         axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
 
@@ -158,14 +159,14 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
         if isinstance(batch, GridBatch):
             return method.from_grid(batch.values, batch.axes, list(axes))
         # lengths are measured in samples of the grid, so that pixels are square
-        sizes = batch.grid or (1,) * num_axes
-        if batch.axes is not None and batch.index is not None:
-            sizes = tuple(len(x) for x in batch.axes)
-        unit = torch.tensor(sizes, dtype=torch.float64)
-        coords = batch.coords.cpu().double() * unit
-        if isinstance(axes, Tensor):
-            return method.from_points(batch.values, coords, axes.cpu().double() * unit)
-        return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, sizes, strict=True)])
+        on_axes = batch.axes is not None and batch.index is not None
+        unit = torch.tensor([len(x) for x in batch.axes] if on_axes else batch.grid or (1,) * num_axes).double()
+        to = (
+            axes.cpu() * unit
+            if isinstance(axes, Tensor)
+            else [x.cpu().double() * n for x, n in zip(axes, unit, strict=True)]
+        )
+        return method.from_points(batch.values, batch.coords.cpu() * unit, to)
     except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         other = "spline" if on_grid else "nearest"
@@ -173,7 +174,7 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
 
 
 def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the training sample to the left of each coordinate, and the position in the interval, in [0, 1]."""
+    """Index of the sample to the left of each coordinate, and the position in the interval, in [0, 1]."""
     inside = x.clamp(training[0], training[-1])
     left = (torch.searchsorted(training, inside, right=True) - 1).clamp(0, max(len(training) - 2, 0))
     right = (left + 1).clamp_max(len(training) - 1)
@@ -183,10 +184,7 @@ def _cells(training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
 
 @baselines.register("nearest")
 class Nearest(Interpolation):
-    """The value of the nearest training sample; at midpoints, of the left one.
-
-    For scattered points by Euclidean distance, in samples if the points are samples of a grid.
-    """
+    """The value of the nearest training sample, by Euclidean distance; at midpoints of a grid, of the left one."""
 
     program = "scipy.interpolate.NearestNDInterpolator"
     on_grids = on_points = True
@@ -236,7 +234,7 @@ class CubicConvolution(Interpolation):
 
 @baselines.register("spline")
 class Spline(Interpolation):
-    """The interpolating cubic spline along each axis, twice continuously differentiable, with not-a-knot ends."""
+    """The interpolating cubic spline along each axis, with not-a-knot ends."""
 
     program = "scipy.interpolate.CubicSpline"
     on_grids = True
@@ -265,7 +263,7 @@ class Delaunay(Interpolation):
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         if info.num_axes == 3 and 3 in self.num_axes and not isinstance(split, GridSplit):
-            raise InputError(f"triangulating {info.num_axes} axes takes minutes")
+            raise InputError("triangulating 3 axes takes minutes")
         return super().applies_to(info, split)
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
@@ -284,7 +282,7 @@ class Delaunay(Interpolation):
 
 @baselines.register("clough_tocher")
 class CloughTocher(Delaunay):
-    """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes (SciPy)."""
+    """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes."""
 
     program = "scipy.interpolate.CloughTocher2DInterpolator"
     num_axes = (2,)
@@ -294,7 +292,7 @@ class CloughTocher(Delaunay):
 
 @baselines.register("rbf_linear")
 class LinearRadialBasis(Interpolation):
-    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place (SciPy)."""
+    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place."""
 
     program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
     on_points = True
@@ -303,14 +301,15 @@ class LinearRadialBasis(Interpolation):
 
     @one_blas_thread
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
-        found = RBFInterpolator(points, known, neighbors=min(50, len(points)), kernel=self.kernel)
-        result: Array = found(wanted) if len(wanted) else known[:0]
+        if not len(wanted):  # which SciPy refuses
+            return known[:0]
+        result: Array = RBFInterpolator(points, known, neighbors=min(50, len(points)), kernel=self.kernel)(wanted)
         return result
 
 
 @baselines.register("thin_plate")
 class ThinPlate(LinearRadialBasis):
-    """Thin plate splines fitted to the nearest 50 samples of every place (SciPy)."""
+    """Thin plate splines fitted to the nearest 50 samples of every place."""
 
     program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
     kernel = "thin_plate_spline"
@@ -336,7 +335,7 @@ class InverseDistance(Interpolation):
 
 @baselines.register("biharmonic")
 class Biharmonic(Interpolation):
-    """The biharmonic equation on the missing samples of a grid (scikit-image).
+    """The biharmonic equation on the missing samples of a grid.
 
     Reference: Damelin and Hoang, *On Surface Completion and Image Inpainting by Biharmonic Functions*, International Journal
     of Mathematics and Mathematical Sciences, 2018.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -11,20 +10,20 @@ from torch import Tensor
 from torchmetrics import Metric
 from typing_extensions import Self
 
-from pe_lightning.evaluation.scores import errors_and_energy, iou, overlap, psnr, snr, squared_errors, sums_of
+from pe_lightning.evaluation.scores import FORMULAS, Formula, sums_of
 from pe_lightning.registry import Registry
 
 
 class SignalMetric(Metric):
     """A score per signal, from sums over samples.
 
-    A subclass names its :attr:`sums`, defines their summands in :meth:`terms` and the score in :meth:`compute`. The sums
-    are float64 whatever the precision of the model that has the metric, and are not in checkpoints. Only samples inside the
+    A subclass names its :attr:`sums` and defines :meth:`terms` and :meth:`compute`, or has a :attr:`formula`. The sums are
+    float64 whatever the precision of the model that has the metric, and are not in checkpoints. Only samples inside the
     mask are counted; predictions are not clamped.
 
     Args:
         num_signals: Number of signals ``S``.
-        sync_on_compute: Whether the score is that of the sums over all processes.
+        sync_on_compute: Whether :meth:`compute` adds the sums of all processes.
         **kwargs: Further arguments of :class:`torchmetrics.Metric`.
     """
 
@@ -33,6 +32,7 @@ class SignalMetric(Metric):
     full_state_update = False
     unit: ClassVar[str] = ""
     sums: ClassVar[tuple[str, ...]] = ()
+    formula: ClassVar[Formula]
     count: Tensor
 
     def __init__(self, num_signals: int, sync_on_compute: bool = True, **kwargs: Any) -> None:
@@ -40,25 +40,19 @@ class SignalMetric(Metric):
         for name in (*self.sums, "count"):
             self.add_state(name, torch.zeros(num_signals, dtype=torch.float64), dist_reduce_fx="sum")
 
-    @abstractmethod
     def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
         """The summands of :attr:`sums`, each of the shape of ``target``."""
+        return self.formula.terms(prediction, target)
 
-    @abstractmethod
     def compute(self) -> Tensor:
         """The score per signal from the sums, ``(S,)``: NaN where no sample was counted.
 
         torchmetrics drops the axis of a single signal; :meth:`per_signal` has it.
         """
+        return self.formula.score(*(getattr(self, name) for name in (*self.sums, "count")))
 
     def update(self, prediction: Tensor, target: Tensor, mask: Tensor | None = None) -> None:
-        """Adds a batch.
-
-        Args:
-            prediction: ``(S, *samples, C)``.
-            target: The same shape.
-            mask: ``(S or 1, *samples)``; True where a sample is scored. ``None``: everywhere.
-        """
+        """Adds a batch, as :func:`~pe_lightning.evaluation.scores.sums_of` takes it."""
         added = sums_of(self.terms, len(self.count), prediction, target, mask)
         for name, value in zip((*self.sums, "count"), added, strict=True):
             setattr(self, name, getattr(self, name) + value)
@@ -72,7 +66,7 @@ class SignalMetric(Metric):
         return super()._apply(lambda tensor: tensor.to(fn(tensor).device), exclude_state)  # type: ignore[return-value]
 
 
-metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")  # type: ignore[type-abstract]
+metrics: Registry[SignalMetric] = Registry("metric", SignalMetric, "pe_lightning.metrics")
 
 
 def create(name: str, num_signals: int, sync_on_compute: bool = True) -> SignalMetric:
@@ -93,43 +87,21 @@ def unit_of(name: str) -> str:
 class SignalPSNR(SignalMetric):
     """Peak signal-to-noise ratio, peak 1 (see :func:`~pe_lightning.evaluation.scores.psnr`)."""
 
-    unit = "dB"
-    sums = ("squared_error",)
-    squared_error: Tensor
-
-    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return squared_errors(prediction, target)
-
-    def compute(self) -> Tensor:
-        return psnr(self.squared_error, self.count)
+    unit, formula = "dB", FORMULAS["psnr"]
+    sums = formula.sums
 
 
 @metrics.register("snr")
 class SNR(SignalMetric):
     """Signal-to-noise ratio: ``10 log10`` of the signal's energy over the energy of the error."""
 
-    unit = "dB"
-    sums = ("squared_error", "energy")
-    squared_error: Tensor
-    energy: Tensor
-
-    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return errors_and_energy(prediction, target)
-
-    def compute(self) -> Tensor:
-        return snr(self.squared_error, self.energy, self.count)
+    unit, formula = "dB", FORMULAS["snr"]
+    sums = formula.sums
 
 
 @metrics.register("iou")
 class IoU(SignalMetric):
     """Intersection over union of the values above 0.5: 1 where both are empty, 0 where a prediction is not finite."""
 
-    sums = ("intersection", "union")
-    intersection: Tensor
-    union: Tensor
-
-    def terms(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-        return overlap(prediction, target)
-
-    def compute(self) -> Tensor:
-        return iou(self.intersection, self.union, self.count)
+    formula = FORMULAS["iou"]
+    sums = formula.sums

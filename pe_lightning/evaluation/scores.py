@@ -1,4 +1,4 @@
-"""Scores per signal as plain functions of sums and counts, of one process: exact fits need no torchmetrics."""
+"""Scores per signal as plain functions of sums and counts: exact fits need no torchmetrics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Terms: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, ...]]
 def sums_of(
     terms: Terms, num_signals: int, prediction: Tensor, target: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, ...]:
-    """The sums of terms over the samples and channels of a batch, and the number of values, ``(S,)`` each in float64.
+    """The sums of terms over samples and channels, and the number of values, ``(S,)`` each in float64.
 
     Args:
         terms: The summands.
@@ -44,32 +44,14 @@ def sums_of(
     return (*sums, count)
 
 
-# -- formulas ---------------------------------------------------------------------------------------------------------
-
-
-def squared_errors(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-    """The terms of :func:`psnr`."""
-    return ((prediction - target).square(),)
-
-
 def psnr(squared_error: Tensor, count: Tensor) -> Tensor:
-    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``.
+    """Peak signal-to-noise ratio in dB for values in [0, 1]: ``-10 log10(squared_error / count)``, ``(S,)`` each.
 
-    Args:
-        squared_error: Sum of squared errors, ``(S,)``.
-        count: Number of values summed, ``(S,)``.
-
-    Returns:
-        ``(S,)``: infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN where
-        the count is zero.
+    Infinite where the error is zero, minus infinite where it is infinite or NaN (a diverged fit), NaN where the count is
+    zero.
     """
     error = torch.nan_to_num(squared_error, nan=torch.inf, posinf=torch.inf)
     return torch.where(count > 0, -10 * torch.log10(error / count), torch.nan)
-
-
-def errors_and_energy(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-    """The terms of :func:`snr`."""
-    return (prediction - target).square(), target.square()
 
 
 def snr(squared_error: Tensor, energy: Tensor, count: Tensor) -> Tensor:
@@ -78,21 +60,22 @@ def snr(squared_error: Tensor, energy: Tensor, count: Tensor) -> Tensor:
     return torch.where(count > 0, ratio, torch.nan)
 
 
-def overlap(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
-    """The terms of :func:`iou`: intersection and union of the values above 0.5; what is not finite is in the union only."""
-    inside, finite = target > 0.5, prediction.isfinite()
-    return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
-
-
 def iou(intersection: Tensor, union: Tensor, count: Tensor) -> Tensor:
     """Intersection over union; 1 where the union is empty, NaN where the count is zero, ``(S,)`` each."""
     ratio = torch.where(union > 0, intersection / union, 1.0)
     return torch.where(count > 0, ratio, torch.nan)
 
 
+def _overlap(prediction: Tensor, target: Tensor) -> tuple[Tensor, ...]:
+    inside, finite = target > 0.5, prediction.isfinite()  # a value that is not finite is in the union alone
+    return (prediction > 0.5) & inside & finite, (prediction > 0.5) | inside | ~finite
+
+
 class Formula(NamedTuple):
     """A score as a function of sums over samples."""
 
+    sums: tuple[str, ...]
+    """Names of the sums."""
     terms: Terms
     """The summands."""
     score: Callable[..., Tensor]
@@ -100,21 +83,17 @@ class Formula(NamedTuple):
 
 
 FORMULAS = {
-    "psnr": Formula(squared_errors, psnr),
-    "snr": Formula(errors_and_energy, snr),
-    "iou": Formula(overlap, iou),
+    "psnr": Formula(("squared_error",), lambda made, true: ((made - true).square(),), psnr),
+    "snr": Formula(("squared_error", "energy"), lambda made, true: ((made - true).square(), true.square()), snr),
+    "iou": Formula(("intersection", "union"), _overlap, iou),
 }
 """The metrics of the sources of this package, by their registered names."""
 
 
-# -- results ----------------------------------------------------------------------------------------------------------
-
-
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
-    """Mean, standard deviation and list of a per-signal metric as plain JSON values.
+    """Mean, standard deviation (without correction) and list of a metric per signal, as plain JSON values.
 
-    Values that are not finite become ``None``, with the reason under ``<prefix>_reason``. The standard deviation has no
-    correction: it is 0 for one signal.
+    Values that are not finite become ``None``, with the reason under ``<prefix>_reason``.
 
     Args:
         values: One value per signal, ``(S,)``.
@@ -139,11 +118,11 @@ def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
 
 
 def held_out_psnr(label: str, scores: Mapping[str, Tensor]) -> float:
-    """Mean over signals of the PSNR of the held-out samples in dB, from scores ``(S,)`` by name.
+    """Mean over signals of the PSNR of the held-out samples in dB.
 
     Args:
         label: Name of the model in messages.
-        scores: Scores of each signal by name.
+        scores: Scores of each signal ``(S,)`` by name.
     """
     mean = float(scores["test/psnr"].mean()) if "test/psnr" in scores else math.nan
     if not math.isnan(mean):
@@ -151,5 +130,5 @@ def held_out_psnr(label: str, scores: Mapping[str, Tensor]) -> float:
     there = f"there is {', '.join(scores)}" if scores else "Trainer.test scores it, and so does pe_lightning.fit"
     if "train/psnr" in scores:
         trained = float(scores["train/psnr"].mean())
-        there = f"no sample is held out, and that of the trained samples is train_psnr, {trained:.2f} dB"
+        there = f"no sample is held out, and the PSNR of the trained samples is train_psnr, {trained:.2f} dB"
     raise InputError(f"this {label} has no PSNR: {there}")

@@ -35,7 +35,7 @@ class Totals:
 
 
 def totals(metric: str, num_signals: int) -> Totals | SignalMetric:
-    """What scores signals in one process by a registered metric; the metric of a plug-in is a torchmetrics.Metric."""
+    """Scores signals in one process by a registered metric; the metric of a plug-in is a torchmetrics.Metric."""
     if metric in FORMULAS:
         return Totals(FORMULAS[metric], num_signals)
     from pe_lightning.evaluation.metrics import create

@@ -103,5 +103,5 @@ def test_a_fit_of_all_samples_says_how_well_it_fits_them() -> None:
     model = pe_lightning.fit(torch.rand(1, 12, 12, 1), "gau", sampling={"name": "grid", "stride": 1})
     assert model.train_psnr > 10
     assert set(model.scores) == {"train/psnr"}
-    with pytest.raises(InputError, match="no sample is held out, and that of the trained samples is train_psnr"):
+    with pytest.raises(InputError, match="no sample is held out, and the PSNR of the trained samples is train_psnr"):
         model.psnr  # noqa: B018
