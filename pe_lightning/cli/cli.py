@@ -37,11 +37,12 @@ from pe_lightning.training import FunctionModule, SignalDataModule, TrainedModul
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
-from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption, refuse_other_data, restoring
+from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
 from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
+from pe_lightning.training.resumption import Resumption, refuse_other_data
 
 MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
 """Arguments of models that change memory and time but no result: they may differ from a checkpoint."""

@@ -160,13 +160,12 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
             return method.from_grid(batch.values, batch.axes, list(axes))
         # lengths are measured in samples of the grid, so that pixels are square
         on_axes = batch.axes is not None and batch.index is not None
-        unit = torch.tensor([len(x) for x in batch.axes] if on_axes else batch.grid or (1,) * num_axes).double()
-        to = (
-            axes.cpu() * unit
-            if isinstance(axes, Tensor)
-            else [x.cpu().double() * n for x, n in zip(axes, unit, strict=True)]
-        )
-        return method.from_points(batch.values, batch.coords.cpu() * unit, to)
+        sizes = [len(x) for x in batch.axes or ()] if on_axes else batch.grid or (1,) * num_axes
+        unit = torch.tensor(sizes, dtype=torch.float64)
+        coords = batch.coords.cpu() * unit
+        if isinstance(axes, Tensor):
+            return method.from_points(batch.values, coords, axes.cpu() * unit)
+        return method.from_points(batch.values, coords, [x.cpu().double() * n for x, n in zip(axes, unit, strict=True)])
     except (ValueError, IndexError, RuntimeError, np.linalg.LinAlgError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         other = "spline" if on_grid else "nearest"

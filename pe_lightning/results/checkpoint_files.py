@@ -1,4 +1,4 @@
-"""Checkpoint files, read without running code. This needs no Lightning."""
+"""Checkpoint files, read without running code and without Lightning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pe_lightning.signals.files import user_path
 
 LAST, BEST = "last.ckpt", "best.ckpt"
 VERSION_KEY = "pe_lightning/version"
-"""Key of the version of this package that wrote a checkpoint."""
+"""Key of the version that wrote a checkpoint."""
 
 
 def locate(path: str | Path) -> Path:
@@ -32,7 +32,7 @@ def locate(path: str | Path) -> Path:
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """Reads a checkpoint to the CPU without running code of it."""
+    """Reads a checkpoint to the CPU without running its code."""
     found = locate(path)
     try:
         with zipfile.ZipFile(found) as archive:

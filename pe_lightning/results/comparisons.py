@@ -10,23 +10,26 @@ from typing import Any
 import h5py
 
 ALL_SIGNALS = "reconstructions.h5"
-"""File with the reconstructions of more than :data:`~pe_lightning.results.runs.MAX_FILES` signals."""
+"""File of more than :data:`~pe_lightning.results.runs.MAX_FILES` signals."""
 COMPARED = ("truth", "reconstruction", "interpolation", "trained")
 """Datasets of a comparison."""
 
 
 class Comparison(Mapping[str, Any]):
-    """The comparison of one signal: its datasets by name, and their attributes.
+    """The datasets by name of the comparison of one signal.
 
     Args:
         file: The open file of the signal, or of all signals.
         index: Index of the signal in the file of all.
+
+    Attributes:
+        attrs: Attributes of the file.
+        datasets: The datasets of the file, of all signals where it has all.
     """
 
     def __init__(self, file: h5py.File, index: int | None = None) -> None:
         self.attrs = file.attrs
-        names = [name for name in COMPARED if name in file]
-        self.datasets: dict[str, h5py.Dataset] = {name: file[name] for name in names}
+        self.datasets: dict[str, h5py.Dataset] = {name: file[name] for name in COMPARED if name in file}
         self._index = index
 
     def __getitem__(self, name: str) -> Any:
@@ -42,15 +45,12 @@ class Comparison(Mapping[str, Any]):
 
 @contextmanager
 def open_comparison(folder: Path, stem: str, index: int) -> Iterator[Comparison]:
-    """The comparison of a signal, from the file of all signals or from its own.
+    """The comparison of a signal, from the file of all signals or from its own; FileNotFoundError without either.
 
     Args:
         folder: Folder of the reconstructions.
         stem: Stem of the files of the signal, of :func:`~pe_lightning.results.runs.file_names`.
         index: Index of the signal.
-
-    Raises:
-        FileNotFoundError: If there is neither file.
     """
     whole = (folder / ALL_SIGNALS).is_file()
     with h5py.File(folder / (ALL_SIGNALS if whole else f"{stem}_comparison.h5")) as file:

@@ -1,4 +1,4 @@
-"""``metrics.json``: the types of its values, and how it is written and read."""
+"""``metrics.json``: types of its values, writing and reading."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ FIELDS: Mapping[str, str] = {
     "a list of names": "signals paths",
     "a list of integers": "grid num_missing",
 }
-"""The fields that this package writes, by their type. Callbacks and modules may add others, of any plain values."""
+"""Fields by type. Callbacks and modules may add others, of any plain values."""
 ALWAYS_KNOWN = ("metric", "signals")
-"""Fields that are never ``null``; another one is, where its value is not known or not finite."""
+"""Fields that are never ``null``; the others are, where a value is not known or not finite."""
 SCORE_PREFIXES = ("test/", "train/", "val/")
 KIND_OF_SCORE = {"_per_signal": "a list of numbers or nulls", "_reason": "text", "": "a number"}
-"""Types of scores by the end of their names: ``test/psnr``, ``test/psnr_std``, ``test/psnr_per_signal``, ..."""
+"""Types of scores by the end of their names."""
 
 
 def check_metrics(content: Any) -> dict[str, Any]:
-    """Checks the content of ``metrics.json`` against the schema, and returns it; ValueError names what does not fit."""
+    """Returns the content of ``metrics.json``; ValueError names a value that does not fit the schema."""
     if not isinstance(content, dict):
         raise ValueError(f"it holds {_shown(content)}, not a mapping")
     if content.get("schema") != SCHEMA or isinstance(content["schema"], bool):
@@ -101,7 +101,7 @@ def _finite(number: str) -> int | float:
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """The content of a ``metrics.json``, checked; ValueError if it is not JSON, or does not fit the schema."""
+    """The content of a ``metrics.json``; ValueError if it is not JSON, or does not fit the schema."""
     try:
         text = path.read_text(encoding="utf-8")
         return check_metrics(json.loads(text, parse_float=_finite, parse_int=_finite, parse_constant=_finite))

@@ -1,4 +1,4 @@
-"""Samples to predict: their number per axis, or a file of their places, and the format of the output."""
+"""Samples to predict, and the format of the files."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pe_lightning.signals.batches import SignalInfo
 class Output:
     """Samples to predict, on a grid: sample j of M is at j/M, as in the data of the fit.
 
-    Where the samples of the fit are means over cells, so are those of the grid, whose centres are at (j + 1/2)/M.
+    Where the samples of the fit are means over cells, predictions are too, and the centres are at (j + 1/2)/M.
 
     Args:
-        output_shape: Number of samples per axis; ``None``: that of the fit times ``scale``.
+        output_shape: Number of samples per axis; ``None``: the number of the fit times ``scale``.
         output_format: File format: ``auto`` (PNG, MP4, WAV or NPY, by the medium of the source), ``png``, ``mp4``, ``wav``,
             ``npy`` or ``h5``; for models of scattered points ``nc``, ``tif``, ``csv`` or ``npy``.
         scale: Number of samples per axis relative to the fit, rounded.
@@ -38,11 +38,8 @@ class Output:
             raise InputError(f"scale must be a number above 0, 2 for twice as many samples per axis; got {scale:g}")
         if sum([at is not None, output_shape is not None, scale != 1]) > 1:
             raise InputError("give one of output_shape, scale and at, a file of places")
-        self.at = at
-        self.output_shape = output_shape
-        self.scale = scale
-        self.output_format = output_format
-        self.output_std = output_std
+        self.at, self.output_shape, self.scale = at, output_shape, scale
+        self.output_format, self.output_std = output_format, output_std
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
         """Number of samples per axis for signals of a given shape."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ DETAIL_SAMPLES = 120
 MAX_ROW_CHANNELS = 4
 """Largest number of channels of a row in a plot."""
 MISSING_COLOUR = (255, 0, 255)
-"""Colour of missing samples in pictures, which is rare in photographs."""
+"""Colour of missing samples, which is rare in photographs."""
 GAP_PIXELS = 4
 """Space between the pictures of a comparison."""
 
@@ -53,7 +54,7 @@ def to_image(values: Array) -> Image.Image:
 
 
 def write_png(path: Path, image: Image.Image) -> Path:
-    """Writes an image atomically, and returns its path."""
+    """Writes an image atomically."""
     with replacing(path) as file:
         image.save(file, "PNG", compress_level=PNG_COMPRESSION)
     return path
@@ -83,17 +84,9 @@ def comparison(
     trained: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """Pictures side by side with captions: trained samples, truth, reconstruction, interpolation, error.
+    """Trained samples, the others black; truth, with its ``title``; prediction, interpolation, error; side by side.
 
-    Missing samples of the truth, which are NaN, are shown in :data:`MISSING_COLOUR`.
-
-    Args:
-        prediction: ``(H, W, C)``.
-        truth: Same shape.
-        caption: Caption of the prediction.
-        title: Caption of the truth.
-        trained: Mask of the trained samples, ``(H, W)``; the others are shown black.
-        interpolation: Caption and values of an interpolation of the trained samples, ``(H, W, C)``.
+    Values are ``(H, W, C)``, ``trained`` is a mask ``(H, W)``. Missing samples are shown in :data:`MISSING_COLOUR`.
     """
     channel = "" if truth.shape[-1] <= 4 else f", channel 1 of {truth.shape[-1]}"
     panels = [(title + channel, marked_image(truth)), (caption, to_image(prediction))]
@@ -117,12 +110,7 @@ def marked_image(values: Array) -> Image.Image:
 
 
 def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None = None) -> Image.Image:
-    """Pictures of one size with captions above them, whose font grows with the pictures; long captions are wrapped.
-
-    Args:
-        panels: Captions and pictures.
-        columns: Number of pictures in a row; all without.
-    """
+    """Pictures of one size, ``columns`` in a row or all, with captions above them, whose font grows with the pictures."""
     columns = min(columns or len(panels), len(panels))
     rows = -(-len(panels) // columns)
     width, height = panels[0][1].size
@@ -131,7 +119,8 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
     width, height = width * zoom, height * zoom
     size = max(14, width // 12)
     font = ImageFont.load_default(size)
-    captions = [_wrapped(caption, font, width) for caption, _ in panels]
+    per_line = max(1, int(width / font.getlength("n")))
+    captions = [[row for line in caption.split("\n") for row in wrap(line, per_line) or [""]] for caption, _ in panels]
     line = int(1.3 * size)
     header = line * max(len(lines) for lines in captions) + GAP_PIXELS
     whole = columns * (width + GAP_PIXELS) - GAP_PIXELS, rows * (header + height + GAP_PIXELS) - GAP_PIXELS
@@ -145,19 +134,6 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
         sheet.paste(above, (left, top))
         sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, top + header))
     return sheet
-
-
-def _wrapped(caption: str, font: Any, width: int) -> list[str]:
-    lines: list[str] = []
-    for words in map(str.split, caption.split("\n")):
-        lines.append("")
-        for word in words:
-            longer = f"{lines[-1]} {word}".strip()
-            if lines[-1] and font.getlength(longer) > width - 4:
-                lines.append(word)
-            else:
-                lines[-1] = longer
-    return lines
 
 
 def comparison_frames(
@@ -186,9 +162,6 @@ def stacked(images: Sequence[Image.Image]) -> Image.Image:
     for number, image in enumerate(images):
         sheet.paste(image, (0, sum(heights[:number])))
     return sheet
-
-
-# -- plots --------------------------------------------------------------------------------------------------------------
 
 
 def row_plot(
@@ -274,8 +247,7 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
 def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     """Plots held-out PSNR against the ridge, and against the width if it was chosen too; ``None`` if nothing was chosen.
 
-    ``choice`` has ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR), may be empty; ``ridge`` and
-    ``factor``: the chosen values.
+    ``choice`` has ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR); and ``ridge``, ``factor``: chosen.
     """
     named = [("relative ridge", choice.get("curve")), ("width, times the rule's", choice.get("factors"))]
     panels = [(title, points) for title, points in named if points and len(points) > 1]

@@ -1,7 +1,4 @@
-"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: file names, dotted settings.
-
-A run directory is created by one ``mkdir``, which succeeds for one process only, so two runs never share one.
-"""
+"""Run directories ``<root>/<data>-<model>-<activation>-<encoder>/<n>``: file names, dotted settings."""
 
 from __future__ import annotations
 
@@ -10,13 +7,14 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.files import in_utf8
+from pe_lightning.signals.files import in_utf8, real_path
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
@@ -24,11 +22,11 @@ CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
 LOCK = ".lock"
 MAX_FILES = 64
-"""Largest number of signals that all have files of their own; of more, the first have, and one HDF5 file holds all."""
+"""Largest number of signals that all have files of their own; of more, only the first have, and one HDF5 file has all."""
 
 
 def slug(text: str) -> str:
-    """Turns ``text`` into part of a file name: letters, digits, dot, dash and underscore; anything else becomes a dash.
+    """Part of a file name: letters, digits, dot, dash and underscore of ``text``, anything else as a dash.
 
     At most 180 bytes: file systems allow 255, and suffixes follow.
     """
@@ -37,10 +35,7 @@ def slug(text: str) -> str:
 
 
 def file_names(names: tuple[str, ...]) -> list[str]:
-    """Distinct file stems for signals of these names, distinct also where the file system ignores case.
-
-    No stem equals another one followed by ``_comparison``, which names the files that compare a signal with the truth.
-    """
+    """File stems of signals, distinct also where the file system ignores case, and from ``<stem>_comparison``."""
     taken: set[str] = set()
     result: list[str] = []
     for name in names:
@@ -53,7 +48,7 @@ def file_names(names: tuple[str, ...]) -> list[str]:
 
 
 def frames_of(count: int, most: int) -> list[int]:
-    """Ascending indices of the frames shown of ``count``: all of them, or the middles of ``most`` equal intervals.
+    """Ascending indices of the shown frames: all ``count``, or the middles of ``most`` equal intervals.
 
     The Thue-Morse sequence moves half of the middles to the frame before, so that both trained and held-out frames are
     shown for any stride of the training grid.
@@ -67,7 +62,7 @@ def frames_of(count: int, most: int) -> list[int]:
 
 
 def claim(root: str | Path, name: str) -> Path:
-    """Creates the next free directory ``<root>/<name>/<n>``, counting from 1, and returns its absolute path."""
+    """Creates the next free directory ``<root>/<name>/<n>``, counting from 1, for this process alone."""
     parent = Path(root) / slug(name)
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -87,14 +82,30 @@ def claim(root: str | Path, name: str) -> Path:
         ) from error
 
 
-def hold(run_dir: Path) -> FileLock:
-    """Locks a run directory for one fit; the system releases the lock when the process ends, in any way."""
-    lock = FileLock(run_dir / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise InputError(f"another fit writes to {str(run_dir)!r}: wait until it has ended") from error
-    return lock
+class ClaimedFolder:
+    """A run directory that this process writes to. A fit locks it, until the process ends in any way."""
+
+    def __init__(self, path: Path, lock: bool) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self.path, self._was_empty, self._lock = path, not any(path.iterdir()), FileLock(path / LOCK)
+        if lock:
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise InputError(f"another fit writes to {str(path)!r}: wait until it has ended") from error
+
+    def release(self, remove: bool = False) -> None:
+        """Unlocks the directory; ``remove``: and removes it, if there was and is nothing in it."""
+        self._lock.release()
+        if remove and self._was_empty:
+            with suppress(OSError):
+                (self.path / LOCK).unlink()
+                self.path.rmdir()
+
+
+def may_hold(root: str | Path | None, run: Path) -> bool:
+    """Whether evaluations may write into a run directory: into any, unless ``root`` is elsewhere."""
+    return root is None or real_path(run).is_relative_to(real_path(root))
 
 
 def of_checkpoint(path: str | Path) -> Path:
@@ -104,10 +115,10 @@ def of_checkpoint(path: str | Path) -> Path:
 
 
 class Durations:
-    """Wall seconds of a command by what they were spent on, in all since the command began or this object was made."""
+    """Wall seconds by activity, since the command began or this object was made."""
 
     command_began: float | None = None
-    """When the command of this process began, by :func:`time.perf_counter`; ``None`` outside of a command."""
+    """Start of the command of this process, by :func:`time.perf_counter`; ``None`` outside of a command."""
 
     def __init__(self) -> None:
         now = time.perf_counter()
@@ -118,7 +129,7 @@ class Durations:
             self.seconds["start"] = now - self._began
 
     def mark(self, name: str) -> None:
-        """Adds the seconds since the last mark to those of this name."""
+        """Adds the seconds since the last mark to an activity."""
         now = time.perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._marked
         self._marked = now
@@ -133,13 +144,13 @@ RECORDER = "pe_lightning.RunRecorder"
 
 
 def recorder_of(callbacks: Sequence[Any]) -> Any:
-    """The arguments of the recorder among the callbacks of a configuration; ``None`` if it is not among them."""
+    """The arguments of the recorder among the callbacks of a configuration; ``None`` without a recorder."""
     found = (entry["init_args"] for entry in callbacks if entry["class_path"].endswith(".RunRecorder"))
     return next(found, None)
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "", entries: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yields the dotted keys of a nested mapping with their values; with ``entries`` also those within lists of mappings.
+    """Yields the dotted keys of a nested mapping with their values; with ``entries`` also from lists of mappings.
 
     >>> dict(flatten({"encoder": {"name": "gau", "sigma": 0.1}, "grid": [4, 4]}))
     {'encoder.name': 'gau', 'encoder.sigma': 0.1, 'grid': [4, 4]}

@@ -7,8 +7,7 @@
 | audio | WAV in the source's dtype |
 | array, and signals that the format of their medium cannot hold | NPY in the source's dtype and range, or HDF5 on request |
 
-In pictures [0, 1] is black to white, clipped, and NaN is black. A signal resized along its first axis has the duration of
-its source: its rate is multiplied by the ratio of the sizes.
+In pictures [0, 1] is black to white, clipped, and NaN is black. A signal resized along its first axis keeps its duration.
 """
 
 from __future__ import annotations
@@ -43,31 +42,30 @@ from pe_lightning.signals.sources.sound import write_sound
 from pe_lightning.signals.validation import choice
 
 Formats: TypeAlias = Literal["auto", "png", "mp4", "wav", "npy", "h5"]
-"""File formats; ``auto``: that of the medium, else NPY."""
+"""File formats; ``auto``: the format of the medium, else NPY."""
 
 Array = npt.NDArray[np.float32]
 Batch: TypeAlias = GridBatch | PointBatch
 
 WAV_SUBTYPES = {"uint8": "PCM_U8", "int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
-
 CHUNK_BYTES = 1 << 20
-"""Largest chunk of an HDF5 dataset, in bytes: that of HDF5's cache."""
+"""Largest chunk of an HDF5 dataset: the size of HDF5's cache."""
 
 
 class Medium:
-    """How signals of one medium are written; the base class writes arrays, NPY.
+    """Writes signals of one medium; the base class writes arrays, NPY.
 
     Another package registers a subclass in the entry-point group ``pe_lightning.media``, under the name that its source
     gives as ``RawSignals.media``.
     """
 
     suffix: ClassVar[str] = "npy"
-    """Suffix of the files that :meth:`write` writes, without the dot."""
+    """Suffix of the files, without the dot."""
     axes: ClassVar[tuple[str, ...]] = ()
     """Names of the axes of a signal, if they are known."""
 
     def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
-        """The reason why a signal ``(*grid, C)`` cannot be written and becomes NPY; ``None`` if it can."""
+        """The reason why a signal ``(*grid, C)`` becomes NPY; ``None`` if this medium can hold it."""
         return None
 
     def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
@@ -97,8 +95,8 @@ class Medium:
             folder: The folder of the run.
             values: ``(S, n_1, ..., n_D, C)``, or at places ``(S, P, 1)``, nominally in [0, 1].
             info: Shape and origin of the signals.
-            output: What was predicted; ``None``: samples of a grid, in the format of the medium.
-            std: Standard deviations of scattered points, of the shape of ``values``.
+            output: The samples and their format; ``None``: samples of a grid, in the format of the medium.
+            std: Standard deviations of scattered points, same shape as ``values``.
         """
         formats = cast(Formats, "auto" if output is None else output.output_format)  # choose_format refuses the others
         inside = folder / "x".join(map(str, values.shape[1:-1]))
@@ -108,7 +106,9 @@ class Medium:
     def pictures(
         self, folder: Path, metrics: Mapping[str, Any], prediction: Array, batch: Batch, info: SignalInfo, draw: bool
     ) -> list[str] | None:
-        """Writes what a test compares, and returns the pictures among the files.
+        """Writes the files of a test beside the truth, and returns the pictures among them.
+
+        ``None``, the default, leaves it to :func:`~pe_lightning.results.reconstructions.write_reconstructions`.
 
         Args:
             folder: The folder of the reconstructions.
@@ -117,10 +117,6 @@ class Medium:
             batch: The truth, with masks.
             info: Shape and origin of the signals.
             draw: Whether to draw pictures.
-
-        Returns:
-            ``None``, the default: signals and comparisons are written as
-            :func:`~pe_lightning.results.reconstructions.write_reconstructions` does.
         """
         return None
 
@@ -189,12 +185,12 @@ class AudioMedium(Medium):
 
 
 class HDF5(Medium):
-    """HDF5, which no medium has: it is written on request."""
+    """HDF5, on request."""
 
     suffix = "h5"
 
     def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
-        """A dataset ``values``; its attributes are ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
+        """Writes a dataset ``values`` with the attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
         scaling = scaling_of(info)
         low, high = scaling.of(index)
         content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
@@ -207,11 +203,9 @@ class HDF5(Medium):
 
 
 WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, Medium, HDF5)}
-"""What writes a format that is requested by its suffix."""
 
 
 def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -> Medium:
-    """What writes a signal in the requested format, of its medium if it is ``auto``, or as NPY if the medium cannot."""
     choice("output_format", formats, get_args(Formats))
     if formats == "auto":
         natural = media.create(info.media if info is not None else "image" if len(shape) == 3 else "array")
@@ -226,12 +220,9 @@ def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -
 
 
 def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> str:
-    """The suffix with which :func:`write_signal` writes a signal; needs no values, so that errors are raised early.
+    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``, before there are values.
 
-    Args:
-        shape: ``(*grid, C)`` of the signal.
-        info: Shape and origin of the signals; without it, two axes are an image and anything else an array.
-        formats: Requested format. ``auto`` becomes NPY if the format of the medium cannot hold the signal.
+    Without ``info`` two axes are an image and anything else an array. ``auto`` becomes NPY if the medium cannot hold it.
     """
     chosen = _writer(shape, info, formats).suffix
     if chosen == "mp4" and "libx264" not in av.codecs_available:
@@ -245,14 +236,9 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
 def write_signal(
     path: Path, values: Array, info: SignalInfo | None = None, index: int = 0, formats: Formats = "auto"
 ) -> Path:
-    """Writes one signal atomically, and returns the path with its suffix.
+    """Writes one signal ``(*grid, C)``, nominally in [0, 1], atomically, and returns the path with the suffix added.
 
-    Args:
-        path: Path without a suffix.
-        values: ``(*grid, C)``, nominally in [0, 1].
-        info: Shape and origin of the signals; without it NPY and HDF5 hold the unscaled values.
-        index: Index of the signal.
-        formats: Requested format.
+    Without ``info`` NPY and HDF5 hold the unscaled values.
     """
     target = path.with_name(f"{path.name}.{choose_format(values.shape, info, formats)}")
     with replacing(target) as file:
@@ -261,7 +247,7 @@ def write_signal(
 
 
 def scaling_of(info: SignalInfo | None) -> ValueRange:
-    """Range and dtype of the source; of unknown signals [0, 1] and float32."""
+    """Range and dtype of the source; for unknown signals [0, 1] and float32."""
     return info.scaling if info is not None else ValueRange("float32")
 
 
@@ -277,9 +263,8 @@ def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -
 
 def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
     """H.264 for common players: yuv420p and BT.709. The last row or column of an odd size is repeated."""
-    rate = rate.limit_denominator(
-        max(1, int(2**30 / max(float(rate), 1.0)))
-    )  # MP4 stores numerator and denominator in 32 bits
+    # MP4 stores numerator and denominator in 32 bits
+    rate = rate.limit_denominator(max(1, int(2**30 / max(float(rate), 1.0))))
     height, width = values.shape[1:3]
     padding = ((0, height % 2), (0, width % 2), (0, 0))
     options = {"movflags": "faststart", "movie_timescale": str(rate.numerator)}  # in milliseconds the end would be truncated
@@ -300,7 +285,7 @@ def _write_mp4(path: Path, values: Array, rate: Fraction) -> None:
 
 
 def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np.dtype[Any]]:
-    """Creates an NPY file as a memory map. Its space is reserved, as writing to a full disk would kill the process."""
+    """Creates an NPY file as a memory map; reserves its space, as writing to a full disk would kill the process."""
     array: np.memmap[Any, np.dtype[Any]] = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), tuple(shape))
     if hasattr(os, "posix_fallocate"):
         with path.open("r+b") as file:
@@ -311,9 +296,7 @@ def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np
 def axis_names(num_axes: int, info: SignalInfo | None) -> tuple[str, ...]:
     """Names of the axes of a signal and of its channels, such as ``("height", "width", "channel")``."""
     names = media.get(info.media).axes if info is not None else ()
-    if len(names) != num_axes:
-        names = tuple(f"axis{number}" for number in range(1, num_axes + 1))
-    return (*names, "channel")
+    return (*(names if len(names) == num_axes else (f"axis{n + 1}" for n in range(num_axes))), "channel")
 
 
 def _describe(dataset: h5py.Dataset, axes: Sequence[str], scaling: ValueRange, rate: Fraction | None) -> None:
@@ -326,7 +309,7 @@ def _describe(dataset: h5py.Dataset, axes: Sequence[str], scaling: ValueRange, r
 def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: SignalInfo | None = None) -> None:
     """Adds the datasets ``values`` ``(S, *grid, C)``, in dtype and range of the source, and ``names`` ``(S,)``.
 
-    The attributes of ``values`` are those of a file of one signal, with the axis ``signal`` before the others.
+    ``values`` has the attributes of :class:`HDF5`, and the axis ``signal`` before the others.
     """
     scaling = scaling_of(info)
     dataset = new_dataset(file, "values", values.shape, scaling.dtype)

@@ -1,19 +1,12 @@
-"""Checkpoints of a Trainer: their files, and resumed fits.
-
-A fit that is resumed from a checkpoint equals the uninterrupted fit bit for bit. Lightning saves neither the logged metrics,
-which callbacks monitor, nor resumes at the start of an epoch: where ``max_steps`` is set, it repeats the end of the epoch in
-which the checkpoint was written, without its validation.
-"""
+"""Checkpoint files of a fit: when they are written, what is read of them, and that their weights are finite."""
 
 from __future__ import annotations
 
-import copy
 import io
 import math
 import os
 import traceback
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,54 +14,25 @@ from typing import Any
 import torch
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.callbacks import (
-    EarlyStopping,
-    GradientAccumulationScheduler,
-    ModelCheckpoint,
-    StochasticWeightAveraging,
-    WeightAveraging,
-)
-from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
+from lightning.pytorch.callbacks import ModelCheckpoint, StochasticWeightAveraging
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_info, rank_zero_warn
-from torch import Tensor
+from lightning.pytorch.utilities import rank_zero_warn
 from torch.nn.utils import get_total_norm
-from torch.optim import Optimizer
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
-from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.training.datamodule import SignalDataModule
-
-METRICS_KEY = "pe_lightning/logged_metrics"
-"""Where a checkpoint holds the metrics that were logged last."""
-AVERAGED_KEY = "pe_lightning/weights_are_averages"
-"""Whether a checkpoint was written after a callback had replaced the weights by their averages."""
-DATA_KEY = "pe_lightning/data"
-"""Where a checkpoint holds the fingerprint of the data, and what else a resumed fit needs to have in common with it."""
-OPTIMIZERS_KEY = "pe_lightning/optimizers"
-"""Where a checkpoint holds the arguments of the optimisers and their schedulers, as they were before the first step."""
-DATA_SETTINGS = ("fingerprint", "protocol", "samples", "scaling", "axes", "metric")
-"""Entries of a description of data that a resumed fit must not change; the fingerprint covers values and trained samples."""
-SHOWN_SETTINGS = ("names", "grid", "channels", "sampling")
-"""Further entries, for messages: they differ where the fingerprint does, or do not matter."""
 
 
 class CheckpointFiles(TorchCheckpointIO):
-    """Writes checkpoints atomically, and reads them with checks and ``weights_only``.
+    """Writes checkpoints of finite weights atomically, and reads them with checks and ``weights_only``.
 
-    Lightning copies a temporary file over the old one, which a kill or a full disk leaves incomplete. Weights that are not
-    finite are not written, and no file is removed for them.
-
-    Attributes:
-        weights: Names of the parameters that have to be finite, set by :class:`FiniteWeights`.
+    Lightning copies a temporary file over the old one, which a kill or a full disk leaves incomplete.
     """
 
     def __init__(self) -> None:
         self.weights: frozenset[str] = frozenset()
+        """Names of the parameters that have to be finite, set by :class:`FiniteWeights`."""
         self._left_out = False
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
@@ -87,7 +51,7 @@ class CheckpointFiles(TorchCheckpointIO):
         return read_checkpoint(path)
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Removes a checkpoint, unless the one to take its place was left out."""
+        """Removes a checkpoint, unless the new one was not written."""
         if not self._left_out:
             super().remove_checkpoint(path)
 
@@ -99,10 +63,7 @@ class FiniteWeights(Callback):
     processes together. Every module of this package adds this callback to its Trainer, unless the Trainer has one.
 
     Args:
-        stop: Whether the fit ends with an error; else it goes on, with a warning, and the checkpoints stay as they are.
-
-    Raises:
-        InputError: If weights are not finite.
+        stop: Whether the fit ends with an :class:`InputError`; else it goes on, with a warning.
     """
 
     def __init__(self, stop: bool = True) -> None:
@@ -111,8 +72,7 @@ class FiniteWeights(Callback):
         self._warned = False
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._finite_step = self._checked_step = 0
-        self._warned = False
+        self._finite_step, self._warned = 0, False
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
         if isinstance(files := trainer.strategy.checkpoint_io, CheckpointFiles):
@@ -157,17 +117,13 @@ class FiniteWeights(Callback):
 
 
 class BestAndLast(ModelCheckpoint):
-    """Writes ``last.ckpt`` after every epoch, whether the score improved or not, and ``best.ckpt`` where it did.
+    """Writes ``last.ckpt`` after every epoch, and ``best.ckpt`` where the score improved.
 
-    A fit that ends within an epoch leaves the state after its last step, before the validation that ends it: resumed, the
-    fit continues as one that was never stopped.
+    A fit that ends within an epoch leaves the state after its last step, before the validation that ends it.
 
     Args:
         monitor: The logged value; with ``None`` the latest checkpoint is the best.
         mode: ``max`` if larger values are better, else ``min``.
-
-    Attributes:
-        last_is_complete: Whether ``last.ckpt`` has the state to resume from, and is not to be overwritten.
     """
 
     def __init__(self, monitor: str | None, mode: str) -> None:
@@ -175,6 +131,7 @@ class BestAndLast(ModelCheckpoint):
             filename="best", monitor=monitor, mode=mode, enable_version_counter=False, save_on_train_epoch_end=True
         )
         self.last_is_complete = False
+        """Whether ``last.ckpt`` has the state to resume from, and is not to be overwritten."""
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
@@ -209,19 +166,20 @@ class BestAndLast(ModelCheckpoint):
             super().load_state_dict({**state_dict, **paths, "dirpath": self.dirpath, "best_k_models": {best: score}})
 
 
-def check_optimizer(optimizer: Optimizer) -> None:
-    """Checks the loaded state of optimisers with fused kernels, which do not check shapes before they write."""
-    fused = isinstance(optimizer, (torch.optim.Adagrad, torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD))
-    for parameter, state in optimizer.state.items() if fused else ():
-        for name, value in state.items():
-            like = torch.ones(()) if name == "step" else parameter
-            if isinstance(value, Tensor) and (
-                (value.shape, value.dtype) != (like.shape, like.dtype) or value.is_contiguous() < like.is_contiguous()
-            ):
-                raise InputError(
-                    f"the checkpoint is damaged: {name} in the state of the optimiser has shape {tuple(value.shape)} and "
-                    f"dtype {value.dtype}, its parameter {tuple(like.shape)} and {like.dtype}. Fit again without --ckpt_path"
-                )
+def swa_ends_with(trainer: Trainer, epoch: int) -> bool:
+    """Whether stochastic weight averaging replaces the weights if training ends in this epoch."""
+    return averages_weights(trainer) and trainer.max_epochs in (-1, epoch + 1)
+
+
+def averages_weights(trainer: Trainer) -> bool:
+    """Whether a callback averages the weights of several steps, and replaces the schedule."""
+    return any(isinstance(callback, StochasticWeightAveraging) for callback in callbacks_of(trainer))
+
+
+def callbacks_of(trainer: Trainer) -> list[Callback]:
+    """The callbacks of a Trainer, which declares none."""
+    found: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
+    return found
 
 
 @contextmanager
@@ -242,270 +200,3 @@ def restoring() -> Iterator[None]:
             f"the checkpoint does not fit the model, or is damaged: {type(error).__name__}, {paragraph(str(error), 400)}. "
             "Name another one, or fit again without --ckpt_path"
         ) from error
-
-
-def swa_ends_with(trainer: Trainer, epoch: int) -> bool:
-    """Whether stochastic weight averaging replaces the weights by their averages if training ends in this epoch."""
-    return _averaging(trainer) and trainer.max_epochs in (-1, epoch + 1)
-
-
-def _averaging(trainer: Trainer) -> bool:
-    return any(isinstance(callback, StochasticWeightAveraging) for callback in _callbacks(trainer))
-
-
-def describe_data(data: Any) -> dict[str, Any] | None:
-    """What a checkpoint holds of the DataModule of its fit, if that has a ``fingerprint``."""
-    if (fingerprint := getattr(data, "fingerprint", None)) is None:
-        return None
-    described = data.describe() if isinstance(data, SignalDataModule) else {}
-    kept = {key: described[key] for key in (*DATA_SETTINGS, *SHOWN_SETTINGS) if key in described}
-    return {**kept, "fingerprint": fingerprint}
-
-
-def refuse_other_data(checkpoint: Mapping[str, Any], data: Any) -> None:
-    """Checks that a DataModule has the data of the fit that wrote a checkpoint, if both tell."""
-    saved, given = checkpoint.get(DATA_KEY), describe_data(data)
-    if saved is None or given is None or all(saved.get(key) == given.get(key) for key in DATA_SETTINGS):
-        return
-    differing = [key for key in (*SHOWN_SETTINGS, *DATA_SETTINGS) if saved.get(key) != given.get(key)]
-    words = "; ".join(f"{key} {saved.get(key)}, now {given.get(key)}" for key in differing)
-    raise InputError(
-        f"the checkpoint is of a fit of other data: {paragraph(words, 600)}. Give the data of that fit; or, to train its "
-        "weights further on this data, --resume_with_other_data true, in Python the callback Resumption(other_data=True)"
-    )
-
-
-class OptimizerSettings:
-    """The arguments of the optimisers of a Trainer and of their schedulers, before the first step.
-
-    Args:
-        trainer: A Trainer whose optimisers have taken no step and have restored no checkpoint; ``None``: no optimisers.
-
-    Attributes:
-        described: Of each optimiser its class, the arguments of its groups of parameters, and its schedulers with their
-            arguments; plain values only.
-    """
-
-    def __init__(self, trainer: Trainer | None = None) -> None:
-        optimizers, configs = ([], []) if trainer is None else (trainer.optimizers, trainer.lr_scheduler_configs)
-        self._groups = [[copy.copy(group) | {"params": None} for group in one.param_groups] for one in optimizers]
-        self._schedules = [copy.deepcopy(config.scheduler.state_dict()) for config in configs]
-        self.described: list[dict[str, Any]] = []
-        for optimizer, groups in zip(optimizers, self._groups, strict=True):
-            own = [
-                {"class": _class_name(config.scheduler), **state}
-                for config, state in zip(configs, self._schedules, strict=True)
-                if getattr(config.scheduler, "optimizer", None) is optimizer
-            ]
-            # the rate that a schedule changes, not that of its first step
-            rates = [{**group, "lr": group.get("initial_lr", group["lr"])} for group in groups]
-            self.described.append(_plain({"class": _class_name(optimizer), "groups": rates, "schedulers": own}))
-
-    def changes(self, saved: list[dict[str, Any]]) -> list[str]:
-        """The arguments that are not those of a checkpoint, ``lr 0.1, now 0.01``; none if the checkpoint does not tell."""
-        old, new = (dict(flatten({"optimizer": each}, entries=True)) for each in (saved, self.described))
-        names = {key: key.rpartition(".")[2] for key in {**old, **new} if saved}
-        follow = ("initial_lr", "base_lrs", "_last_lr")  # from lr
-        keys = [key for key, name in names.items() if name not in follow and not _is_close(old.get(key), new.get(key))]
-        return list(dict.fromkeys(f"{names[key]} {old.get(key)}, now {new.get(key)}" for key in keys))
-
-    def check(self, saved: list[dict[str, Any]], step: int, max_steps: int) -> None:
-        """Refuses what a fit cannot be resumed with.
-
-        Args:
-            saved: What a checkpoint holds.
-            step: Optimiser steps that have been taken.
-            max_steps: Optimiser steps of the fit; -1 for no limit.
-        """
-        was, now = (
-            " and ".join(" with ".join([one["class"], *(own["class"] for own in one["schedulers"])]) for one in each)
-            for each in (saved, self.described)
-        )
-        if was != now and step:  # an optimiser without steps has no state
-            raise InputError(
-                f"the fit of the checkpoint has {was}, and {now} is asked for: a resumed fit keeps the classes of its "
-                "optimiser and schedule, and takes other arguments of them. Leave the option out, or fit again without "
-                "--ckpt_path"
-            )
-        if 0 <= max_steps <= step and (changes := self.changes(saved)):
-            raise InputError(
-                f"the fit of the checkpoint has taken its {step} steps, so that {', '.join(changes)} would change nothing: "
-                "raise --trainer.max_steps, or leave the option out"
-            )
-
-    def apply(self, trainer: Trainer, averages: bool) -> None:
-        """Sets these arguments in restored optimisers: their rates are those of a fit that had them from its beginning.
-
-        Args:
-            trainer: A Trainer that has restored a checkpoint.
-            averages: Whether stochastic weight averaging has replaced the schedule.
-        """
-        schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
-        if averages or any(isinstance(scheduler, ReduceLROnPlateau) for scheduler in schedulers):
-            raise InputError(
-                "the learning rate of ReduceLROnPlateau and of StochasticWeightAveraging follows from the fit so far: a "
-                "resumed fit keeps the arguments of its optimiser. Leave the option out, or fit again without --ckpt_path"
-            )
-        for optimizer, groups in zip(trainer.optimizers, self._groups, strict=True):
-            for group, arguments in zip(optimizer.param_groups, groups, strict=True):
-                group.update({**arguments, "params": group["params"]})
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")  # before a step of the optimiser
-            for scheduler, state in zip(schedulers, self._schedules, strict=True):
-                steps = scheduler.last_epoch
-                scheduler.load_state_dict(copy.deepcopy(state))
-                for _ in range(steps):
-                    scheduler.step()
-
-
-def _class_name(instance: object) -> str:
-    return f"{type(instance).__module__}.{type(instance).__qualname__}"
-
-
-def _plain(value: Any) -> Any:
-    """Nested plain values, without what a checkpoint cannot hold."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_plain(entry) for entry in value) if type(value) in (list, tuple) else list(value)
-    return value if isinstance(value, (bool, int, float, str)) else None
-
-
-def _is_close(one: Any, other: Any) -> bool:
-    """Whether values are equal; numbers, which may be computed from the data, to rounding."""
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and len(one) == len(other):
-        return all(map(_is_close, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-6)
-    return bool(one == other)
-
-
-class Resumption(Callback):
-    """Restores what Lightning does not, and refuses fits that cannot be resumed or monitored.
-
-    Every module of this package adds it to its Trainer, unless the Trainer has one. A fit is resumed with its data. The
-    arguments of its optimiser and scheduler may change: from the first resumed step on the learning rates are those that a
-    fit with the new arguments has at that step.
-
-    Args:
-        other_data: Whether a checkpoint of a fit of other data may be resumed.
-    """
-
-    def __init__(self, other_data: bool = False) -> None:
-        self.other_data = other_data
-        self._checkpoint: dict[str, Any] = {}
-        self._averaged = False
-        self._settings = OptimizerSettings()
-        self._patience: dict[EarlyStopping, int] = {}
-
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage != "fit":
-            return
-        self._checkpoint = {}
-        # loading a checkpoint would set the earlier one
-        self._patience = {callback: callback.patience for callback in trainer.early_stopping_callbacks}
-        if _averaging(trainer) and not any(True for _ in pl_module.parameters()):
-            raise InputError(
-                f"StochasticWeightAveraging copies the model before it is built: call {type(pl_module).__name__}.build_from("
-                "data) before Trainer.fit"
-            )
-
-    def on_save_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        checkpoint[METRICS_KEY] = {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()}
-        checkpoint[AVERAGED_KEY] = self._averaged
-        checkpoint[OPTIMIZERS_KEY] = self._settings.described
-        if trainer.is_global_zero:  # which writes it
-            checkpoint[DATA_KEY] = describe_data(trainer.datamodule)  # type: ignore[attr-defined]
-
-    def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if trainer.state.fn == TrainerFn.FITTING and not self.other_data:  # a checkpoint is scored on any data
-            refuse_other_data(checkpoint, trainer.datamodule)  # type: ignore[attr-defined]
-        self._averaged = checkpoint.get(AVERAGED_KEY, False)
-        self._checkpoint = {
-            "step": checkpoint["global_step"],
-            "metrics": checkpoint.get(METRICS_KEY, {}),
-            "callbacks": checkpoint.get("callbacks", {}),
-            "rates": [[group["lr"] for group in state["param_groups"]] for state in checkpoint.get("optimizer_states", [])],
-            "optimizers": checkpoint.get(OPTIMIZERS_KEY, []),
-        }
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        for callback in trainer.early_stopping_callbacks:
-            callback.patience = self._patience.get(callback, callback.patience)
-            if callback.stopping_reason is not EarlyStoppingReason.NOT_STOPPED:
-                trainer.should_stop = True
-                rank_zero_info(
-                    f"EarlyStopping has ended this fit: {callback.stopping_reason_message} To train further, leave it out."
-                )
-        self._settings = OptimizerSettings(trainer)
-        saved = self._checkpoint.get("optimizers")
-        if saved and not trainer.lr_scheduler_configs and _averaging(trainer):  # which has replaced the schedule
-            for settings, before in zip(self._settings.described, saved, strict=False):
-                settings["schedulers"] = before["schedulers"]
-        if saved:
-            self._settings.check(saved, self._checkpoint["step"], trainer.max_steps)
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restores the metrics, starts a new epoch after a finished one, and restores weight averaging."""
-        metrics = self._checkpoint.get("metrics", {})
-        trainer.callback_metrics.update({name: value.to(pl_module.device) for name, value in metrics.items()})
-        if not trainer.fit_loop.is_resuming:
-            return
-        if self._averaged:
-            raise InputError(
-                "the checkpoint holds the average of the weights of a fit that has ended, and cannot be trained further; "
-                "name an earlier checkpoint, or fit again"
-            )
-        close_epoch(trainer)
-        for callback in _callbacks(trainer):  # acts at the start of an epoch, which this one has had
-            if isinstance(callback, GradientAccumulationScheduler):
-                callback.on_train_epoch_start(trainer)
-        averages = self._restore_averaging(trainer, pl_module)
-        if changes := self._settings.changes(self._checkpoint["optimizers"]):
-            self._settings.apply(trainer, averages)
-            rank_zero_info(f"Resumed with other arguments of the optimiser: {', '.join(changes)}.")
-        self._checkpoint = {}
-
-    def _restore_averaging(self, trainer: Trainer, pl_module: LightningModule) -> bool:
-        """Starts the schedule of stochastic weight averaging, which resets the learning rates, and restores the rates.
-
-        Returns whether weights are being averaged.
-        """
-        averages = False
-        for callback in _callbacks(trainer):
-            state = self._checkpoint.get("callbacks", {}).get(callback.state_key, {})
-            if isinstance(callback, StochasticWeightAveraging) and state.get("scheduler_state") is not None:
-                averages = True
-                callback.on_train_epoch_start(trainer, pl_module)
-                for optimizer, rates in zip(trainer.optimizers, self._checkpoint["rates"], strict=True):
-                    for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                        group["lr"] = rate
-        return averages
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        moving = any(isinstance(callback, WeightAveraging) for callback in _callbacks(trainer))
-        self._averaged = moving or swa_ends_with(trainer, trainer.current_epoch - 1)
-
-
-def own_callbacks(trainer: Trainer | None) -> list[Callback]:
-    """The callbacks that every fit has, without those that a Trainer was given."""
-    given = () if trainer is None else tuple(map(type, _callbacks(trainer)))
-    return [cls() for cls in (Resumption, FiniteWeights) if cls not in given]
-
-
-def _callbacks(trainer: Trainer) -> list[Callback]:
-    found: list[Callback] = trainer.callbacks  # type: ignore[attr-defined]
-    return found
-
-
-def close_epoch(trainer: Trainer) -> None:
-    """Counts the epoch of a resumed checkpoint as completed if its batches and its end were run before it was written."""
-    loop = trainer.fit_loop
-    epoch: Any = loop.epoch_progress.current
-    if not loop.restarting or not trainer.is_last_batch or epoch.processed < epoch.ready:
-        return
-    if epoch.completed < epoch.processed:
-        loop.epoch_progress.increment_completed()
-    loop.reset_restart_stage()
-    loop.epoch_loop.restarting = False
-    loop.epoch_loop.reset_restart_stage()

@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError, require, say
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, read_checkpoint
 from pe_lightning.signals.files import check_outputs, user_path, write_atomically
-from pe_lightning.training.checkpoints import METRICS_KEY
+from pe_lightning.training.resumption import METRICS_KEY
 from pe_lightning.training.saved_models import model_class
 
 Format = Literal["safetensors", "checkpoint"]

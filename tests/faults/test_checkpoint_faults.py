@@ -19,7 +19,7 @@ from lightning.pytorch import Callback, Trainer
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import read_checkpoint
-from pe_lightning.results.runs import hold
+from pe_lightning.results.runs import ClaimedFolder
 from pe_lightning.signals import files
 from pe_lightning.training.checkpoints import CheckpointFiles
 
@@ -243,7 +243,7 @@ def test_a_fit_that_diverges_ends_with_words_and_keeps_its_checkpoint(
 def test_a_run_is_resumed_by_one_process_at_a_time(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(made, "runs/a/1")
     again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "runs/a/1/checkpoints/last.ckpt"]
-    held = hold(Path("runs/a/1"))
+    held = ClaimedFolder(Path("runs/a/1"), lock=True)
     assert "another fit writes to" in refused(capsys, again)
     held.release()
     assert main(again) == 0

@@ -10,10 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from pe_lightning.results import reconstructions
+from pe_lightning.results import predictions, reconstructions
 from pe_lightning.results.comparisons import open_comparison
 from pe_lightning.results.pictures import to_levels
-from pe_lightning.results.reconstructions import FileAssembly, PredictionWriter, write_reconstructions
+from pe_lightning.results.predictions import FileAssembly, PredictionWriter
+from pe_lightning.results.reconstructions import write_reconstructions
 from pe_lightning.results.runs import file_names, frames_of
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
@@ -136,7 +137,7 @@ def test_blocks_of_several_processes_fill_the_same_files(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("limit", [1 << 30, 0])
 def test_predictions_come_a_few_rows_at_a_time(limit: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(reconstructions, "MAX_ASSEMBLED_BYTES", limit)
+    monkeypatch.setattr(predictions, "MAX_ASSEMBLED_BYTES", limit)
     info, values = SignalInfo(("a", "b"), (6, 4), 5, BYTES), torch.rand(2, 9, 4, 5)
     writer = PredictionWriter(tmp_path, info, OutputGrid([9, 4]))
     for _ in range(2):

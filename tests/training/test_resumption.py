@@ -29,7 +29,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import CoordinateModule, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
-from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, Resumption
+from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights
+from pe_lightning.training.resumption import Resumption
 
 STEPS_PER_EPOCH = 6
 

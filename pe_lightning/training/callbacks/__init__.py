@@ -3,11 +3,12 @@
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors
 from pe_lightning.training.callbacks.devices import MatmulPrecision
 from pe_lightning.training.callbacks.loggers import WandbSettings
-from pe_lightning.training.callbacks.recorder import RunRecorder, reports
-from pe_lightning.training.callbacks.scores import Describes
+from pe_lightning.training.callbacks.recorder import RunRecorder
+from pe_lightning.training.callbacks.scores import Describes, reports
 from pe_lightning.training.callbacks.snapshots import Snapshots
 from pe_lightning.training.callbacks.terminal import GracefulStop, PSNRProgressBar
-from pe_lightning.training.checkpoints import FiniteWeights, Resumption
+from pe_lightning.training.checkpoints import FiniteWeights
+from pe_lightning.training.resumption import Resumption
 
 for _callback in (FiniteWeights, Resumption):  # below the registry
     callbacks.register(_callback.__name__)(_callback)

@@ -17,6 +17,7 @@ from pe_lightning.training import FunctionModule
 from pe_lightning.training.base import signals_of
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks
 from pe_lightning.training.callbacks.recorder import RunRecorder
+from pe_lightning.training.checkpoints import callbacks_of
 
 
 @callbacks.register("Snapshots")
@@ -42,7 +43,7 @@ class Snapshots(Callback):
             return
         if not isinstance(pl_module, FunctionModule):
             raise InputError(f"Snapshots is for the coordinate networks of pe_lightning, got a {type(pl_module).__name__}")
-        if not any(isinstance(callback, RunRecorder) for callback in trainer.callbacks):  # type: ignore[attr-defined]
+        if not any(isinstance(callback, RunRecorder) for callback in callbacks_of(trainer)):
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")
         data = signals_of(pl_module)
         if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.streamed):
