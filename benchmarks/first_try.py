@@ -24,6 +24,7 @@ from scipy.ndimage import shift
 from scipy.signal import chirp, lfilter
 
 from pe_lightning.results.signal_files import write_signal
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import sample_path
 
 KINDS = ("sound", "volume", "tones", "series", "clips")
@@ -110,7 +111,8 @@ def cases(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
     np.savetxt(folder / "series.csv", season(), "%.5f", header="value", comments="")
     yield "series", "trend, season, noise", [str(folder / "series.csv")]
     for number, (label, frames) in enumerate(clips().items()):
-        clip = write_signal(folder / f"clip{number}", frames[..., None].astype(np.float32), formats="mp4")
+        info = SignalInfo(("clip",), frames.shape, 1, media="video")
+        clip = write_signal(folder / f"clip{number}", frames[..., None].astype(np.float32), info)
         for stride, note in ((2, ""), ([2, 1, 1], ", every second frame")):
             yield "clips", label + note, [str(clip), "--data.resize=null", f"--data.sampling.stride={stride}"]
 

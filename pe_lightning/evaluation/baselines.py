@@ -85,7 +85,7 @@ class Interpolation:
         raise NotImplementedError
 
     def along(self, values: Tensor, training: Tensor, x: Tensor, axis: int) -> Tensor:
-        """Interpolates along one axis: values ``(..., n, ...)`` at ``training`` -> ``(..., N, ...)`` at ``x``."""
+        """Interpolates along an axis: values ``(..., n, ...)`` at ``training`` -> ``(..., N, ...)`` at ``x``."""
         numbers, weights = self.weights(training, x)
         shape = [-1 if a == axis else 1 for a in range(values.ndim)]
         columns = zip(numbers.clamp(0, len(training) - 1).T, weights.to(values.dtype).T, strict=True)
@@ -96,11 +96,9 @@ class Interpolation:
         """Interpolates from grid to grid, axis by axis: ``(S, n_1, ..., n_D, C)`` -> ``(S, N_1, ..., N_D, C)``."""
         pairs = [(known.double().contiguous(), x.double().contiguous()) for known, x in zip(training, axes, strict=True)]
         count = max(1, MAX_OUTPUT_VALUES // max(1, values.shape[-1] * math.prod(len(x) for x in axes)))
-        blocks = []
-        for some in torch.split(values, count):
-            for a, (known, x) in enumerate(pairs):
-                some = self.along(some, known, x, 1 + a)
-            blocks.append(some)
+        blocks = torch.split(values, count)
+        for a, (known, x) in enumerate(pairs):
+            blocks = tuple(self.along(block, known, x, 1 + a) for block in blocks)
         return torch.cat(blocks)
 
     def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:

@@ -13,10 +13,9 @@ import yaml
 from pe_lightning.errors import InputError, paragraph
 
 MAX_VALUES = 100_000
-"""Most values of a configuration, those that aliases repeat included."""
+"""Most values of a configuration, repetitions by aliases included."""
 MAX_DEPTH = 100
 """Most levels of nested lists and mappings."""
-
 _SURROGATES = re.compile(r"[\udc80-\udcff]|\\u(dc[89a-f][0-9a-f])", re.IGNORECASE)
 _STAND_INS = {code: code + 0x102200 for code in range(0xDC80, 0xDD00)}  # private characters of Unicode
 
@@ -34,7 +33,7 @@ def as_yaml(tree: Any) -> str:
 def with_any_names(load: Callable[[str], Any]) -> Callable[[str], Any]:
     """A loader of YAML texts that also takes the surrogates by which Python represents file names that are not UTF-8.
 
-    ``load`` sees private characters in their place, since libyaml refuses surrogates, escaped ones too.
+    libyaml refuses surrogates, so ``load`` gets private characters in their place.
     """
     back = {private: code for code, private in _STAND_INS.items()}
 

@@ -15,10 +15,6 @@ SCHEMA = 1
 """The value of ``schema``. Increment when the meaning of a field changes."""
 
 
-def _is(kind: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind)
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
@@ -27,22 +23,25 @@ def _is_count(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == int(value)
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
+def _all(values: Any, fits: Callable[[Any], bool]) -> bool:
+    return isinstance(values, list) and all(map(fits, values))
+
+
+def _is_mapping(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "text": _is(str),
+    "text": lambda value: isinstance(value, str),
     "a number": _is_number,
     "an integer >= 0": _is_count,
-    "a mapping": _is(dict),
-    "a mapping, or one per axis": lambda value: isinstance(value, dict) or _list_of(_is(dict))(value),
-    "a mapping of scores by method": lambda value: isinstance(value, dict) and all(map(_is(dict), value.values())),
-    "a list of names": _list_of(_is(str)),
-    "a list of integers": _list_of(_is_count),
-    "a list of numbers or nulls": _list_of(lambda value: value is None or _is_number(value)),
+    "a mapping": _is_mapping,
+    "a mapping, or one per axis": lambda value: _is_mapping(value) or _all(value, _is_mapping),
+    "a mapping of scores by method": lambda value: _is_mapping(value) and _all([*value.values()], _is_mapping),
+    "a list of names": lambda value: _all(value, lambda name: isinstance(name, str)),
+    "a list of integers": lambda value: _all(value, _is_count),
+    "a list of numbers or nulls": lambda value: _all(value, lambda number: number is None or _is_number(number)),
 }
-"""Types of values."""
 FIELDS: Mapping[str, str] = {
     "text": "metric data_name data_fingerprint protocol model encoding",
     "a number": "num_params fit_seconds solve_seconds",
@@ -55,7 +54,7 @@ FIELDS: Mapping[str, str] = {
 }
 """Fields by type. Callbacks and modules may add others, of any plain values."""
 ALWAYS_KNOWN = ("metric", "signals")
-"""Fields that are never ``null``; the others are, where a value is not known or not finite."""
+"""Fields that are never ``null``, as other fields are whose value is not known or not finite."""
 SCORE_PREFIXES = ("test/", "train/", "val/")
 KIND_OF_SCORE = {"_per_signal": "a list of numbers or nulls", "_reason": "text", "": "a number"}
 """Types of scores by the end of their names."""
@@ -94,7 +93,6 @@ def _shown(value: Any) -> str:
 
 
 def _finite(number: str) -> int | float:
-    """A number of JSON, of which Python reads some as infinite."""
     if not math.isfinite(value := float(number)):
         raise ValueError(f"{paragraph(number, 60)} is not a finite number; what is not finite is written as null")
     return int(number) if number.lstrip("-").isdecimal() else value
@@ -116,8 +114,8 @@ def write_metrics(path: Path, content: Mapping[str, Any]) -> None:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"cannot write {path.name}: {name}: {error}") from error
-    text = json.dumps(content, indent=2)
     try:
+        text = json.dumps(content, indent=2)
         check_metrics(json.loads(text))
     except ValueError as error:
         raise InputError(f"cannot write {path.name}: {error}") from error

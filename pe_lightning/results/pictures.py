@@ -22,18 +22,14 @@ Mask = npt.NDArray[np.bool_]
 
 ERROR_FULL_SCALE = 0.2
 """Absolute error at the end of the colour scale of an error map."""
-PNG_COMPRESSION = 3
-"""Level of zlib: photographs become no smaller at Pillow's default of 6, which takes more than twice the time."""
+PNG_COMPRESSION = 3  # photographs become no smaller at Pillow's default of 6, which takes more than twice the time
 COMPARED_FRAMES = 4
 """Number of frames of a video, or slices of a volume, in a comparison."""
-DETAIL_SAMPLES = 120
-"""Number of samples of a row in its detail view."""
-MAX_ROW_CHANNELS = 4
-"""Largest number of channels of a row in a plot."""
+DETAIL_SAMPLES = 120  # of a row in its detail view
+MAX_ROW_CHANNELS = 4  # in a plot
 MISSING_COLOUR = (255, 0, 255)
 """Colour of missing samples, which is rare in photographs."""
-GAP_PIXELS = 4
-"""Space between the pictures of a comparison."""
+GAP_PIXELS = 4  # between the pictures of a comparison
 
 
 def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) -> npt.NDArray[Any]:
@@ -45,10 +41,7 @@ def to_levels(values: Array, dtype: type[np.unsignedinteger[Any]] = np.uint8) ->
 
 
 def to_image(values: Array) -> Image.Image:
-    """``(H, W, C)`` in [0, 1] as an 8-bit image, clipped; 1 to 4 channels are grey, grey + alpha, RGB, RGB + alpha.
-
-    Of more than 4 channels, the first is shown in grey.
-    """
+    """``(H, W, C)`` in [0, 1] as an 8-bit image, clipped; of more than 4 channels the first in grey."""
     levels = to_levels(values if values.shape[-1] <= 4 else values[..., :1])
     return Image.fromarray(levels[..., 0] if levels.shape[-1] == 1 else levels)
 
@@ -61,10 +54,7 @@ def write_png(path: Path, image: Image.Image) -> Path:
 
 
 def error_map(prediction: Array, truth: Array) -> Image.Image:
-    """Mean absolute error over the channels in matplotlib's ``magma``, from 0 to :data:`ERROR_FULL_SCALE`.
-
-    It is 0 at missing samples, where the truth is NaN.
-    """
+    """Mean absolute error over the channels in matplotlib's ``magma``; 0 where the truth is missing, NaN."""
     import matplotlib
 
     colours, levels = matplotlib.colormaps["magma"], np.empty((*truth.shape[:2], 3), np.uint8)
@@ -113,10 +103,9 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
     """Pictures of one size, ``columns`` in a row or all, with captions above them, whose font grows with the pictures."""
     columns = min(columns or len(panels), len(panels))
     rows = -(-len(panels) // columns)
-    width, height = panels[0][1].size
     # small signals are enlarged by an integer factor, so that captions fit and pixels are visible
-    zoom = max(1, round(256 / max(width, height)))
-    width, height = width * zoom, height * zoom
+    zoom = max(1, round(256 / max(panels[0][1].size)))
+    width, height = (zoom * side for side in panels[0][1].size)
     size = max(14, width // 12)
     font = ImageFont.load_default(size)
     per_line = max(1, int(width / font.getlength("n")))
@@ -175,12 +164,11 @@ def row_plot(
 ) -> Image.Image:
     """Plot of truth, reconstruction, interpolation and trained samples of a row, one line of panels per channel.
 
-    A long row is shown whole, a very long one as the range of every so many samples, and beside that the
-    :data:`DETAIL_SAMPLES` samples in its middle. The vertical axis reaches a quarter of the truth's range beyond it; a
-    prediction outside lies on its edge.
+    A long row is shown whole, a very long one as ranges, and beside that the samples in its middle. The vertical axis
+    reaches a quarter of the truth's range beyond it; a prediction outside lies on its edge.
 
     Args:
-        prediction: ``(N, C)``; at most the first :data:`MAX_ROW_CHANNELS` channels are shown.
+        prediction: ``(N, C)``; the first 4 channels are shown.
         truth: Same shape.
         trained: Mask of the trained samples, ``(N,)``.
         caption: Title of the plot.
@@ -206,9 +194,8 @@ def row_plot(
         lines.append((*interpolation, "tab:green", 1.2, ":"))
     for channel in range(shown):
         for panel, where in zip(panels[channel], ranges, strict=True):
-            _draw_row(
-                panel, where, [(name, line[where, channel], *style) for name, line, *style in lines], trained, rate or 1
-            )
+            shown_lines = [(name, line[where, channel], *style) for name, line, *style in lines]
+            _draw_row(panel, where, shown_lines, trained, rate or 1)
         panels[channel][0].set_ylabel("value" if channels == 1 else f"channel {channel + 1}")
     figure.legend(*panels[0][-1].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8)
     for panel in panels[-1]:
@@ -234,9 +221,8 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
         starts = np.arange(0, len(line), -(-len(line) // (2 * DETAIL_SAMPLES)))
         low_line, high_line = np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
         if colour == "tab:orange":  # filled between minimum and maximum of each bin
-            axes.fill_between(
-                times[starts], low_line, high_line, step="post", color=colour, alpha=0.6, linewidth=0.5, zorder=1
-            )
+            style = {"step": "post", "color": colour, "alpha": 0.6, "linewidth": 0.5, "zorder": 1}
+            axes.fill_between(times[starts], low_line, high_line, **style)
         elif colour == "black":
             axes.plot(times[starts], np.stack([low_line, high_line], 1), color=colour, linewidth=0.6)
     if trained is not None and len(truth) <= DETAIL_SAMPLES:
@@ -247,7 +233,7 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
 def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:
     """Plots held-out PSNR against the ridge, and against the width if it was chosen too; ``None`` if nothing was chosen.
 
-    ``choice`` has ``curve``: (ridge, PSNR) per ridge; ``factors``: (relative width, PSNR); and ``ridge``, ``factor``: chosen.
+    ``choice``: ``curve``, (ridge, PSNR) per ridge; ``factors``, (relative width, PSNR); the chosen ``ridge`` and ``factor``.
     """
     named = [("relative ridge", choice.get("curve")), ("width, times the rule's", choice.get("factors"))]
     panels = [(title, points) for title, points in named if points and len(points) > 1]

@@ -39,7 +39,7 @@ def write_reconstructions(
     metrics: Mapping[str, Any],
     predictions: Array,
     values: Array,
-    info: SignalInfo | None = None,
+    info: SignalInfo,
     train_mask: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
     draw: bool = True,
@@ -55,7 +55,7 @@ def write_reconstructions(
         metrics: Content of ``metrics.json``: names of the signals, and their scores for the captions.
         predictions: ``(S, *grid, C)``.
         values: The truth, same shape.
-        info: Shape and origin of the signals; without it images are PNG, and anything else NPY.
+        info: Shape and origin of the signals.
         train_mask: Mask of the trained samples, ``(S or 1, *grid)``.
         interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
         draw: Whether to write the pictures.
@@ -98,11 +98,11 @@ def _captions(what: str, scores: Mapping[str, Any], metrics: Mapping[str, Any]) 
     return captions
 
 
-def _sheet(signal: Mapping[str, Array], captions: Mapping[str, str], trained: Mask | None, info: SignalInfo | None) -> Image:
+def _sheet(signal: Mapping[str, Array], captions: Mapping[str, str], trained: Mask | None, info: SignalInfo) -> Image:
     prediction, truth, caption = signal["reconstruction"], signal["truth"], captions["reconstruction"]
     beside = (captions["interpolation"], signal["interpolation"]) if "interpolation" in signal else None
     if truth.ndim == 2:
-        return row_plot(prediction, truth, trained, caption, None if info is None else info.rate, beside)
+        return row_plot(prediction, truth, trained, caption, info.rate, beside)
     if truth.ndim == 3:
         return comparison(prediction, truth, caption, trained=trained, interpolation=beside)
     shown = frames_of(len(truth), COMPARED_FRAMES)
@@ -114,7 +114,7 @@ def _sheet(signal: Mapping[str, Array], captions: Mapping[str, str], trained: Ma
 def write_comparison(
     path: Path,
     values: Mapping[str, Array],
-    info: SignalInfo | None = None,
+    info: SignalInfo,
     frames: Sequence[int] = (0,),
     trained: Mask | None = None,
     names: Sequence[str] | None = None,
@@ -147,10 +147,9 @@ def write_comparison(
             file.attrs["frames"] = list(frames)
         elif trained is not None:
             file.create_dataset("trained", data=trained, compression=1)
-        if info is not None:
-            file.attrs["media"] = info.media
-            if info.rate is not None:
-                file.attrs["rate"] = info.rate
+        file.attrs["media"] = info.media
+        if info.rate is not None:
+            file.attrs["rate"] = info.rate
     write_atomically(path, content.getbuffer())
 
 

@@ -64,22 +64,21 @@ class Medium:
     axes: ClassVar[tuple[str, ...]] = ()
     """Names of the axes of a signal, if they are known."""
 
-    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo) -> str | None:
         """The reason why a signal ``(*grid, C)`` becomes NPY; ``None`` if this medium can hold it."""
         return None
 
-    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+    def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
         """Writes a signal to a file.
 
         Args:
             file: The file, of any name.
             values: ``(*grid, C)``, nominally in [0, 1].
-            info: Shape and origin of the signals, if they are known.
+            info: Shape and origin of the signals.
             index: Index of the signal.
         """
-        scaling = scaling_of(info)
-        array = new_array(file, scaling.dtype, values.shape)
-        _restore_into(array, values, scaling, index)
+        array = new_array(file, info.scaling.dtype, values.shape)
+        _restore_into(array, values, info.scaling, index)
         array.flush()
 
     def places(self, path: str, axes: Sequence[Axis]) -> npt.NDArray[np.float64]:
@@ -133,11 +132,11 @@ class ImageMedium(Medium):
     suffix = "png"
     axes = ("height", "width")
 
-    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo) -> str | None:
         return None if len(shape) == 3 and 1 <= shape[-1] <= 4 else "PNG needs 2 axes and 1 to 4 channels"
 
-    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
-        if scaling_of(info).dtype == "uint16":
+    def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
+        if info.scaling.dtype == "uint16":
             file.write_bytes(deep_png(to_levels(values, np.uint16)))
         else:
             to_image(values).save(file, "PNG", compress_level=PNG_COMPRESSION)
@@ -150,13 +149,12 @@ class VideoMedium(Medium):
     suffix = "mp4"
     axes = ("time", "height", "width")
 
-    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo) -> str | None:
         possible = len(shape) == 4 and shape[-1] in (1, 3)
         return None if possible else "MP4 needs 3 axes (time, height, width) and 1 or 3 channels"
 
-    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
-        usual = Fraction(25) if info is None else 25 * Fraction(values.shape[0], info.grid[0])
-        _write_mp4(file, values, _rate(values.shape, info) or usual)
+    def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
+        _write_mp4(file, values, _rate(values.shape, info) or 25 * Fraction(values.shape[0], info.grid[0]))
 
 
 @media.register("audio")
@@ -166,9 +164,9 @@ class AudioMedium(Medium):
     suffix = "wav"
     axes = ("time",)
 
-    def obstacle(self, shape: tuple[int, ...], info: SignalInfo | None) -> str | None:
+    def obstacle(self, shape: tuple[int, ...], info: SignalInfo) -> str | None:
         axes, channels = len(shape) - 1, shape[-1]
-        dtype, samples_per_second = scaling_of(info).dtype, _rate(shape, info)
+        dtype, samples_per_second = info.scaling.dtype, _rate(shape, info)
         size = shape[0] * channels * np.dtype(dtype).itemsize
         fits = axes == 1 and channels <= 1024 and dtype in WAV_SUBTYPES and size < 2**32 - 64
         if fits and samples_per_second is not None and 1 <= round(samples_per_second) < 2**31:
@@ -179,9 +177,9 @@ class AudioMedium(Medium):
             f"{', '.join(WAV_SUBTYPES)}, not {dtype}"
         )
 
-    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
-        scaling, rate = scaling_of(info), _rate(values.shape, info)
-        write_sound(file, scaling.restore(values, index), round(rate or 0), WAV_SUBTYPES[scaling.dtype])
+    def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
+        rate = round(_rate(values.shape, info) or 0)
+        write_sound(file, info.scaling.restore(values, index), rate, WAV_SUBTYPES[info.scaling.dtype])
 
 
 class HDF5(Medium):
@@ -189,15 +187,14 @@ class HDF5(Medium):
 
     suffix = "h5"
 
-    def write(self, file: Path, values: Array, info: SignalInfo | None, index: int) -> None:
+    def write(self, file: Path, values: Array, info: SignalInfo, index: int) -> None:
         """Writes a dataset ``values`` with the attributes ``axes`` (names), ``rate`` (if known) and ``scaling`` (JSON)."""
-        scaling = scaling_of(info)
-        low, high = scaling.of(index)
+        low, high = info.scaling.of(index)
+        limits = ValueRange(info.scaling.dtype, (low,), (high,))
         content = io.BytesIO()  # HDF5 cannot close a file whose disk is full
         with h5py.File(content, "w") as opened:
-            dataset = opened.create_dataset("values", shape=values.shape, dtype=scaling.dtype)
-            _restore_into(dataset, values, scaling, index)
-            limits = ValueRange(scaling.dtype, (low,), (high,))
+            dataset = opened.create_dataset("values", shape=values.shape, dtype=limits.dtype)
+            _restore_into(dataset, values, limits, 0)
             _describe(dataset, axis_names(values.ndim - 1, info), limits, _rate(values.shape, info))
         file.write_bytes(content.getbuffer())
 
@@ -205,10 +202,10 @@ class HDF5(Medium):
 WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, Medium, HDF5)}
 
 
-def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -> Medium:
+def _writer(shape: tuple[int, ...], info: SignalInfo, formats: Formats) -> Medium:
     choice("output_format", formats, get_args(Formats))
     if formats == "auto":
-        natural = media.create(info.media if info is not None else "image" if len(shape) == 3 else "array")
+        natural = media.create(info.media)
         return natural if natural.obstacle(shape, info) is None else Medium()
     if obstacle := WRITERS[formats].obstacle(shape, info):
         possible = ["auto", *(form for form, writer in WRITERS.items() if not writer.obstacle(shape, info))]
@@ -219,11 +216,8 @@ def _writer(shape: tuple[int, ...], info: SignalInfo | None, formats: Formats) -
     return WRITERS[formats]
 
 
-def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, formats: Formats = "auto") -> str:
-    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``, before there are values.
-
-    Without ``info`` two axes are an image and anything else an array. ``auto`` becomes NPY if the medium cannot hold it.
-    """
+def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: Formats = "auto") -> str:
+    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``; raises its errors before a fit."""
     chosen = _writer(shape, info, formats).suffix
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
@@ -233,26 +227,16 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo | None = None, format
     return chosen
 
 
-def write_signal(
-    path: Path, values: Array, info: SignalInfo | None = None, index: int = 0, formats: Formats = "auto"
-) -> Path:
-    """Writes one signal ``(*grid, C)``, nominally in [0, 1], atomically, and returns the path with the suffix added.
-
-    Without ``info`` NPY and HDF5 hold the unscaled values.
-    """
+def write_signal(path: Path, values: Array, info: SignalInfo, index: int = 0, formats: Formats = "auto") -> Path:
+    """Writes one signal ``(*grid, C)``, nominally in [0, 1], atomically, and returns the path with the suffix added."""
     target = path.with_name(f"{path.name}.{choose_format(values.shape, info, formats)}")
     with replacing(target) as file:
         _writer(values.shape, info, formats).write(file, values, info, index)
     return target
 
 
-def scaling_of(info: SignalInfo | None) -> ValueRange:
-    """Range and dtype of the source; for unknown signals [0, 1] and float32."""
-    return info.scaling if info is not None else ValueRange("float32")
-
-
-def _rate(shape: tuple[int, ...], info: SignalInfo | None) -> Fraction | None:
-    return Fraction(info.rate) * Fraction(shape[0], info.grid[0]) if info is not None and info.rate is not None else None
+def _rate(shape: tuple[int, ...], info: SignalInfo) -> Fraction | None:
+    return None if info.rate is None else Fraction(info.rate) * Fraction(shape[0], info.grid[0])
 
 
 def _restore_into(target: Any, values: Array, scaling: ValueRange, index: int) -> None:
@@ -293,9 +277,9 @@ def new_array(path: Path, dtype: str, shape: Sequence[int]) -> np.memmap[Any, np
     return array
 
 
-def axis_names(num_axes: int, info: SignalInfo | None) -> tuple[str, ...]:
+def axis_names(num_axes: int, info: SignalInfo) -> tuple[str, ...]:
     """Names of the axes of a signal and of its channels, such as ``("height", "width", "channel")``."""
-    names = media.get(info.media).axes if info is not None else ()
+    names = media.get(info.media).axes
     return (*(names if len(names) == num_axes else (f"axis{n + 1}" for n in range(num_axes))), "channel")
 
 
@@ -306,19 +290,17 @@ def _describe(dataset: h5py.Dataset, axes: Sequence[str], scaling: ValueRange, r
         dataset.attrs["rate"] = float(rate)
 
 
-def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: SignalInfo | None = None) -> None:
+def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: SignalInfo) -> None:
     """Adds the datasets ``values`` ``(S, *grid, C)``, in dtype and range of the source, and ``names`` ``(S,)``.
 
     ``values`` has the attributes of :class:`HDF5`, and the axis ``signal`` before the others.
     """
-    scaling = scaling_of(info)
-    dataset = new_dataset(file, "values", values.shape, scaling.dtype)
-    step = dataset.chunks[0]
-    for start in range(0, len(values), step):
+    dataset = new_dataset(file, "values", values.shape, info.scaling.dtype)
+    for start in range(0, len(values), step := dataset.chunks[0]):
         with np.errstate(over="ignore"):  # values beyond the dtype become infinite
-            block = [scaling.restore(signal, start + place) for place, signal in enumerate(values[start : start + step])]
+            block = [info.scaling.restore(signal, start + n) for n, signal in enumerate(values[start : start + step])]
         dataset[start : start + step] = np.stack(block)
-    _describe(dataset, ("signal", *axis_names(values.ndim - 2, info)), scaling, _rate(values.shape[1:], info))
+    _describe(dataset, ("signal", *axis_names(values.ndim - 2, info)), info.scaling, _rate(values.shape[1:], info))
     # file names need not be UTF-8
     file.create_dataset("names", data=[name.encode(errors="surrogateescape") for name in names], dtype=h5py.string_dtype())
 

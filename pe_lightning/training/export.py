@@ -1,4 +1,4 @@
-"""Fitted models as safetensors or without the state of the optimiser; and models read back from files."""
+"""Fitted models as safetensors or without the state of the optimiser, and models read from files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES: Mapping[Format, str] = {"safetensors": "model.safetensors", "checkpoint":
 METADATA_KEY = "pe_lightning"
 """Where a safetensors file holds the settings of the model, as JSON."""
 TENSOR = "pe_lightning/tensor"
-"""Key that stands for a tensor in this JSON."""
+"""Key of a tensor's name in this JSON."""
 
 
 def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = None, force: bool = False) -> int:
@@ -46,8 +46,7 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
     check_outputs([path], [source], force)
     checkpoint = _read(source)
-    content = _safetensors(checkpoint) if format == "safetensors" else _saved(checkpoint).getvalue()
-    write_atomically(path, content, force)
+    write_atomically(path, _safetensors(checkpoint) if format == "safetensors" else _saved(checkpoint).getvalue(), force)
     say(path)
     return 0
 
@@ -59,7 +58,11 @@ def load(path: str | Path) -> LightningModule:
         >>> load("runs/astronaut-ComplexLinear-gau/1")(coords)  # doctest: +SKIP
     """
     source = _file_of(path)
-    return _module_of(_read(source), source)
+    checkpoint = _read(source)
+    name = checkpoint["hyper_parameters"].get("_class_path")
+    if not isinstance(name, str):
+        raise InputError(f"{str(source)!r} does not name its model, so that it cannot be made here")
+    return model_class(name).load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
 
 
 def _file_of(path: str | Path) -> Path:
@@ -74,29 +77,15 @@ def _file_of(path: str | Path) -> Path:
 def _read(path: Path) -> dict[str, Any]:
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
-    checkpoint = read_checkpoint(path)
-    keys = [key for key in checkpoint if key.startswith("pe_lightning/")]
-    kept = ("state_dict", "hyper_parameters", "pytorch-lightning_version", *keys)
-    return {key: checkpoint[key] for key in kept if key in checkpoint}
-
-
-def _module_of(checkpoint: Mapping[str, Any], path: Path) -> LightningModule:
-    name = checkpoint["hyper_parameters"].get("_class_path")
-    if not isinstance(name, str):
-        raise InputError(f"{str(path)!r} does not name its model, so that it cannot be made here")
-    cls = model_class(name)
-    return cls.load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
+    kept = ("state_dict", "hyper_parameters", "pytorch-lightning_version")
+    return {key: value for key, value in read_checkpoint(path).items() if key in kept or key.startswith("pe_lightning/")}
 
 
 def _saved(checkpoint: Mapping[str, Any]) -> io.BytesIO:
-    """A checkpoint as PyTorch saves it, from its beginning."""
     content = io.BytesIO()
     torch.save(dict(checkpoint), content)
     content.seek(0)
     return content
-
-
-# -- safetensors --------------------------------------------------------------------------------------------------------
 
 
 def _safetensors(checkpoint: Mapping[str, Any]) -> bytes:
@@ -108,7 +97,7 @@ def _safetensors(checkpoint: Mapping[str, Any]) -> bytes:
 
 
 def _take_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
-    """A copy of nested values in which each tensor is replaced by its name; the tensors are added to ``tensors``."""
+    """A copy of nested values in which names replace the tensors, which are added to ``tensors``."""
     if isinstance(value, Tensor):
         tensors[name] = value.detach().clone().contiguous()  # a copy: encoders that axes share would be refused
         return {TENSOR: name}

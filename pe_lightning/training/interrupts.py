@@ -1,7 +1,4 @@
-"""Signals that ask a command to stop: Ctrl-C (SIGINT), SIGTERM of a scheduler, SIGHUP of a closed terminal.
-
-A command that is stopped by a signal has the exit status 128 + the number of the signal: 130, 143, 129.
-"""
+"""Signals that ask a command to stop: Ctrl-C (SIGINT), SIGTERM of a scheduler, SIGHUP of a closed terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by a signal where nothing can stop gracefully."""
+    """Raised by a signal if nothing can stop gracefully."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
@@ -27,22 +24,19 @@ class Interrupted(KeyboardInterrupt):
 
 
 def exit_status(signum: int) -> int:
-    """The exit status of a command that a signal stopped."""
+    """The exit status of a command that a signal stopped: 130, 143 or 129."""
     return 128 + signum
 
 
 class StopSignals:
     """Handles the signals that ask to stop, within a ``with`` block of the main thread.
 
-    The first is passed on, and so is the first SIGTERM or SIGHUP after Ctrl-C. A second Ctrl-C raises :class:`Interrupted`;
-    repeated SIGTERM and SIGHUP change nothing, since schedulers repeat them. Where SIGHUP is ignored, as under ``nohup``, it
-    stays ignored.
-
-    Args:
-        act: Called with the number of a signal that is passed on, within the handler.
+    The first is passed to ``act``, and so is the first SIGTERM or SIGHUP after Ctrl-C. A second Ctrl-C raises
+    :class:`Interrupted`; repeated SIGTERM and SIGHUP change nothing, since schedulers repeat them. Where SIGHUP is ignored,
+    as under ``nohup``, it stays ignored.
 
     Attributes:
-        signum: The number of the last signal that was passed on; ``None`` if there was none.
+        signum: The last signal that was passed on, if there was one.
     """
 
     def __init__(self, act: Callable[[int], None]) -> None:
@@ -66,7 +60,7 @@ class StopSignals:
             signal.signal(signum, handler)
             outer = getattr(handler, "__self__", None)
             if isinstance(outer, StopSignals):
-                outer.signum = outer.signum if self.signum is None else self.signum  # a repeated signal is one there too
+                outer.signum = outer.signum if self.signum is None else self.signum  # so that it knows a repeated signal
         self._before = {}
 
     def _received(self, signum: int, frame: FrameType | None) -> None:

@@ -52,7 +52,7 @@ class OptimizerSettings:
         return list(dict.fromkeys(f"{names[key]} {old.get(key)}, now {new.get(key)}" for key in keys))
 
     def check(self, saved: list[dict[str, Any]], step: int, max_steps: int) -> None:
-        """Refuses changes to the settings ``saved`` in a checkpoint that a fit cannot be resumed with, after ``step`` steps."""
+        """Refuses a fit that cannot be resumed from the settings ``saved`` in a checkpoint of so many steps."""
         was, now = (
             " and ".join(" with ".join([one["class"], *(own["class"] for own in one["schedulers"])]) for one in each)
             for each in (saved, self.described)

@@ -38,6 +38,7 @@ from pe_lightning.cli import verbs
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, prepare
 from pe_lightning.results.signal_files import write_signal
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.training.callbacks import WandbSettings
 from pe_papers.reproduce import definition
 
@@ -132,7 +133,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         soundfile.write(folder / name, 0.5 * np.sin(np.arange(400) / 9), 8000)
     cube = np.stack([picture] * 8).astype("float32")
     np.save(folder / "cube.npy", cube)
-    write_signal(folder / "clip", cube, formats="mp4")
+    write_signal(folder / "clip", cube, SignalInfo(("clip",), cube.shape[:3], 3, media="video"))
     nibabel = importlib.import_module("nibabel")
     nibabel.save(nibabel.Nifti1Image(cube[..., 0], np.eye(4)), folder / "scan.nii.gz")
     for name in ("suggested.yaml", "c.yaml"):

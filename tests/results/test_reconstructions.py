@@ -69,7 +69,7 @@ def test_some_frames_of_a_large_cube_and_the_first_of_many_channels_are_compared
     values = random(1, 50, 4, 5, 6)
     for most, count in ((1 << 20, 32), (2 * 7 * 4 * 5 * 6, 7), (1, 1)):
         monkeypatch.setattr(reconstructions, "MAX_STORED_BYTES", most)
-        write_reconstructions(tmp_path, scores("a"), values, values)
+        write_reconstructions(tmp_path, scores("a"), values, values, SignalInfo(("a",), (50, 4, 5), 6))
         with h5py.File(tmp_path / "a_comparison.h5") as file:
             frames = list(file.attrs["frames"])
             assert frames == frames_of(50, count)
@@ -115,7 +115,7 @@ def test_of_many_signals_one_file_holds_all_and_the_first_have_files(
 
 def test_four_axes_are_written_and_not_compared(tmp_path: Path) -> None:
     values = random(1, 2, 3, 4, 5, 1)
-    assert write_reconstructions(tmp_path, scores("a"), values, values) == []
+    assert write_reconstructions(tmp_path, scores("a"), values, values, SignalInfo(("a",), (2, 3, 4, 5), 1)) == []
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.npy"]
 
 

@@ -17,7 +17,7 @@ from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.datamodule import SignalDataModule
 
 callbacks: Registry[Callback] = Registry("callback", Callback, "pe_lightning.callbacks")
-"""The names that ``--trainer.callbacks+`` accepts, besides those of Lightning's callbacks."""
+"""The names that ``--trainer.callbacks+`` accepts, besides Lightning's callbacks."""
 
 
 def data_of(trainer: Trainer) -> SignalDataModule | None:
@@ -26,12 +26,9 @@ def data_of(trainer: Trainer) -> SignalDataModule | None:
 
 
 def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_out: bool) -> None:
-    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is never logged, or whose mode is the wrong one.
+    """Refuses an ``EarlyStopping`` or ``ModelCheckpoint`` whose value is not ``logged`` (``max`` or ``min`` by name).
 
-    Args:
-        callbacks: The callbacks of a Trainer.
-        logged: What the module logs, and in which direction it improves.
-        held_out: Whether there is a validation.
+    Without ``held_out`` samples there is no validation, and no value of ``val/``.
     """
     known = {name: mode for name, mode in logged.items() if held_out or not name.startswith("val/")}
     for callback in callbacks:
@@ -58,12 +55,12 @@ class TrainingClock:
         return _CLOCKS.setdefault(trainer, cls())
 
     def start(self, seconds: float = 0.0) -> None:
-        """Starts with the seconds of the fit that is resumed, the largest that the callbacks of the fit know."""
+        """Starts with the seconds of the resumed fit, the largest that any callback knows."""
         if self._since is None or seconds > self._before:
             self._before, self._since = seconds, time.perf_counter()
 
     def pause(self, device: torch.device) -> None:
-        """Waits until the device has finished its training work, then stops."""
+        """Waits until the device has finished its work, then stops."""
         _wait(device)
         self._before, self._since = self.seconds, None
 

@@ -27,11 +27,10 @@ from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 
 RUN_ID_FILE = "wandb/run-id.txt"
-"""File of a run directory with the id of its W&B run."""
 START_SECONDS = 15
-"""Seconds in which W&B has to answer at the start of a run, where ``WANDB_INIT_TIMEOUT`` gives no others."""
+"""Seconds in which W&B has to answer at the start of a run, without ``WANDB_INIT_TIMEOUT``."""
 _UNREACHABLE = dict[str, str]()
-"""Addresses of W&B that did not answer in this process, and the reason: further runs do not wait for them."""
+"""Addresses of W&B that did not answer, and the reason: further runs of this process do not wait for them."""
 
 
 @dataclass
@@ -59,7 +58,7 @@ class WandbSettings:
     enabled: bool = True
 
     def check(self) -> None:
-        """Refuses what W&B does not take; not in the constructor, since importing wandb takes a second."""
+        """Refuses settings that W&B does not take; not in the constructor, since importing wandb takes a second."""
         import wandb
 
         given: dict[str, Any] = {"project": self.project, "entity": self.entity, "mode": os.environ.get("WANDB_MODE")}
@@ -81,7 +80,7 @@ def wandb_may_fail() -> Iterator[None]:
 
 
 def mark_preempting(loggers: Sequence[Logger]) -> None:
-    """Tells W&B that the runs are being preempted: its sweeps start such a run again if it ends with a status above 0."""
+    """Marks W&B runs as preempted: sweeps of W&B start such a run again if it ends with a status above 0."""
     for logger in loggers:
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
@@ -89,10 +88,7 @@ def mark_preempting(loggers: Sequence[Logger]) -> None:
 
 
 class TolerantWandbLogger(WandbLogger):
-    """W&B logger whose errors are notices; every row also has the seconds of the fit.
-
-    ``experiment`` is the W&B run, in the process that has it.
-    """
+    """W&B logger whose errors are notices, and whose rows have the seconds of the fit."""
 
     def __init__(self, run_dir: Path, clock: TrainingClock, experiment: Any) -> None:
         super().__init__(experiment=experiment, save_dir=run_dir)
@@ -112,10 +108,7 @@ class TolerantWandbLogger(WandbLogger):
 
 
 def wandb_is_offline() -> bool:
-    """Whether runs stay on disk: ``WANDB_MODE`` is not set, and nobody is logged in.
-
-    Logged in means a ``WANDB_API_KEY`` or an entry for the W&B host in the ``.netrc`` file, where ``wandb login`` puts it.
-    """
+    """Whether nobody asks for W&B: no ``WANDB_MODE``, no ``WANDB_API_KEY``, no ``.netrc`` entry of ``wandb login``."""
     if os.environ.get("WANDB_MODE") or os.environ.get("WANDB_API_KEY"):
         return False  # wandb itself follows WANDB_MODE
     try:
@@ -131,9 +124,9 @@ def _wandb_url() -> str:
 
 
 def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> list[Logger]:
-    """Starts the W&B run of a fit, and makes its logger in each process, of which the first one writes; none on an error.
+    """Starts the W&B run of a fit in the first process, and makes its logger in each; none on an error.
 
-    ``goals`` is ``max`` or ``min`` per logged value: which of its values is the summary of the run in W&B.
+    ``goals``: for each logged value, whether its ``max`` or ``min`` is the summary of the run.
     """
     loggers: list[Logger] = []
     with wandb_may_fail():
@@ -148,7 +141,7 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
 
     id_file = run_dir / RUN_ID_FILE
     known = id_file.read_text().strip() if id_file.is_file() else None
-    # what was begun offline stays so: one half here and one there would be no run
+    # a run that was begun offline stays offline: W&B would have one half of it
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
     timeout = dict[str, Any]()
@@ -157,7 +150,7 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
 
     def start(offline: bool) -> Any:
         return wandb.init(
-            # a fit that is resumed is the same run; what is offline becomes a second part, which wandb sync joins
+            # a resumed fit is the same run; offline it becomes a second part, which wandb sync joins
             id=known,
             resume="allow" if known and not offline else None,
             project=settings.project,
@@ -201,13 +194,11 @@ def log_scores(
     checkpoint: Path | None = None,
     of_pictures: Sequence[str] = (),
 ) -> None:
-    """Logs the values that the module does not log itself: deviations, scores of pictures, baselines, sizes and seconds.
+    """Logs the scores that the module does not log itself; to W&B also scores per signal, pictures, and a checkpoint.
 
-    To W&B also scores per signal, comparisons, the curve of a choice, and a checkpoint. ``of_pictures`` are the keys of
-    scores of all samples.
+    ``of_pictures``: keys of scores of all samples. ``curve``: a plot of the choice of width and ridge.
     """
     test, train = f"test/{metrics['metric']}", f"train/{metrics['metric']}"
-    # the module has logged the mean scores itself
     keys = (f"{test}_std", *of_pictures, "num_params", "checkpoint_bytes", "fit_seconds")
     scores = {key: metrics[key] for key in keys if metrics.get(key) is not None}
     baselines = {f"baseline/{name}": row[test] for name, row in metrics["baselines"].items() if row[test]}
@@ -218,27 +209,22 @@ def log_scores(
         if isinstance(logger, WandbLogger):
             with wandb_may_fail():
                 logger.log_table("test/signals", columns=["signal", *columns], data=rows, step=step)
-                _log_media(logger, metrics, pictures[:16], curve, step)  # all are on disk
+                if shown := list(pictures[:16]):  # all are on disk
+                    logger.log_image("reconstructions", shown, step=step, caption=metrics["signals"][: len(shown)])
+                videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
+                if videos := [path for path in videos if Path(path).is_file()]:
+                    logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
+                if curve is not None:
+                    logger.log_image("choice", [str(curve)], step=step)
                 if checkpoint is not None:
                     run = logger.experiment
                     run.log_artifact(str(checkpoint), name=f"checkpoint-{run.id}", type="model")
 
 
-def _log_media(logger: WandbLogger, metrics: Mapping[str, Any], shown: Sequence[str], curve: Path | None, step: int) -> None:
-    if shown:
-        logger.log_image("reconstructions", list(shown), step=step, caption=metrics["signals"][: len(shown)])
-        videos = [path.removesuffix("_comparison.png") + ".mp4" for path in shown]
-        if videos := [path for path in videos if Path(path).is_file()]:
-            logger.log_video("videos", videos, step=step, format=["mp4"] * len(videos))
-    if curve is not None:
-        logger.log_image("choice", [str(curve)], step=step)
-
-
 class CSVLog(CSVLogger):
     """Lightning's ``CSVLogger`` in ``logs/version_<n>/`` of a run directory, whose files are whole at any time.
 
-    Every row has the seconds of the fit, in the column ``seconds``, by the clock of ``fit_seconds``. Rows of a validation
-    are exact. On a GPU those of a training step may be a little early: nothing waits for the device.
+    The column ``seconds`` is by the clock of ``fit_seconds``; on a GPU rows of training steps may be a little early.
     """
 
     def __init__(self, run_dir: Path, clock: TrainingClock) -> None:
@@ -268,7 +254,7 @@ class CSVLog(CSVLogger):
 
     @rank_zero_only
     def save(self) -> None:
-        """Writes the rows since the last time: whole lines behind the others, or with a new column the whole file."""
+        """Appends the new rows as whole lines; with a new column, writes the whole file."""
         path, rows = Path(self.log_dir) / "metrics.csv", self._rows
         if not rows:
             return
@@ -284,7 +270,7 @@ class CSVLog(CSVLogger):
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Writes what is left; of a fit that failed, its own error is the one to show."""
+        """Writes the last rows; an error is not raised in place of the error of a failed fit."""
         try:
             self.save()
         except InputError:

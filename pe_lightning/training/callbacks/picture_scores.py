@@ -13,7 +13,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.functional.image import structural_similarity_index_measure
 
-from pe_lightning.errors import InputError, last_resort
+from pe_lightning.errors import InputError, last_resort, refuse
 from pe_lightning.evaluation.scores import summary
 from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.training.datamodule import SignalDataModule
@@ -23,7 +23,7 @@ Array = npt.NDArray[np.float32]
 SSIM_MARGIN = 5
 """Samples from the centre to the edge of the window of SSIM: a Gaussian of 1.5 samples, 11 x 11."""
 SSIM_BLOCK = 256
-"""Sides of the blocks of which SSIM is computed: it then takes about 100 MB, whatever the size of the picture."""
+"""Sides of the blocks in which SSIM is computed: it then takes about 100 MB for any picture."""
 
 
 class PictureScores:
@@ -52,18 +52,20 @@ class PictureScores:
         return [f"test/{name}" for name in ("ssim", *self.metrics)]
 
     def check(self, data: SignalDataModule | None) -> None:
-        """Refuses metrics that cannot score pictures of the data's shape: scores one of random values."""
+        """Refuses metrics that cannot score a picture of random values of the data's shape."""
         if not self.metrics:
             return
         wanted = f"RunRecorder: {', '.join(self.metrics)} needs pictures that are in memory and have no missing samples"
-        info = None if data is None else data.info
-        if data is None or info is None or info.num_axes != 2 or info.num_points is not None:
-            found = "other data" if info is None else f"signals whose number of axes is {info.num_axes}"
-            found = found if info is None or info.num_points is None else "scattered points"
-            raise InputError(f"{wanted}, but these are {found}; leave out --trainer.callbacks.metrics")
-        if data.streamed or any(data.num_missing or ()):
-            found = "are read from their file block by block" if data.streamed else "have missing samples"
-            raise InputError(f"{wanted}, but these {found}; leave out --trainer.callbacks.metrics")
+        end = "leave out --trainer.callbacks.metrics"
+        if data is None:
+            raise InputError(f"{wanted}, but these are other data; {end}")
+        info = data.info
+        refuse(
+            (info.num_points is not None, f"{wanted}, but these are scattered points; {end}"),
+            (info.num_axes != 2, f"{wanted}, but these are signals whose number of axes is {info.num_axes}; {end}"),
+            (data.streamed, f"{wanted}, but these are read from their file block by block; {end}"),
+            (any(data.num_missing or ()), f"{wanted}, but these have missing samples; {end}"),
+        )
         shape = (*info.grid, info.channels)
         if shape == self._accepted:  # the command checks before it chooses widths, and the recorder in any Trainer
             return
@@ -78,12 +80,7 @@ class PictureScores:
         self._accepted = shape
 
     def of(self, tested: tuple[Array, Array] | None, num_signals: int) -> dict[str, Any]:
-        """The scores per signal and on average, as plain values; with the reason where there are none.
-
-        Args:
-            tested: Prediction and truth, ``(S, *grid, C)`` each, if they are in memory.
-            num_signals: Number of signals ``S``.
-        """
+        """The scores as plain values, or why there are none, from prediction and truth ``(S, *grid, C)`` in memory."""
         found = summary(*_per_picture(picture_ssim, "test/ssim", tested, num_signals, smallest=SSIM_MARGIN + 1))
         for name, metric in self.metrics.items():
             found |= summary(*_per_picture(partial(score_picture, metric), f"test/{name}", tested, num_signals))
@@ -91,7 +88,7 @@ class PictureScores:
 
 
 def score_picture(metric: Metric, prediction: Array, truth: Array) -> float:
-    """The score of a picture ``(H, W, C)`` by a metric of torchmetrics, whose sums are zero before and after."""
+    """The score of a picture ``(H, W, C)`` by a metric of torchmetrics, which is reset."""
     metric.update(_channels_first(prediction).clamp(0, 1), _channels_first(truth))
     score = metric.compute()
     metric.reset()
@@ -101,10 +98,10 @@ def score_picture(metric: Metric, prediction: Array, truth: Array) -> float:
 
 
 def picture_ssim(prediction: Array, truth: Array) -> float:
-    """SSIM by torchmetrics of a picture ``(H, W, C)``, with its own window and borders, for values in [0, 1].
+    """SSIM by torchmetrics of a picture ``(H, W, C)`` in [0, 1].
 
-    torchmetrics holds some twenty arrays of the picture's size. Here they are of a block at a time, with the samples around
-    it that the window needs, and the mean over all blocks is the one of the whole picture.
+    It holds some twenty arrays of the picture's size, so it gets a block at a time, with the samples around it that the
+    window needs; the mean over all blocks is the same.
     """
     total = 0.0
     for block in grid_blocks(truth.shape[:2], (SSIM_BLOCK, SSIM_BLOCK)):
@@ -123,8 +120,7 @@ def _channels_first(picture: Array) -> Tensor:
 
 
 def _alone() -> bool:
-    """Whether a metric of pictures exchanges its sums with other processes: the first process computes it alone."""
-    return False
+    return False  # the first process computes metrics of pictures alone
 
 
 def _per_picture(
@@ -134,7 +130,7 @@ def _per_picture(
     num_signals: int,
     smallest: int = 1,
 ) -> tuple[Tensor, str, str]:
-    """The scores ``(S,)``, NaN where there is none, their key, and the reason of NaN."""
+    """The scores ``(S,)``, their key, and the reason of NaN."""
     scores, why_not = torch.full((num_signals,), torch.nan, dtype=torch.float64), "a prediction is not finite"
     if tested is None:
         why_not = "the score of a picture needs the signals in memory"

@@ -31,8 +31,8 @@ Array = npt.NDArray[np.float32]
 class Describes(Protocol):
     """A LightningModule that can be recorded.
 
-    After a test it also has ``scores``, a dictionary of values per signal ``(S,)`` by name, such as ``test/psnr`` and
-    ``train/psnr``. If its ``test_step`` returns a dictionary with ``prediction``, that becomes the run's reconstructions.
+    After a test it also has ``scores``, values per signal ``(S,)`` by name, such as ``test/psnr``. If it has ``info``, a
+    ``test_step`` that returns a dictionary with ``prediction`` gives the run's reconstructions.
     """
 
     monitor: str
@@ -42,8 +42,8 @@ class Describes(Protocol):
     def describe(self) -> dict[str, Any]:
         """Plain values for ``metrics.json``: at least ``model``, ``num_params`` and ``encoder`` (with ``name``, or None).
 
-        ``data_name`` names run directories. Where the DataModule is not one of signals, ``data_fingerprint``, ``protocol``
-        and ``sampling`` say which runs can be compared.
+        ``data_name`` names run directories. Without a DataModule of signals, ``data_fingerprint``, ``protocol`` and
+        ``sampling`` say which runs can be compared.
         """
         ...
 
@@ -101,7 +101,7 @@ def data_name(signals: Sequence[str], data: SignalDataModule | None) -> str:
 
 
 def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]:
-    """Description of data and module as plain values; a module that names no signals has one, called ``data``."""
+    """Data and module as plain values; a module that names no signals has one, called ``data``."""
     about = data.describe() if data is not None else {}
     known = {key: about.get(key) for key in ("protocol", "sampling", "paths")}
     known["data_fingerprint"] = about.get("fingerprint")
@@ -127,7 +127,7 @@ def score(module: Describes, described: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, Any]:
-    """The root mean squared error of held-out samples in the units of the source, from their PSNR, as plain values."""
+    """The root mean squared error of held-out samples in the units of the source, as plain values."""
     psnr = scores["test/psnr"].double()
     ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
     extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)

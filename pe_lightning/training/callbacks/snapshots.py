@@ -24,9 +24,8 @@ from pe_lightning.training.checkpoints import callbacks_of
 class Snapshots(Callback):
     """Writes reconstructions at regular steps to ``snapshots/<signal>/<step>.png`` in the run directory, and to W&B.
 
-    Of pictures it is the reconstruction; of rows the line plot beside the truth; of videos and volumes four frames beside
-    the truth and the error, and only these four are computed. The first process does it alone; the clock of ``fit_seconds``
-    is stopped meanwhile. In W&B they are ``snapshots``.
+    Rows are plotted beside the truth; of videos and volumes four frames are computed, and shown beside truth and error. The
+    clock of ``fit_seconds`` is stopped meanwhile.
 
     Args:
         every_n_steps: Optimiser steps between two reconstructions.
@@ -51,7 +50,7 @@ class Snapshots(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         run_dir, step, last = RunRecorder.run_dir_of(trainer), trainer.global_step, self._last
-        self._last = step  # of several batches whose gradients are accumulated, the last one acts
+        self._last = step  # the same for several batches, if gradients are accumulated
         if step == last or step % self.every_n_steps or run_dir is None or not trainer.is_global_zero:
             return
         with TrainingClock.of(trainer).paused(pl_module.device):

@@ -20,7 +20,7 @@ from pe_lightning.training.callbacks.scores import encoder_names
 
 
 def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = False) -> str:
-    """A message with what to try if the result of a run is below the best baseline, else an empty string."""
+    """What to try if the result of a run is below the best baseline, else an empty string."""
     test = f"test/{report['metric']}"
     scores = {name: row[test] for name, row in report["baselines"].items() if row[test] is not None}
     if report[test] is None or not scores:  # there are baselines for registered metrics only
@@ -45,10 +45,9 @@ def print_fit_scores(
     can_solve_exactly: bool = False,
     of_pictures: Sequence[str] = (),
 ) -> None:
-    """Prints the scores per signal beside interpolation, the seconds that everything took, and where the files are.
+    """Prints the scores per signal beside interpolation, durations, and where the files are.
 
-    A model that can be solved exactly is recommended to, where its trained fit is below interpolation. ``of_pictures`` are
-    the keys of scores of all samples.
+    ``of_pictures``: keys of scores of all samples. ``can_solve_exactly``: whether to recommend the exact fit.
     """
     console, metric = errors.console(None), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
@@ -93,9 +92,8 @@ def print_fit_scores(
         console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:
         solved = report.get("solve_seconds") is not None
-        parts = [solution_reached(report.get("solution") or {})] * solved + [f"{report['steps']} steps"] * (
-            report["steps"] > 0 or not solved
-        )
+        parts = [solution_reached(report.get("solution") or {})] if solved else []
+        parts += [f"{report['steps']} steps"] if report["steps"] > 0 or not solved else []
         every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
         console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False, soft_wrap=True)
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
@@ -108,7 +106,7 @@ def print_fit_scores(
 
 
 def solution_reached(solution: Mapping[str, Any]) -> str:
-    """How near to the least squared error a solution is, from its part of ``metrics.json``."""
+    """How near a solution is to the least squared error."""
     if solution.get("exact"):
         return "solved exactly"
     if (residual := solution.get("relative_residual")) is not None:

@@ -23,14 +23,14 @@ from pe_lightning.training.interrupts import StopSignals
 class GracefulStop(Callback):
     """Stops a fit after the current step at Ctrl-C, SIGTERM or SIGHUP; Ctrl-C again ends it at once.
 
-    The fit ends as its last step would: with a checkpoint, a validation, scores and files. A W&B run that SIGTERM stops is
-    marked as preempted.
+    The fit ends as after its last step: with a checkpoint, a validation, scores and files. SIGTERM marks a W&B run as
+    preempted.
 
     Args:
         listen: Whether to handle the signals during training; else the handlers from before the fit stay in force.
 
     Attributes:
-        signum: The number of the signal that stopped the last fit; ``None`` if none did.
+        signum: The signal that stopped the last fit, if one did.
         training: Whether a fit is being trained, and can be stopped.
     """
 
@@ -48,14 +48,12 @@ class GracefulStop(Callback):
         return self.signum not in (None, signal.SIGINT)
 
     def request(self, signum: int) -> None:
-        """Requests a stop after the current step, at a signal."""
+        """Requests a stop after the current step."""
         self._requested = signum
-        first, last = "", "results so far are kept"
-        if signum == signal.SIGINT:
-            last += ". Interrupt again to stop at once"
-        else:
-            first = f"{signal.Signals(signum).name}: "
-        rank_zero_info(f"\n{first}Stopping after this step; {last}.")
+        is_interrupt = signum == signal.SIGINT
+        first = "" if is_interrupt else f"{signal.Signals(signum).name}: "
+        again = " Interrupt again to stop at once." * is_interrupt
+        rank_zero_info(f"\n{first}Stopping after this step; results so far are kept.{again}")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Notes the handler of SIGTERM, before Lightning installs its own, which ends a fit with status 0."""
@@ -104,12 +102,11 @@ class PSNRProgressBar(ProgressBar):
     """
 
     prints_scores: ClassVar[bool] = True
-    """Scores are printed with this bar, so that modules need not print theirs."""
+    """Modules need not print their scores."""
 
     def __init__(self, refresh_every: int = 20) -> None:
         super().__init__()
-        self._refresh_every = refresh_every
-        self._enabled = True
+        self._refresh_every, self._enabled = refresh_every, True
         self._progress: Progress | None = None
         self._task = TaskID(0)
 
@@ -139,7 +136,7 @@ class PSNRProgressBar(ProgressBar):
             console=console,
             disable=not console.is_terminal,
             refresh_per_second=5,
-            transient=True,  # the table that follows has the scores of the last step
+            transient=True,  # the table has the last scores
         )
         steps = None if total == float("inf") else int(total)
         self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
@@ -148,21 +145,11 @@ class PSNRProgressBar(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.global_step % self._refresh_every == 0:
-            self._update(trainer, pl_module)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._stop()
-
-    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._stop()
-
-    def _update(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self._progress is None:
+        if self._progress is None or trainer.global_step % self._refresh_every:
             return
         monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
         metric = monitor.rpartition("/")[2]
-        # under several processes the latest logged score, which is that of all: the latest batch is this one's share
+        # under several processes the latest batch is a share of the samples: the logged score is of all
         now = logged.get(f"train/{metric}")
         if trainer.world_size == 1 and isinstance(pl_module, CoordinateModule):
             now = pl_module.last_train.psnr()
@@ -170,7 +157,10 @@ class PSNRProgressBar(ProgressBar):
         shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
         self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))
 
-    def _stop(self) -> None:
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        self.on_train_end(trainer, pl_module)

@@ -67,13 +67,12 @@ class TestResults:
 
     def write(self, metrics: dict[str, Any], best: tuple[str, Array] | None, draw: bool) -> list[str]:
         """Writes the reconstructions beside the truth and the best interpolation, and returns the pictures among them."""
-        if self._tested is None:
+        if self._tested is None or self.info is None:
             return []
         prediction, batch = self._tested
-        if self.info is not None:
-            pictures = media.create(self.info.media).pictures(self.folder, metrics, prediction, batch, self.info, draw)
-            if pictures is not None:
-                return pictures
+        pictures = media.create(self.info.media).pictures(self.folder, metrics, prediction, batch, self.info, draw)
+        if pictures is not None:
+            return pictures
         mask = self.data.split.train_mask().numpy() if self.data is not None else None
         values = batch.values.float().numpy()
         return write_reconstructions(self.folder, metrics, prediction, values, self.info, mask, best, draw)
