@@ -16,15 +16,9 @@ COMPARED = ("truth", "reconstruction", "interpolation", "trained")
 
 
 class Comparison(Mapping[str, Any]):
-    """The datasets by name of the comparison of one signal.
+    """The datasets by name of the comparison of one signal, in an open file of its own or, with an index, of all signals.
 
-    Args:
-        file: The open file of the signal, or of all signals.
-        index: Index of the signal in the file of all.
-
-    Attributes:
-        attrs: Attributes of the file.
-        datasets: The datasets of the file, of all signals where it has all.
+    ``attrs`` and ``datasets`` are the ones of the file.
     """
 
     def __init__(self, file: h5py.File, index: int | None = None) -> None:
@@ -45,12 +39,9 @@ class Comparison(Mapping[str, Any]):
 
 @contextmanager
 def open_comparison(folder: Path, stem: str, index: int) -> Iterator[Comparison]:
-    """The comparison of a signal, from the file of all signals or from its own; FileNotFoundError without either.
+    """The comparison of a signal in a folder of reconstructions; FileNotFoundError if there is none.
 
-    Args:
-        folder: Folder of the reconstructions.
-        stem: Stem of the files of the signal, of :func:`~pe_lightning.results.runs.file_names`.
-        index: Index of the signal.
+    ``stem``: of its files, from :func:`~pe_lightning.results.runs.file_names`.
     """
     whole = (folder / ALL_SIGNALS).is_file()
     with h5py.File(folder / (ALL_SIGNALS if whole else f"{stem}_comparison.h5")) as file:

@@ -54,7 +54,7 @@ FIELDS: Mapping[str, str] = {
 }
 """Fields by type. Callbacks and modules may add others, of any plain values."""
 ALWAYS_KNOWN = ("metric", "signals")
-"""Fields that are never ``null``, as other fields are whose value is not known or not finite."""
+"""Fields that are never ``null``; ``null`` stands for a value that is not known or not finite."""
 SCORE_PREFIXES = ("test/", "train/", "val/")
 KIND_OF_SCORE = {"_per_signal": "a list of numbers or nulls", "_reason": "text", "": "a number"}
 """Types of scores by the end of their names."""

@@ -74,7 +74,7 @@ def comparison(
     trained: Mask | None = None,
     interpolation: tuple[str, Array] | None = None,
 ) -> Image.Image:
-    """Trained samples, the others black; truth, with its ``title``; prediction, interpolation, error; side by side.
+    """Trained samples on black; truth, with its ``title``; prediction, interpolation, error; side by side.
 
     Values are ``(H, W, C)``, ``trained`` is a mask ``(H, W)``. Missing samples are shown in :data:`MISSING_COLOUR`.
     """

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from pe_lightning.results.output import Output
 from pe_lightning.results.runs import file_names
-from pe_lightning.results.signal_files import Formats, choose_format, media, new_array
+from pe_lightning.results.signal_files import choose_format, media, new_array
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.raw import ValueRange
 
@@ -25,13 +24,7 @@ MAX_ASSEMBLED_BYTES = 1 << 30
 class FileAssembly:
     """Assembles blocks in one NPY file per signal, ``(*grid, C)`` in the source's dtype and range.
 
-    Several processes on one machine write to the same files, whose names end in ``.part`` until they are complete.
-
-    Args:
-        folder: Folder of the files.
-        info: Shape and origin of the signals.
-        grid: Number of samples per axis; ``None``: as in the source.
-        first: Whether this process creates the files and, at the end, renames them.
+    Several processes on one machine write to the same files, which the ``first`` creates and, at the end, renames.
     """
 
     def __init__(self, folder: Path, info: SignalInfo, grid: Sequence[int] | None = None, first: bool = True) -> None:
@@ -44,7 +37,7 @@ class FileAssembly:
                 new_array(_unfinished(path), info.scaling.dtype, shape)
 
     def add(self, block: Tensor, start: Sequence[int] | None = None) -> None:
-        """Writes a block ``(S, n_1, ..., n_D, C)`` whose first sample is at position ``start``, by default 0."""
+        """Writes a block ``(S, n_1, ..., n_D, C)`` at position ``start``, by default 0."""
         self.filled = True
         origin = start or [0] * (block.ndim - 2)
         where = tuple(slice(a, a + n) for a, n in zip(origin, block.shape[1:-1], strict=True))
@@ -71,21 +64,15 @@ def _unfinished(path: Path) -> Path:
 class PredictionWriter:
     """Writes predictions, which arrive in blocks of rows, below ``folder`` in a folder named by their size.
 
-    Args:
-        folder: Folder of the predictions.
-        info: Shape and origin of the signals.
-        output: Size and format; ``None``: each prediction is complete.
-        has_std: Whether there are standard deviations: of scattered points they are written with the values, of signals on a
-            grid beside them as ``<name>_std.npy``, float32 in the unit of the source, if ``output`` asks for them.
-
-    Attributes:
-        takes_std: Whether :meth:`add` takes standard deviations too.
+    Without ``output`` each prediction is complete. Standard deviations of scattered points are written with the values; of
+    signals on a grid beside them as ``<name>_std.npy``, float32 in the unit of the source, if ``output`` asks for them.
     """
 
     def __init__(self, folder: Path, info: SignalInfo, output: Output | None = None, has_std: bool = False) -> None:
         self.folder, self.info, self.output = folder, info, output
         self.medium = media.create(info.media)
         self.takes_std = has_std and output is not None and (info.num_points is not None or output.output_std)
+        """Whether :meth:`add` takes standard deviations too."""
         self._blocks: list[Tensor] = []
         self._files: FileAssembly | None = None
         self._rows = 0
@@ -98,11 +85,7 @@ class PredictionWriter:
             self._std = PredictionWriter(folder, about, Output(output.output_shape, "npy", output.scale))
 
     def add(self, values: Tensor, std: Tensor | None = None) -> list[Path]:
-        """Adds values ``(S, n_1, ..., n_D, C)``, or of all points ``(S, P, 1)``, in [0, 1], and their standard deviations.
-
-        Returns:
-            The files, once they are complete.
-        """
+        """Adds values ``(S, n_1, ..., n_D, C)``, or of all points ``(S, P, 1)``; returns the complete files."""
         if self.output is not None and self.info.num_points is not None:
             deviations = None if std is None else std.float().cpu().numpy()
             return self.medium.predict(self.folder, values.float().cpu().numpy(), self.info, self.output, deviations)
@@ -112,8 +95,7 @@ class PredictionWriter:
     def _add_rows(self, values: Tensor) -> list[Path]:
         grid = self.output.grid(self.info) if self.output is not None else tuple(values.shape[1:-1])
         if not self._rows:
-            # choose_format refuses the formats of scattered points
-            formats = cast(Formats, self.output.output_format if self.output is not None else "auto")
+            formats = "auto" if self.output is None else self.output.output_format
             choose_format((*grid, self.info.channels), self.info, formats)  # raises before any work
             size = 4 * self.info.num_signals * self.info.channels * math.prod(grid)
             large = size > MAX_ASSEMBLED_BYTES and formats in ("auto", "npy")

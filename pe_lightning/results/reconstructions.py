@@ -46,9 +46,8 @@ def write_reconstructions(
 ) -> list[str]:
     """Writes all signals, and for signals of 1 to 3 axes ``<stem>_comparison.h5`` and ``.png``, whose paths it returns.
 
-    The picture shows trained samples, truth, reconstruction, interpolation and error; :func:`write_comparison` writes the
-    data. Of more than 64 signals, whose values take at most :data:`MAX_TOGETHER_BYTES`, the first 64 have files and
-    pictures, and ``reconstructions.h5`` has the values and comparisons of all.
+    Of more than 64 signals, whose values take at most :data:`MAX_TOGETHER_BYTES`, the first 64 have files and pictures, and
+    ``reconstructions.h5`` has the values and comparisons of all.
 
     Args:
         folder: Folder of the files.
@@ -57,7 +56,7 @@ def write_reconstructions(
         values: The truth, same shape.
         info: Shape and origin of the signals.
         train_mask: Mask of the trained samples, ``(S or 1, *grid)``.
-        interpolation: Name of the best interpolation, one of ``metrics["baselines"]``, and its values, ``(S, *grid, C)``.
+        interpolation: Name and values of the best interpolation.
         draw: Whether to write the pictures.
     """
     stems, frames, pictures = file_names(tuple(metrics["signals"])), [0], []
@@ -88,7 +87,7 @@ def write_reconstructions(
 
 
 def _captions(what: str, scores: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """A caption for each signal: what is shown, with the held-out score if there is one, else of the trained samples."""
+    """A caption for each signal, with the held-out score if there is one, else of the trained samples."""
     metric = metrics.get("metric", "psnr")
     captions = [what] * len(metrics["signals"])
     for stage, words in (("train", "of trained samples"), ("test", "held out")):
@@ -125,7 +124,7 @@ def write_comparison(
     is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``. A picture is 8-bit ``(1, H, W, C)``, a cube
     ``(n, H, W, C)``: only these ``frames`` are in ``values``. Of more than four channels the first is stored.
 
-    With ``names`` of several signals, all arrays have an axis of signals before the others, and cubes have all frames;
+    With ``names`` of several signals, all arrays have a first axis of signals, and cubes have all frames;
     :func:`~pe_lightning.results.signal_files.add_signals` adds the reconstructions to the file.
     """
     num_dims = values["truth"].ndim - (names is not None)
@@ -154,7 +153,7 @@ def write_comparison(
 
 
 def _stored(shape: Sequence[int], frames: Sequence[int]) -> tuple[tuple[int, ...], Callable[[Array], npt.NDArray[Any]]]:
-    """The shape that a comparison has of a signal ``(*grid, C)``, and what converts the signal, or its frames."""
+    """The shape of a signal ``(*grid, C)`` in a comparison, and the conversion of the signal or its frames."""
     if len(shape) == 2:
         return tuple(shape), lambda array: array
     channels = shape[-1] if shape[-1] <= 4 else 1

@@ -19,7 +19,7 @@ import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, TypeAlias
 
 import av
 import h5py
@@ -41,9 +41,6 @@ from pe_lightning.signals.sources.pictures import deep_png
 from pe_lightning.signals.sources.sound import write_sound
 from pe_lightning.signals.validation import choice
 
-Formats: TypeAlias = Literal["auto", "png", "mp4", "wav", "npy", "h5"]
-"""File formats; ``auto``: the format of the medium, else NPY."""
-
 Array = npt.NDArray[np.float32]
 Batch: TypeAlias = GridBatch | PointBatch
 
@@ -60,7 +57,7 @@ class Medium:
     """
 
     suffix: ClassVar[str] = "npy"
-    """Suffix of the files, without the dot."""
+    """Suffix of its files, without the dot."""
     axes: ClassVar[tuple[str, ...]] = ()
     """Names of the axes of a signal, if they are known."""
 
@@ -97,7 +94,7 @@ class Medium:
             output: The samples and their format; ``None``: samples of a grid, in the format of the medium.
             std: Standard deviations of scattered points, same shape as ``values``.
         """
-        formats = cast(Formats, "auto" if output is None else output.output_format)  # choose_format refuses the others
+        formats = "auto" if output is None else output.output_format
         inside = folder / "x".join(map(str, values.shape[1:-1]))
         signals = zip(file_names(info.names), values, strict=True)
         return [write_signal(inside / stem, signal, info, n, formats) for n, (stem, signal) in enumerate(signals)]
@@ -202,8 +199,8 @@ class HDF5(Medium):
 WRITERS = {medium.suffix: medium() for medium in (ImageMedium, VideoMedium, AudioMedium, Medium, HDF5)}
 
 
-def _writer(shape: tuple[int, ...], info: SignalInfo, formats: Formats) -> Medium:
-    choice("output_format", formats, get_args(Formats))
+def _writer(shape: tuple[int, ...], info: SignalInfo, formats: str) -> Medium:
+    choice("output_format", formats, ("auto", *WRITERS))
     if formats == "auto":
         natural = media.create(info.media)
         return natural if natural.obstacle(shape, info) is None else Medium()
@@ -216,8 +213,11 @@ def _writer(shape: tuple[int, ...], info: SignalInfo, formats: Formats) -> Mediu
     return WRITERS[formats]
 
 
-def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: Formats = "auto") -> str:
-    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``; raises its errors before a fit."""
+def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: str = "auto") -> str:
+    """The suffix with which :func:`write_signal` writes a signal ``(*grid, C)``; raises its errors before a fit.
+
+    ``formats`` is a suffix, or ``auto``: the format of the medium, else NPY.
+    """
     chosen = _writer(shape, info, formats).suffix
     if chosen == "mp4" and "libx264" not in av.codecs_available:
         raise InputError(
@@ -227,7 +227,7 @@ def choose_format(shape: tuple[int, ...], info: SignalInfo, formats: Formats = "
     return chosen
 
 
-def write_signal(path: Path, values: Array, info: SignalInfo, index: int = 0, formats: Formats = "auto") -> Path:
+def write_signal(path: Path, values: Array, info: SignalInfo, index: int = 0, formats: str = "auto") -> Path:
     """Writes one signal ``(*grid, C)``, nominally in [0, 1], atomically, and returns the path with the suffix added."""
     target = path.with_name(f"{path.name}.{choose_format(values.shape, info, formats)}")
     with replacing(target) as file:
@@ -293,7 +293,7 @@ def _describe(dataset: h5py.Dataset, axes: Sequence[str], scaling: ValueRange, r
 def add_signals(file: h5py.File, values: Array, names: Sequence[str], info: SignalInfo) -> None:
     """Adds the datasets ``values`` ``(S, *grid, C)``, in dtype and range of the source, and ``names`` ``(S,)``.
 
-    ``values`` has the attributes of :class:`HDF5`, and the axis ``signal`` before the others.
+    ``values`` has the attributes of :class:`HDF5`, and the first axis ``signal``.
     """
     dataset = new_dataset(file, "values", values.shape, info.scaling.dtype)
     for start in range(0, len(values), step := dataset.chunks[0]):

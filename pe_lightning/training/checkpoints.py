@@ -1,4 +1,4 @@
-"""Checkpoint files of a fit: when they are written, what is read of them, and that their weights are finite."""
+"""Checkpoint files of a fit, whose weights are finite."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class StopSignals:
 
 
 def raise_interrupted(signum: int) -> None:
-    """Ends what is running by :class:`Interrupted`."""
+    """Raises :class:`Interrupted`."""
     raise Interrupted(signum)
 
 

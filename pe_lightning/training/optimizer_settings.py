@@ -19,13 +19,9 @@ from pe_lightning.results.runs import flatten
 
 
 class OptimizerSettings:
-    """The arguments of the optimisers of a Trainer and of their schedulers, before the first step.
+    """The arguments of the optimisers of a Trainer, if there is one, and of their schedulers, before the first step.
 
-    Args:
-        trainer: A Trainer whose optimisers have taken no step and have restored no checkpoint; ``None``: no optimisers.
-
-    Attributes:
-        described: Plain values per optimiser: class, arguments of its groups of parameters, and its schedulers.
+    ``described`` has plain values per optimiser: class, arguments of its groups of parameters, and its schedulers.
     """
 
     def __init__(self, trainer: Trainer | None = None) -> None:
@@ -70,10 +66,7 @@ class OptimizerSettings:
             )
 
     def apply(self, trainer: Trainer, averages: bool) -> None:
-        """Sets these arguments in restored optimisers, with the rates of a fit that had them from its beginning.
-
-        ``averages``: whether stochastic weight averaging has replaced the schedule.
-        """
+        """Sets these arguments in restored optimisers, with the rates of a fit that had them from its beginning."""
         schedulers = [config.scheduler for config in trainer.lr_scheduler_configs]
         if averages or any(isinstance(scheduler, ReduceLROnPlateau) for scheduler in schedulers):
             raise InputError(

@@ -65,7 +65,7 @@ class Resumption(Callback):
     """Makes a resumed fit equal the uninterrupted fit, and refuses fits that cannot be resumed.
 
     Every module of this package adds it to its Trainer, unless the Trainer has one. The arguments of optimiser and scheduler
-    may change: the learning rates are then those of a fit that had the new arguments from its beginning.
+    may change: the learning rates then follow as if the fit had had the new arguments from its beginning.
 
     Args:
         other_data: Whether a checkpoint of a fit of other data may be resumed.

@@ -270,7 +270,7 @@ class CSVLog(CSVLogger):
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Writes the last rows; an error is not raised in place of the error of a failed fit."""
+        """Writes the last rows; after a failed fit without an error of its own."""
         try:
             self.save()
         except InputError:

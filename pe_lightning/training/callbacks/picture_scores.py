@@ -27,13 +27,9 @@ SSIM_BLOCK = 256
 
 
 class PictureScores:
-    """Scores of all samples of each reconstructed picture, clamped to [0, 1] as it is shown.
+    """Scores of all samples of each reconstructed picture, clamped to [0, 1] as it is shown: SSIM, and of ``metrics``.
 
-    Args:
-        metrics: Metrics whose ``update`` takes prediction and truth, ``(1, C, H, W)``, and whose score is one number.
-
-    Attributes:
-        keys: Names of the scores: ``test/ssim``, and ``test/<class>`` of each metric.
+    ``update`` of these takes prediction and truth, ``(1, C, H, W)``, and their score is one number.
     """
 
     def __init__(self, metrics: Sequence[Metric] = ()) -> None:
@@ -49,6 +45,7 @@ class PictureScores:
 
     @property
     def keys(self) -> list[str]:
+        """``test/ssim``, and ``test/<class>`` of each metric."""
         return [f"test/{name}" for name in ("ssim", *self.metrics)]
 
     def check(self, data: SignalDataModule | None) -> None:

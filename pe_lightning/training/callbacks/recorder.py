@@ -63,10 +63,9 @@ VERSIONS = {
 class RunRecorder(Callback):
     """Creates the run directory and writes its files, for any module that implements :class:`Describes`.
 
-    The directory is created after data and model are checked: a run that fails on bad input leaves no files.
-    A fit that resumes from a checkpoint in a folder ``checkpoints`` uses the directory around it; validate, test and predict
-    write into a folder of their name there, ``predict`` for ``last.ckpt`` and ``predict/best`` for ``best.ckpt``, or into a
-    new directory below ``root``, if that is elsewhere.
+    The directory is created after data and model are checked: a run that fails on bad input leaves no files. A fit that
+    resumes from a checkpoint in a folder ``checkpoints`` uses the directory around it; validate, test and predict write into
+    a folder of their name there (``predict``; ``predict/best`` for ``best.ckpt``), or below ``root``, if that is elsewhere.
 
     Args:
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
@@ -249,7 +248,7 @@ class RunRecorder(Callback):
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Writes the scores of the verb ``validate``; those of a fit are in its logs."""
+        """Writes the scores of the verb ``validate``; a fit logs its validations."""
         if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
             return
         scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
