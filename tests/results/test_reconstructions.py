@@ -39,9 +39,7 @@ def scores(*names: str) -> dict:
 def test_every_kind_of_signal_is_written_and_compared(media: str, grid: tuple, suffix: str, tmp_path: Path) -> None:
     info = SignalInfo(("a", "b"), grid, 1, BYTES, 25.0, media)
     values = random(2, *grid, 1)
-    pictures = write_reconstructions(
-        tmp_path, scores("a", "b"), 0.9 * values, values, info, train_mask=values[:1, ..., 0] > 0.5
-    )
+    pictures = write_reconstructions(tmp_path, scores("a", "b"), 0.9 * values, values, info, values[:1, ..., 0] > 0.5)
     assert pictures == [str(tmp_path / f"{name}_comparison.png") for name in "ab"]
     suffixes = [f".{suffix}", "_comparison.h5", "_comparison.png"]
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(name + end for name in "ab" for end in suffixes)
@@ -96,15 +94,11 @@ def test_of_many_signals_one_file_holds_all_and_the_first_have_files(
     assert all(path.read_bytes() == each[name].read_bytes() for name, path in together.items() if name.endswith("png"))
     for index, stem in enumerate(file_names(names)):
         with open_comparison(tmp_path / "each", stem, index) as one, open_comparison(tmp_path / "all", stem, index) as same:
-            assert (
-                set(one)
-                == set(same)
-                == {"truth", "reconstruction", "interpolation"} | ({"trained"} if len(grid) == 1 else set())
-            )
+            compared = {"truth", "reconstruction", "interpolation"} | ({"trained"} if len(grid) == 1 else set())
+            assert set(one) == set(same) == compared
             assert all(np.array_equal(one[name][()], same[name][()]) for name in one)
-            assert {key: list(np.ravel(value)) for key, value in one.attrs.items()} == {
-                key: list(np.ravel(value)) for key, value in same.attrs.items()
-            }
+            attributes = [{key: list(np.ravel(value)) for key, value in each.attrs.items()} for each in (one, same)]
+            assert attributes[0] == attributes[1]
     with h5py.File(tmp_path / "all/reconstructions.h5") as file:
         assert [name.decode(errors="surrogateescape") for name in file["names"]] == list(names)
         assert file["values"].attrs["axes"][0] == "signal"

@@ -89,27 +89,6 @@ def path(make_trainer: MakeTrainer, tmp_path: Path) -> Path:
     return saved(CASES["complex"](), make_trainer, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "case", ["complex", "complex head", "simple", "complex per axis", "complex learned", "simple learned"]
-)
-def test_a_resumed_fit_is_the_fit_that_was_not_stopped(case: str, make_trainer: MakeTrainer, tmp_path: Path) -> None:
-    """Bit for bit. The loss of "complex" goes through Gram matrices, and is at times evaluated at the samples instead."""
-
-    def run(steps: int, checkpoint: Path | None = None) -> CoordinateModule:
-        torch.manual_seed(4)
-        module, data = CASES[case](), TensorDataModule(torch.cat([VALUES] * 3, 1), batching=Batching(steps_per_epoch=5))
-        trainer = make_trainer(max_steps=steps, limit_val_batches=0, num_sanity_val_steps=0)
-        trainer.fit(module, data, ckpt_path=checkpoint, weights_only=True)
-        trainer.save_checkpoint(tmp_path / f"{steps}.ckpt")
-        return module
-
-    whole = run(13)
-    run(6)
-    resumed = run(13, tmp_path / "6.ckpt").state_dict()
-    for name, value in whole.state_dict().items():
-        assert torch.equal(resumed[name], value), name
-
-
 class OwnMLP(SimpleMLP):
     """A network that is not registered."""
 
@@ -168,10 +147,7 @@ def test_other_classes_signals_and_versions_are_refused(make_trainer: MakeTraine
     content = torch.load(path, weights_only=True)
     for key, message in (
         ("pe_lightning/signals", "was not written by pe_lightning: it holds no shape of signals"),
-        (
-            "pe_lightning/version",
-            "by pe_lightning 0.1.0, .*fit again .*pe-lightning fit --config RUN/config.yaml",
-        ),
+        ("pe_lightning/version", "by pe_lightning 0.1.0, .*fit again .*pe-lightning fit --config RUN/config.yaml"),
     ):
         torch.save({name: value for name, value in content.items() if name != key}, path)
         with pytest.raises(InputError, match=message):

@@ -30,15 +30,12 @@ def test_the_first_signal_is_passed_on_and_only_ctrl_c_is_counted_again():
     assert handlers == [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
 
-def test_sigterm_after_ctrl_c_is_passed_on():
+def test_sigterm_after_ctrl_c_is_passed_on_and_nohup_is_respected():
     received = []
     with StopSignals(received.append) as signals:
         for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
             send(signum)
     assert (received, signals.signum) == ([signal.SIGINT, signal.SIGTERM], signal.SIGTERM)
-
-
-def test_nohup_is_respected():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with StopSignals(raise_interrupted) as signals:

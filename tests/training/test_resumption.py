@@ -27,7 +27,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LambdaLR,
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.training import CoordinateModule, TensorDataModule
+from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights
 from pe_lightning.training.resumption import Resumption
@@ -100,6 +100,11 @@ CASES: dict[str, Case] = {
     "SWA, epochs": (swa, {"max_epochs": 5, "max_steps": -1, "make": scheduled}),
     "SWA, steps": (swa, {}),
     "float64": (list, {"precision": "64-true"}),
+    # Gram matrices give the loss, at times the samples
+    "Gram": (list, {"make": MODULES["complex"], "values": signals(1, 36, 12)}),
+    "head": (list, {"make": MODULES["complex-head"]}),
+    "learned": (list, {"make": lambda: ComplexLinear({"name": "gau", "num_features": 8, "trainable": True})}),
+    "per axis": (list, {"make": lambda: SimpleMLP([{"name": "rff", "seed": 3}, "gau"], depth=1, hidden_size=5)}),
     "GradientAccumulationScheduler": (lambda: [GradientAccumulationScheduler({0: 1, 2: 4})], {"max_steps": 23}),
     "EMA": (lambda: [EMAWeightAveraging(decay=0.9)], {}),
 }
@@ -140,7 +145,7 @@ def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
     return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
 
 
-QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler")
+QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler", "Gram", "head", "learned", "per axis")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])

@@ -23,12 +23,10 @@ def test_bad_arguments_are_refused_before_anything_is_written(capsys):
     assert not Path("runs").exists()
 
 
-SWA = ["StochasticWeightAveraging", "--trainer.callbacks.swa_lrs", "0.01", "--trainer.callbacks.swa_epoch_start", "5"]
-
-
 def test_defaults_without_a_text_are_written_by_name_and_read_back():
     timer = ["--trainer.callbacks+", "Timer", "--trainer.callbacks.duration", "00:01:00:00"]
-    given = ["--config=image/demo", *timer, "--trainer.callbacks+", *SWA]
+    swa = ["StochasticWeightAveraging", "--trainer.callbacks.swa_lrs", "0.01", "--trainer.callbacks.swa_epoch_start", "5"]
+    given = ["--config=image/demo", *timer, "--trainer.callbacks+", *swa]
     tree = plain_values("fit", parse("fit", rewrite("fit", given)))
     assert tree["trainer"]["callbacks"][0]["init_args"]["interval"] == "step"
     assert tree["trainer"]["callbacks"][1]["init_args"]["device"] == "cpu"
@@ -48,21 +46,10 @@ def test_callbacks_that_need_a_logger_a_bar_or_a_rate_find_theirs(capsys):
 
 
 def test_a_fit_without_anything_that_costs_time():
-    options = [
-        *DEMO,
-        "--trainer.barebones",
-        "true",
-        "--trainer.log_every_n_steps",
-        "0",
-        "--trainer.enable_progress_bar",
-        "null",
-    ]
-    run = fit(*options)
+    bare = ["--trainer.barebones=true", "--trainer.log_every_n_steps=0", "--trainer.enable_progress_bar=null"]
+    run = fit(*DEMO, *bare)
     assert metrics(run)["steps"] == 20
     assert not (run / "logs").exists()
-
-
-EARLY = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
 
 
 def complete(run: Path) -> int:
@@ -77,8 +64,9 @@ def complete(run: Path) -> int:
 
 
 def test_early_stopping_at_a_psnr():
-    more = ["--trainer.callbacks.mode", "max", "--trainer.callbacks.stopping_threshold", "11"]
-    run = fit(*DEMO, "--trainer.max_steps", "200", *EARLY, *more)
+    early = ["--trainer.callbacks+", "EarlyStopping", "--trainer.callbacks.monitor", "val/psnr"]
+    early += ["--trainer.callbacks.mode", "max", "--trainer.callbacks.stopping_threshold", "11"]
+    run = fit(*DEMO, "--trainer.max_steps", "200", *early)
     steps = complete(run)
     assert 10 <= steps < 200
     assert steps % 10 == 0, "at a validation"

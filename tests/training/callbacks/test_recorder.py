@@ -112,20 +112,16 @@ LOGGED = {"val/psnr": "max", "train/psnr": "max", "train/loss": "min"}
 
 
 @pytest.mark.parametrize(
-    ("callback", "held_out", "refused"),
+    ("callback", "held_out"),
     [
-        (EarlyStopping("val/psnr"), True, True),
-        (EarlyStopping("val/psrn", mode="max"), True, True),
-        (EarlyStopping("val/psnr", mode="max"), False, True),
-        (ModelCheckpoint(monitor="val/psnr"), True, True),
-        (EarlyStopping("train/loss"), False, False),
-        (ModelCheckpoint(), True, False),
+        (EarlyStopping("val/psnr"), True),
+        (EarlyStopping("val/psrn", mode="max"), True),
+        (EarlyStopping("val/psnr", mode="max"), False),
+        (ModelCheckpoint(monitor="val/psnr"), True),
     ],
 )
-def test_monitors_that_would_never_stop_a_fit_are_refused(callback, held_out, refused):
-    if not refused:
-        check_monitors([callback], LOGGED, held_out)
-        return
+def test_monitors_that_would_never_stop_a_fit_are_refused(callback, held_out):
+    check_monitors([EarlyStopping("train/loss"), ModelCheckpoint()], LOGGED, held_out)
     with pytest.raises(InputError, match=r"cannot monitor .* There are: .*train/psnr \(mode: max\)"):
         check_monitors([callback], LOGGED, held_out)
 
@@ -238,12 +234,6 @@ class Decay(Encoder):
     [
         (lambda: ComplexLinear("gau", solver="exact"), 0, "8x8-ComplexLinear-gau", None),
         (lambda: SimpleMLP("identity", depth=1, hidden_size=4, activation="sine"), 1, "8x8-SimpleMLP-sine-identity", "Adam"),
-        (
-            lambda: SimpleMLP("identity", depth=1, hidden_size=4, activation="gabor"),
-            1,
-            "8x8-SimpleMLP-gabor-identity",
-            "Adam",
-        ),
         (lambda: SimpleMLP(Decay(), depth=0), 1, "8x8-SimpleMLP-Decay", "Adam"),
     ],
 )

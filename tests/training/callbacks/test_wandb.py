@@ -134,12 +134,8 @@ def test_runs_are_kept_on_disk_if_the_server_does_not_answer(tmp_path, monkeypat
 @pytest.mark.usefixtures("fresh_wandb")
 def test_who_asks_for_online_gets_no_other(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "MODE": "online",
-        "API_KEY": "0" * 40,
-        "BASE_URL": "http://127.0.0.1:9",
-        "INIT_TIMEOUT": "1",
-    }.items():
+    given = {"MODE": "online", "API_KEY": "0" * 40, "BASE_URL": "http://127.0.0.1:9", "INIT_TIMEOUT": "1"}
+    for name, value in given.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
     assert not list(fit(*DEMO).glob("wandb/offline-run-*"))
     assert "W&B failed (CommError" in caplog.text
