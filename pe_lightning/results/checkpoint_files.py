@@ -24,10 +24,8 @@ def locate(path: str | Path) -> Path:
     """The absolute path of a checkpoint file."""
     found = user_path(path)
     if not os.path.isfile(found):
-        raise InputError(
-            f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, such as RUN/checkpoints/last.ckpt of a "
-            "run directory"
-        )
+        example = "such as RUN/checkpoints/last.ckpt of a run directory"
+        raise InputError(f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, {example}")
     return found.absolute()
 
 

@@ -94,7 +94,7 @@ def _shown(value: Any) -> str:
 
 def _finite(number: str) -> int | float:
     if not math.isfinite(value := float(number)):
-        raise ValueError(f"{paragraph(number, 60)} is not a finite number; what is not finite is written as null")
+        raise ValueError(f"{paragraph(number, 60)} is not a finite number, for which null is written")
     return int(number) if number.lstrip("-").isdecimal() else value
 
 

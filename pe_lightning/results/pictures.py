@@ -117,7 +117,7 @@ def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None 
     for number, (lines, (_, panel)) in enumerate(zip(captions, panels, strict=True)):
         row, column = divmod(number, columns)
         left, top = column * (width + GAP_PIXELS), row * (header + height + GAP_PIXELS)
-        above = Image.new("RGB", (width, header), "white")  # cuts what is wider than the picture
+        above = Image.new("RGB", (width, header), "white")  # cuts wide words
         for place, text in enumerate(lines):
             ImageDraw.Draw(above).text((2, place * line), text, fill="black", font=font)
         sheet.paste(above, (left, top))

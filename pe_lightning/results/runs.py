@@ -22,7 +22,7 @@ CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
 LOCK = ".lock"
 MAX_FILES = 64
-"""Largest number of signals that all have files of their own; of more, only the first have, and one HDF5 file has all."""
+"""Largest number of signals that all have files of their own; one HDF5 file has more."""
 
 
 def slug(text: str) -> str:
@@ -67,14 +67,11 @@ def claim(root: str | Path, name: str) -> Path:
     try:
         parent.mkdir(parents=True, exist_ok=True)
         taken = [int(entry.name) for entry in parent.iterdir() if entry.name.isdecimal()]
-        number = max(taken, default=0) + 1
-        while True:
-            try:
+        for number in itertools.count(max(taken, default=0) + 1):
+            with suppress(FileExistsError):
                 (parent / str(number)).mkdir()
-            except FileExistsError:
-                number += 1
-            else:
-                return (parent / str(number)).absolute()
+                break
+        return (parent / str(number)).absolute()
     except OSError as error:
         raise InputError(
             f"cannot create a run directory under {str(parent)!r}: {error.strerror or error}; "

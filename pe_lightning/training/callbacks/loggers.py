@@ -144,25 +144,19 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     # a run that was begun offline stays offline: W&B would have one half of it
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
-    timeout = dict[str, Any]()
-    if falls_back and "WANDB_INIT_TIMEOUT" not in os.environ:
-        timeout["init_timeout"] = START_SECONDS
+    waits = {} if not falls_back or "WANDB_INIT_TIMEOUT" in os.environ else {"init_timeout": START_SECONDS}
 
     def start(offline: bool) -> Any:
         return wandb.init(
             # a resumed fit is the same run; offline it becomes a second part, which wandb sync joins
             id=known,
             resume="allow" if known and not offline else None,
-            project=settings.project,
-            entity=settings.entity,
             name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
-            group=settings.group,
-            job_type=settings.job_type,
-            tags=settings.tags,
+            **{name: getattr(settings, name) for name in ("project", "entity", "group", "job_type", "tags")},
             dir=run_dir,
             mode="offline" if offline else None,
             # wandb's notices would break our own progress bar and table
-            settings=wandb.Settings(console="off", silent=True, **timeout),
+            settings=wandb.Settings(console="off", silent=True, **waits),
         )
 
     reason = _UNREACHABLE.get(_wandb_url()) if falls_back else None

@@ -32,19 +32,10 @@ from pe_lightning.results.predictions import PredictionWriter
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.base import datamodule_of
+from pe_lightning.training.callbacks import scores
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_scores, start_wandb
 from pe_lightning.training.callbacks.picture_scores import PictureScores
-from pe_lightning.training.callbacks.scores import (
-    check_describes,
-    data_name,
-    describe,
-    goals_of,
-    metric_of,
-    reports,
-    run_name,
-    score_baselines,
-)
 from pe_lightning.training.callbacks.spawned import hand_over, taken_over
 from pe_lightning.training.callbacks.table import print_fit_scores
 from pe_lightning.training.callbacks.tested import TestResults
@@ -132,7 +123,7 @@ class RunRecorder(Callback):
             self.clock.pause(torch.device("cpu"))
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
-        module, data = check_describes(pl_module), data_of(trainer)
+        module, data = scores.check_describes(pl_module), data_of(trainer)
         self.picture_scores.check(data)
         self.durations.mark("reading")
         pl_module.configure_model()
@@ -147,12 +138,12 @@ class RunRecorder(Callback):
                     callback.monitor = None  # nothing to compare checkpoints by: the latest is saved
         if stage != "fit":
             return
-        goals = goals_of(module)
+        goals = scores.goals_of(module)
         if hasattr(pl_module, "logged_values"):
             check_monitors(callbacks_of(trainer), goals, held_out)
         if self.log_runs and not trainer.loggers:
             trainer.loggers = [CSVLog(self.run_dir, TrainingClock.of(trainer))]
-            group = self.wandb.group or data_name(module.describe().get("signals", ["data"]), data)
+            group = self.wandb.group or scores.data_name(module.describe().get("signals", ["data"]), data)
             if self.wandb.enabled:
                 self._start_wandb = partial(start_wandb, trainer, self.run_dir, replace(self.wandb, group=group), goals)
 
@@ -165,7 +156,7 @@ class RunRecorder(Callback):
         if self.folder is not None:
             return Path(self.folder).absolute()
         if path is None or stage == "fit":
-            name = run_name(module.describe(), data_of(trainer))
+            name = scores.run_name(module.describe(), data_of(trainer))
         else:  # the model is described by the checkpoint, which is not loaded yet
             name = run.parent.name if path.parent.name == runs.CHECKPOINTS else path.stem
         return runs.claim(self.root or Path(trainer.default_root_dir) / "runs", name)
@@ -233,7 +224,7 @@ class RunRecorder(Callback):
     def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
         if self.run_dir is None or not trainer.is_global_zero:
             return
-        described = describe(pl_module, data_of(trainer))
+        described = scores.describe(pl_module, data_of(trainer))
         described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
         described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
         for logger in trainer.loggers:
@@ -251,8 +242,8 @@ class RunRecorder(Callback):
         """Writes the scores of the verb ``validate``; a fit logs its validations."""
         if self.run_dir is None or trainer.state.fn != TrainerFn.VALIDATING or not trainer.is_global_zero:
             return
-        scores = {key: float(value) for key, value in trainer.callback_metrics.items()}
-        plain = {key: value if math.isfinite(value) else None for key, value in scores.items()}
+        logged = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        plain = {key: value if math.isfinite(value) else None for key, value in logged.items()}
         write_metrics(self.run_dir / runs.METRICS, {"schema": SCHEMA, **plain})
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -275,7 +266,7 @@ class RunRecorder(Callback):
         if not trainer.is_global_zero:
             return
         file, last = self.run_dir / runs.METRICS, self.run_dir / runs.CHECKPOINTS / LAST
-        described, size = describe(pl_module, data_of(trainer)), last if last.is_file() else self.ckpt_path
+        described, size = scores.describe(pl_module, data_of(trainer)), last if last.is_file() else self.ckpt_path
         self.metrics = {
             **results.scores(described, self.picture_scores),
             "fit_seconds": self.clock.seconds or None,
@@ -283,12 +274,12 @@ class RunRecorder(Callback):
             **described,
             "checkpoint_bytes": size.stat().st_size if size is not None and size.is_file() else None,
             "baselines": {},
-            **self._spawned.get("reports", reports(trainer)),
+            **self._spawned.get("reports", scores.reports(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": VERSIONS,
         }
         write_metrics(file, self.metrics)  # before anything that could still fail
-        self.metrics["baselines"], best = score_baselines(data_of(trainer), metric_of(pl_module))
+        self.metrics["baselines"], best = scores.score_baselines(data_of(trainer), scores.metric_of(pl_module))
         self.durations.mark("scores")
         pictures = results.write(self.metrics, best, self.pictures)
         write_metrics(file, self.metrics)
