@@ -144,7 +144,7 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     # a run that was begun offline stays offline: W&B would have one half of it
     offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
     falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
-    waits = {} if not falls_back or "WANDB_INIT_TIMEOUT" in os.environ else {"init_timeout": START_SECONDS}
+    waits: dict[str, Any] = {} if not falls_back or "WANDB_INIT_TIMEOUT" in os.environ else {"init_timeout": START_SECONDS}
 
     def start(offline: bool) -> Any:
         return wandb.init(
