@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -40,8 +40,6 @@ class SparseLinear(ComplexLinear):
             prediction of held-out training samples.
         choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge.
     """
-
-    can_solve_exactly: ClassVar[bool] = False  # it has no argument ``solver``
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRe
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
 from pe_lightning.training.datamodule import OutputGrid
+from pe_lightning.training.final_score import FinalScore
 from pe_lightning.training.fit import fold_scores
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
@@ -304,6 +305,8 @@ class CommandLine(LightningCLI):
         if self.verb == "fit" and not options["barebones"] and options["enable_checkpointing"] is not False:
             chosen.append(self.best)
         if self.verb == "fit":
+            if isinstance(self.model, FunctionModule):
+                chosen.append(FinalScore(logs=False))  # a test follows
             tree = plain_values("fit", self.config)
             self.recorder.hyper_parameters = {key: value for key, value in tree.items() if key not in OF_ONE_COMMAND}
         if options["logger"] in (None, True):
@@ -370,8 +373,6 @@ class CommandLine(LightningCLI):
         if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric may be the data's
-            if isinstance(self.model, FunctionModule):
-                self.model.logs_final_score = False
 
 
 def _plain(part: Any) -> dict[str, Any]:

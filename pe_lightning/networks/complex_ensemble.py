@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -42,10 +43,10 @@ class ComplexEnsemble:
         """
         if not self.networks.features_are_shared:
             return self._errors_of_own_features(batch)
-        target = self.target(batch.values)
+        target = self.target(batch)
         if batch.axes is None:
             return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
-        features = self._axis_features(batch.axes)
+        features = self._axis_features(batch)
         if isinstance(batch, GridBatch):
             linear = self.network.linear(features)
         elif batch.index is None:
@@ -62,11 +63,8 @@ class ComplexEnsemble:
         """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
         if self.network.head is not None or self.networks.features_are_trained or self.encoding.is_line:
             return None
-
-        def make() -> GramErrors:
-            return GramErrors(self._axis_features(batch.axes), self.target(batch.values))
-
-        gram: GramErrors = self.networks.cached("gram", (batch.values, *batch.axes), make)
+        make = partial(GramErrors, self._axis_features(batch), self.target(batch))
+        gram: GramErrors = self.networks.cached(batch, "gram", make)
         return gram if gram.axes else None
 
     def curvature(self, batch: GridBatch | PointBatch) -> float | None:
@@ -112,14 +110,15 @@ class ComplexEnsemble:
             blocks.append(self._respond(network.linear(features)).movedim(1, -1) + mean)
         return torch.cat(blocks, 1) if len(blocks) > 1 else blocks[0]
 
-    def target(self, values: Tensor) -> Tensor:
-        """Values without the mean: ``(S, *samples, C)`` -> ``(S, C, *samples)``, contiguous."""
+    def target(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Values without the mean, ``(S, C, *samples)``, contiguous."""
 
         def make() -> Tensor:
+            values = batch.values
             centred = values - self.network.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
             return centred.movedim(-1, 1).contiguous()
 
-        target: Tensor = self.networks.cached("target", (values,), make)
+        target: Tensor = batch.cached("target", make)
         return target
 
     def _respond(self, linear: Tensor) -> Tensor:
@@ -128,10 +127,13 @@ class ComplexEnsemble:
         values: Tensor = self.networks.call("respond", linear, each=True)
         return values
 
-    def _axis_features(self, axes: Sequence[Tensor]) -> list[Any]:
-        weight = self.network.weight
+    def _axis_features(self, batch: GridBatch | PointBatch) -> list[Any]:
+        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
+        weight, axes = self.network.weight, batch.axes
+        assert axes is not None
         with torch.autocast(weight.device.type, enabled=False):
-            features: list[Any] = self.networks.cached("features", axes, lambda: self.encoding.operators(axes, weight.dtype))
+            make = partial(self.encoding.operators, axes, weight.dtype)
+            features: list[Any] = self.networks.cached(batch, "features", make, of_axes=True)
         return features
 
     def _errors_of_own_features(self, batch: GridBatch | PointBatch) -> Tensor:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import torch
@@ -14,25 +13,7 @@ from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
-
-class BatchCache:
-    """Holds one result per name, with the inputs that it was computed from."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, tuple[tuple[object, ...], Any]] = {}
-
-    def get(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
-        """The result of ``compute()``, which is called again when an input is another object than last time.
-
-        References to the inputs are held, so that no other object can take their place in memory.
-        """
-        held = self._held.get(name)
-        if held is None or len(held[0]) != len(inputs) or not all(map(operator.is_, held[0], inputs)):
-            held = self._held[name] = (tuple(inputs), compute())
-        return held[1]
-
-    def clear(self) -> None:
-        self._held.clear()
+from pe_lightning.signals.batches import SampleBatch
 
 
 class VmapEnsemble(nn.Module):
@@ -55,7 +36,6 @@ class VmapEnsemble(nn.Module):
         self.num_signals = num_signals
         self.chunk = chunk
         self.shared = frozenset(shared)
-        self.cache = BatchCache()
         for _, tensor in self.per_signal():
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
@@ -89,9 +69,9 @@ class VmapEnsemble(nn.Module):
     def features_are_trained(self) -> bool:
         return any(parameter.requires_grad for parameter in self.network.encoding.parameters())  # type: ignore[union-attr]
 
-    def cached(self, name: str, inputs: Sequence[object], compute: Callable[[], Any]) -> Any:
-        """``compute()``, remembered while the same ``inputs`` come and the encoding is not trained."""
-        return compute() if self.features_are_trained else self.cache.get(name, inputs, compute)
+    def cached(self, batch: SampleBatch, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
+        """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them."""
+        return make() if self.features_are_trained else batch.cached(name, make, of_axes)
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
         """Replaces every ``(S, ...)`` tensor by one for other signals, ``(S', ...)``."""

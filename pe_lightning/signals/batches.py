@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,25 +70,50 @@ class SignalInfo:
         return cls(**{**plain, **shape, "scaling": ValueRange.from_dict(plain["scaling"])})
 
 
+@dataclass(kw_only=True)
+class SampleBatch:
+    """What batches on grids and of points have in common.
+
+    Args:
+        mask: In an evaluation batch, true for samples that are scored: ``(S or 1, *samples)``. ``None``: all.
+        train_mask: In an evaluation batch, true for samples that were trained on; same shape.
+        total: In a training batch divided among processes, the number of samples per signal over all processes.
+    """
+
+    mask: Tensor | None = None
+    train_mask: Tensor | None = None
+    total: int | None = None
+    # not copied by `replace`; Lightning makes a batch of another dtype in every step, which has the same dictionaries
+    derived: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    """Results of :meth:`cached`, of a batch that a loader gives in every step; ``None`` for others."""
+    derived_from_axes: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
+    """The same for results that depend on ``axes`` alone, which all batches of a loader share."""
+    device_copies: dict[torch.device, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def cached(self, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
+        """The result of ``make()``; where the batch, or with ``of_axes`` its axes, come in every step, of the first call."""
+        held = self.derived_from_axes if of_axes else self.derived
+        if held is None:
+            return make()
+        if name not in held:
+            held[name] = make()
+        return held[name]
+
+
 @dataclass
-class GridBatch:
+class GridBatch(SampleBatch):
     """Values on a separable grid: one coordinate vector per axis.
 
     Args:
         axes: ``D`` coordinate vectors, axis a of shape ``(n_a,)``, in [0, 1).
         values: ``(S, n_1, ..., n_D, C)``.
-        mask: True for samples that are scored, ``(S or 1, n_1, ..., n_D)``. ``None``: all.
-        train_mask: In an evaluation batch, true for samples that were trained on; same shape as ``mask``.
         start: Position of the first sample per axis, if this is a block of a larger grid.
-        total: In a training batch divided among processes, the number of samples per signal over all processes.
+        **common: See :class:`SampleBatch`.
     """
 
     axes: tuple[Tensor, ...]
     values: Tensor
-    mask: Tensor | None = None
-    train_mask: Tensor | None = None
     start: tuple[int, ...] | None = None
-    total: int | None = None
 
     def block(self, block: Block) -> GridBatch:
         """A block of this batch, whose values are a view, with its position in the same grid."""
@@ -95,11 +121,18 @@ class GridBatch:
         mask, train_mask = (None if mask is None else mask[index] for mask in (self.mask, self.train_mask))
         axes = tuple(x[along] for x, along in zip(self.axes, block, strict=True))
         firsts = zip(self.start or (0,) * len(block), block, strict=True)
-        return GridBatch(axes, self.values[index], mask, train_mask, tuple(first + along.start for first, along in firsts))
+        start = tuple(first + along.start for first, along in firsts)
+        return GridBatch(axes, self.values[index], start, mask=mask, train_mask=train_mask)
+
+    def take(self, index: Tensor) -> PointBatch:
+        """The samples at these row-major positions, ``(P,)``."""
+        part = PointBatch.of_grid(self.axes, index[None], self.values.flatten(1, -2).index_select(1, index))
+        part.derived_from_axes = self.derived_from_axes
+        return part
 
 
 @dataclass
-class PointBatch:
+class PointBatch(SampleBatch):
     """Values at scattered points.
 
     Args:
@@ -107,26 +140,33 @@ class PointBatch:
         values: ``(S, P, C)``.
         axes: Coordinate vectors of the grid whose samples the points are, axis a of shape ``(N_a,)``.
         index: Row-major positions of the points in that grid, ``(S or 1, P)`` integers.
-        total: In a training batch divided among processes, the number of points per signal over all processes.
-        mask: True for points that are scored, ``(S or 1, P)``. ``None``: all.
-        train_mask: In an evaluation batch, true for points that were trained on; same shape as ``mask``.
-        grid: Of points that are not samples of a grid, the number of samples per axis of a grid of their density, ``(D,)``:
+        grid: Samples per axis of a grid of the same density, ``(D,)``, for points that are not samples of a grid; the
             distances between its samples are the unit of length.
+        **common: See :class:`SampleBatch`.
     """
 
     coords: Tensor
     values: Tensor
     axes: tuple[Tensor, ...] | None = None
     index: Tensor | None = None
-    total: int | None = None
-    mask: Tensor | None = None
-    train_mask: Tensor | None = None
     grid: tuple[int, ...] | None = None
+
+    @classmethod
+    def of_grid(cls, axes: Sequence[Tensor], index: Tensor, values: Tensor) -> PointBatch:
+        """Samples of a grid, at row-major positions ``(S or 1, P)``."""
+        return cls(point_coordinates(axes, index), values, tuple(axes), index)
+
+    def take(self, index: Tensor) -> PointBatch:
+        """Some of the points, by their positions ``(P,)`` in this batch."""
+        positions = None if self.index is None else self.index.index_select(1, index)
+        coords, values = self.coords.index_select(1, index), self.values.index_select(1, index)
+        part = PointBatch(coords, values, self.axes, positions, self.grid)
+        part.derived_from_axes = self.derived_from_axes
+        return part
 
 
 def sample_coordinates(batch: GridBatch | PointBatch, points: int) -> Tensor:
     """Coordinates of all samples of a batch, or of ``points`` of them, always the same: ``(S or 1, P, D)``."""
     count = math.prod(batch.values.shape[1:-1])
     chosen = np.arange(count) if count <= points else np.sort(np.random.default_rng(0).choice(count, points, replace=False))
-    index = torch.from_numpy(chosen).to(batch.values.device)
-    return batch.coords[:, index] if isinstance(batch, PointBatch) else point_coordinates(batch.axes, index)[None]
+    return batch.take(torch.from_numpy(chosen).to(batch.values.device)).coords

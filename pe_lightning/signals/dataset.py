@@ -14,7 +14,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axes, point_coordinates, whole
+from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axes, whole
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     DEFAULT_STEPS_PER_EPOCH,
@@ -97,7 +97,7 @@ class SignalDataset:
         assert isinstance(split, PointSplit)
         if self.points is not None:
             return PointBatch(self.points[split.index], split.take(values), grid=self.grid)
-        return PointBatch(point_coordinates(self.axes, split.index), split.take(values), self.axes, split.index)
+        return PointBatch.of_grid(self.axes, split.index, split.take(values))
 
     @cached_property
     def evaluation_batch(self) -> GridBatch | PointBatch:
@@ -127,8 +127,7 @@ class SignalDataset:
             step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
             indices.append(index[::step])
             parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))
-        points = torch.cat(indices)[None]
-        return PointBatch(point_coordinates(self.axes, points), torch.cat(parts, 1), self.axes, points)
+        return PointBatch.of_grid(self.axes, torch.cat(indices)[None], torch.cat(parts, 1))
 
     def choice_batch(self) -> GridBatch:
         """Samples for the choice of width and ridge: the trained grid, or the central block of signals in a file."""
@@ -204,9 +203,9 @@ class SignalDataset:
         return GridBatch(
             tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
             self.values.read(block),
-            self.split.test_mask(self.eval_mask, block),
-            self.split.train_mask(block),
             tuple(part.start for part in block),
+            mask=self.split.test_mask(self.eval_mask, block),
+            train_mask=self.split.train_mask(block),
         )
 
 
@@ -220,4 +219,4 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
             return value.to(device)
         return tuple(move(entry) for entry in value) if isinstance(value, tuple) else value
 
-    return type(batch)(**{field.name: move(getattr(batch, field.name)) for field in fields(batch)})  # type: ignore[arg-type]
+    return replace(batch, **{field.name: move(getattr(batch, field.name)) for field in fields(batch) if field.init})

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, FileValues, grid_axes, grid_blocks, point_coordinates, shape_of, whole
+from pe_lightning.signals.blocks import Block, FileValues, grid_axes, grid_blocks, shape_of, whole
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.validation import choice, integer, integers
@@ -131,17 +131,14 @@ class FullLoader(TrainLoader):
 
     def __init__(self, batch: GridBatch | PointBatch, steps_per_epoch: int, process: Process) -> None:
         super().__init__(1, steps_per_epoch, process)
-        self.batch = batch
         if process.world_size > 1 and isinstance(batch, GridBatch):
-            self.batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
+            batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
         elif process.world_size > 1 and isinstance(batch, PointBatch):
-            own, index = process.share(batch.values.shape[1]), batch.index
-            index = None if index is None else index[:, own]
-            parts: dict[str, Any] = {"coords": batch.coords[:, own], "values": batch.values[:, own], "index": index}
-            self.batch = replace(batch, **parts, total=batch.values.shape[1])
+            batch = _own_points(batch, torch.arange(batch.values.shape[1], device=batch.values.device), process)
+        self.batch = replace(batch)  # of this fit alone, as what it derives from the samples is
+        self.batch.derived, self.batch.derived_from_axes = {}, {}
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
-        """The batch, always the same object, so that results can be cached by identity."""
         yield self.batch
 
 
@@ -157,26 +154,16 @@ class PointLoader(TrainLoader):
     def __init__(
         self, batch: GridBatch | PointBatch, size: int, steps_per_epoch: int | None, seed: int, process: Process
     ) -> None:
-        self.index = None if isinstance(batch, GridBatch) else batch.index  # positions in the flattened values of a grid
-        self.axes = batch.axes
-        self.points = batch if isinstance(batch, PointBatch) and batch.axes is None else None
-        self.values = batch.values.flatten(1, -2)
-        self.count = self.values.shape[1]
+        self.batch = replace(batch, values=batch.values.contiguous())
+        self.batch.derived_from_axes = {}
+        self.count = math.prod(batch.values.shape[1:-1])
         self.size = min(size, self.count)
         super().__init__(math.ceil(self.count / self.size), steps_per_epoch, process, seed)
 
     def one_pass(self, number: int, first: int) -> Iterator[PointBatch]:
-        order = permutation(self.count, self.seed, number).to(self.values.device)
+        order = permutation(self.count, self.seed, number).to(self.batch.values.device)
         for chosen in torch.split(order, self.size)[first:]:
-            own = chosen[self.process.share(len(chosen))]
-            if self.points is not None:
-                coords, values = self.points.coords.index_select(1, own), self.values.index_select(1, own)
-                yield PointBatch(coords, values, total=len(chosen), grid=self.points.grid)
-                continue
-            assert self.axes is not None
-            index = own[None] if self.index is None else self.index.index_select(1, own)
-            values = self.values.index_select(1, own)
-            yield PointBatch(point_coordinates(self.axes, index), values, self.axes, index, len(chosen))
+            yield _own_points(self.batch, chosen, self.process)
 
 
 class FilePointLoader(TrainLoader):
@@ -208,6 +195,7 @@ class FilePointLoader(TrainLoader):
         self.size = min(size, split.num_train)
         signals, *grid, channels = values.shape
         self.axes = grid_axes(grid)
+        self.derived_from_axes: dict[str, Any] = {}
         share = split.num_train / math.prod(grid)
         self.blocks = values.blocks(int(buffer_bytes / BLOCKS_PER_BUFFER / share))
         point = 4 * signals * channels + 8  # bytes of its values and position
@@ -231,7 +219,9 @@ class FilePointLoader(TrainLoader):
 
     def _batch(self, parts: Sequence[tuple[Tensor, Tensor]], total: int) -> PointBatch:
         index, values = torch.cat([i for i, _ in parts])[None], torch.cat([v for _, v in parts], 1)
-        return PointBatch(point_coordinates(self.axes, index), values, self.axes, index, total)
+        batch = PointBatch.of_grid(self.axes, index, values)
+        batch.total, batch.derived_from_axes = total, self.derived_from_axes
+        return batch
 
     def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The points of all blocks in rounds; each round takes the same share of every block in the buffer.
@@ -330,6 +320,12 @@ def permutation(count: int, seed: int, number: int) -> Tensor:
     # a generator takes one 64-bit seed; (seed, number) pairs must not collide for small values
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xBF58476D1CE4E5B9 + 1) % 2**63
     return torch.randperm(count, generator=torch.Generator().manual_seed(mixed))
+
+
+def _own_points(batch: GridBatch | PointBatch, chosen: Tensor, process: Process) -> PointBatch:
+    own = batch.take(chosen[process.share(len(chosen))])
+    own.total = len(chosen)
+    return own
 
 
 def _own_rows(read: Callable[[Block], GridBatch], block: Block, process: Process) -> GridBatch:

@@ -10,7 +10,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from pe_lightning.training.base import TaskScores, TrainedModule, datamodule_of, trainer_of
     from pe_lightning.training.complex_linear import ComplexLinear
-    from pe_lightning.training.coordinate import CoordinateModule, FunctionModule
+    from pe_lightning.training.coordinate import CoordinateModule
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
         ImageDataModule,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         make_datamodule,
     )
     from pe_lightning.training.estimator import EstimatorModule
+    from pe_lightning.training.function import FunctionModule
     from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
@@ -47,7 +48,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
     submod_attrs={
         "base": ["TaskScores", "TrainedModule", "datamodule_of", "trainer_of"],
         "complex_linear": ["ComplexLinear"],
-        "coordinate": ["CoordinateModule", "FunctionModule"],
+        "coordinate": ["CoordinateModule"],
         "datamodule": ["SignalDataModule"],
         "datamodules": [
             "ImageDataModule",
@@ -57,6 +58,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
             "make_datamodule",
         ],
         "estimator": ["EstimatorModule"],
+        "function": ["FunctionModule"],
         "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },

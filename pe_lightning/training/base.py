@@ -100,16 +100,12 @@ class TrainedModule(LightningModule, ABC):
     """Name of that content, for messages."""
     takes_data: ClassVar[type[LightningDataModule]] = SignalDataModule
     """The DataModules that :meth:`build_from` takes."""
-    can_solve_exactly: ClassVar[bool] = False
-    """Whether ``solver: exact`` with ``max_steps: 0`` fits without training."""
 
     def __init__(self) -> None:
         super().__init__()
         self._lr: float | None = None
         self.fold_scores: dict[str, Tensor] = {}
         """Scores of held-out samples by name, of fits of all folds but one, in place of those of the test."""
-        self.validated_step: int | None = None
-        """Optimiser step after which the latest validation of a fit scored the weights."""
         self.optimization: dict[str, Any] | None = None
         """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
 
@@ -153,7 +149,6 @@ class TrainedModule(LightningModule, ABC):
             return
         self.log_step({self.monitor: score})
         if self.is_fitting and not self.trainer.sanity_checking:
-            self.validated_step = self.trainer.global_step
             step_plateau(self.trainer, self.monitor, score)
 
     def on_test_epoch_end(self) -> None:

@@ -68,9 +68,7 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
-    can_solve_exactly: ClassVar[bool] = True
-    has_layers: ClassVar[bool] = True
-    takes_periodic: ClassVar[bool] = True
+    takes_periodic = True
     may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "solver", "ridge"}
 
     def __init__(
@@ -265,10 +263,11 @@ class ComplexLinear(CoordinateModule):
         """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
         return self.stack.errors(batch)
 
-    def squared_errors(self, batch: GridBatch | PointBatch, every_step: bool = False, exact: bool = True) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``; on a fixed grid through its Gram matrices."""
-        applies = every_step and isinstance(batch, GridBatch) and self.loss_is_quadratic
-        gram = self.stack.gram(batch) if applies else None  # type: ignore[arg-type]
+    def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
+        """The sum of squared errors of each signal, ``(S,)``; of a grid in every step through its Gram matrices."""
+        gram = None
+        if isinstance(batch, GridBatch) and batch.derived is not None and self.loss_is_quadratic and not by_samples:
+            gram = self.stack.gram(batch)
         return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
 
     def evaluate(self, points: Tensor) -> Tensor:

@@ -89,7 +89,6 @@ class SignalDataModule(LightningDataModule):
         self.batching = options.batching or Batching()
         self._signals: Signals | None = None
         self._shard: tuple[slice, SignalDataset] | None = None
-        self._device_copies: dict[tuple[int, torch.device], GridBatch | PointBatch] = {}
 
     @classmethod
     def of_signals(cls, signals: Signals) -> SignalDataModule:
@@ -119,12 +118,12 @@ class SignalDataModule(LightningDataModule):
     def take_scaling(self, scaling: ValueRange) -> None:
         """Scales values as those that a checkpoint was fitted to, where the range is that of the trained samples."""
         if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
-            self._signals, self._device_copies = self.signals.scaled(scaling), {}
+            self._signals = self.signals.scaled(scaling)
 
     def with_signals(self, signals: Signals) -> SignalDataModule:
         """These options, with other signals that are read already."""
         other = copy.copy(self)
-        other._signals, other._shard, other._device_copies, other.trainer = signals, None, {}, None
+        other._signals, other._shard, other.trainer = signals, None, None
         return other
 
     @property
@@ -239,21 +238,14 @@ class SignalDataModule(LightningDataModule):
         return grid.predict_dataloader()
 
     def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
-        """Copies a full batch of signals in memory to a device once, and reuses the copy.
-
-        Other batches of this package are copied unless they are there already. Foreign batches are left to Lightning.
-        """
+        """Copies a batch of this package to a device once: the batch holds its copy."""
         if not isinstance(batch, (GridBatch, PointBatch)):
             return super().transfer_batch_to_device(batch, device, dataloader_idx)
-        datasets = [self.dataset, *([] if self._shard is None else [self._shard[1]])]
-        names = ("train_batch", "evaluation_batch", "validation_batch")  # of all samples
-        whole = [vars(dataset).get(name) for dataset in datasets for name in names]
-        if not any(batch is known for known in whole):
-            return to_device(batch, device)
-        key = (id(batch), device)  # these live as long as this object, so their ids are unique
-        if key not in self._device_copies:
-            self._device_copies[key] = to_device(batch, device)
-        return self._device_copies[key]
+        if batch.values.device == device:
+            return batch
+        if device not in batch.device_copies:
+            batch.device_copies[device] = to_device(batch, device)
+        return batch.device_copies[device]
 
 
 COMMON_ARGUMENTS = frozenset(inspect.signature(SignalDataModule).parameters) - {"source"}

@@ -16,8 +16,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.base import Estimator, FittedField, estimators, fits_of
 from pe_lightning.registry import Described
 from pe_lightning.training.base import models, signals_of, trainer_of
-from pe_lightning.training.coordinate import FunctionModule
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 
 
@@ -39,6 +39,7 @@ class EstimatorModule(FunctionModule):
     def __init__(self, estimator: Described[Estimator]) -> None:
         super().__init__()
         self.estimator: Estimator = estimators.resolve(estimator)
+        self.takes_periodic = self.estimator.takes_periodic
         cls = type(self.estimator)
         if cls.restore is Estimator.restore:
             raise InputError(f"{self.label} does not restore its fits from checkpoints: use {cls.model}")
@@ -56,10 +57,6 @@ class EstimatorModule(FunctionModule):
     @property
     def label(self) -> str:
         return self.estimator.label
-
-    @property
-    def takes_periodic(self) -> bool:
-        return self.estimator.takes_periodic
 
     @property
     def fields(self) -> list[FittedField]:
@@ -80,11 +77,8 @@ class EstimatorModule(FunctionModule):
             raise InputError(f"{self.label} is solved for, not trained: set --trainer.max_steps 0")
         super().configure_model()
 
-    def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
-        self.refuse_periodic(data.info)
-        with torch.device("cpu"):  # Lightning may be inside a context that creates tensors on the GPU
-            self.estimator.check(data.signals)
-        super().build_from(data, device)
+    def choose(self, data: SignalDataModule, device: torch.device) -> None:
+        self.estimator.check(data.signals)
 
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """Never called, since the fit has no steps."""
@@ -102,12 +96,10 @@ class EstimatorModule(FunctionModule):
         self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]
         self._fields, self.solution, self._num_params = [field], field.solution, field.num_params
 
-    def on_fit_end(self) -> None:
-        """Logs the score of the fit, of the signals of all processes."""
+    def gather(self) -> None:
         if len(self._fields) < len(self._states):
             self._fields, info = [], self.require_info()
             self.scorer = SignalScores(info.metric, info.num_signals).to(self.device)
-        super().on_fit_end()
 
     def get_extra_state(self) -> dict[str, Any]:
         return {"fits": self._states, "num_params": self._num_params}

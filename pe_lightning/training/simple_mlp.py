@@ -60,7 +60,6 @@ class SimpleMLP(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
-    has_layers: ClassVar[bool] = True
     may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"points_per_chunk"}
 
     def __init__(
@@ -152,23 +151,20 @@ class SimpleMLP(CoordinateModule):
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         signals, channels = batch.values.shape[0], batch.values.shape[-1]
         if self.networks.features_are_shared:
-            inputs = batch.axes if isinstance(batch, GridBatch) else (batch.coords,)
-            count = batch.values.numel() // (signals * channels) * (1 if isinstance(batch, GridBatch) else len(batch.coords))
-            small = count * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
-            features = (
-                self.networks.cached("features", inputs, lambda: self._features(batch)) if small else self._features(batch)
-            )
-            values, each = _for_each(features)
-            prediction = self.networks.call("respond", values, each=each)
+            points = math.prod(batch.values.shape[1:-1]) * (len(batch.coords) if isinstance(batch, PointBatch) else 1)
+            small = points * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
+
+            def make() -> Tensor:
+                features: Tensor = self.encoding(_coordinates(batch))
+                return features
+
+            inputs, each = _for_each(self.networks.cached(batch, "features", make) if small else make())
+            prediction = self.networks.call("respond", inputs, each=each)
         else:
             coords, each = _for_each(_coordinates(batch))
             prediction = self.networks.call("forward", coords, each=each)
         errors: Tensor = (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
         return errors
-
-    def _features(self, batch: GridBatch | PointBatch) -> Tensor:
-        features: Tensor = self.encoding(_coordinates(batch))
-        return features
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """As in the base class, computed for a few rows of the first axis, or points of a row, at a time."""

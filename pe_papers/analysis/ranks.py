@@ -11,7 +11,7 @@ from torch import Tensor
 from pe_lightning.encodings import Encoding, feature_rank, stable_rank
 from pe_lightning.errors import InputError
 from pe_lightning.signals import GridBatch, PointBatch, sample_coordinates
-from pe_lightning.training import CoordinateModule, SignalDataModule, datamodule_of
+from pe_lightning.training import ComplexLinear, CoordinateModule, SignalDataModule, SimpleMLP, datamodule_of
 from pe_lightning.training.callbacks import TrainingClock
 
 
@@ -58,7 +58,7 @@ class StableRank(Callback):
         self._is_resumed = False
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and not getattr(pl_module, "has_layers", False):
+        if stage == "fit" and not isinstance(pl_module, (ComplexLinear, SimpleMLP)):
             raise InputError(f"StableRank is for SimpleMLP and ComplexLinear, got a {type(pl_module).__name__}")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:

@@ -129,7 +129,7 @@ class _Ranks(Callback):
         assert isinstance(pl_module, SimpleMLP)
         step = trainer.global_step
         if step == 1 or step % self.every == 0:
-            psnr = pl_module.last_train.psnr().item()
+            psnr = pl_module.batch_psnr.item()
             ranks = {"features": self.rank, **layer_ranks(pl_module, self.coords.to(pl_module.device))}
             self.rows += [(step, layer, rank, psnr) for layer, rank in ranks.items()]
 

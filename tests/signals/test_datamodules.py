@@ -15,7 +15,7 @@ from PIL import Image
 
 import pe_lightning.signals
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
+from pe_lightning.signals import Batching, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
@@ -190,9 +190,6 @@ def test_batches_move_to_a_device_once(sampling):
         assert type(moved) is type(batch)
         assert moved.values.device == moved.axes[0].device == meta
         assert data.transfer_batch_to_device(batch, meta, 0) is moved
-    foreign = GridBatch(grid_axes((4,)), tensor(1, 4, 1))
-    assert data.transfer_batch_to_device(foreign, CPU, 0) is foreign
-    assert data.transfer_batch_to_device(foreign, meta, 0) is not data.transfer_batch_to_device(foreign, meta, 0)
 
 
 def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():

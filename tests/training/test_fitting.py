@@ -46,7 +46,7 @@ def test_the_loss_is_computed_in_full_precision(make_trainer: MakeTrainer) -> No
     trainer.fit(module, data)
     # 49 152 errors of exactly one: their sum has no bfloat16, whose neighbours lie 256 apart
     assert losses.values == [1.0]
-    assert module.last_train.squared.dtype == torch.float32
+    assert module.batch_psnr.dtype == torch.float32
 
 
 # -- independence -----------------------------------------------------------------------------------------------------
@@ -130,7 +130,6 @@ def test_a_second_fit_on_other_data(kind: str, sampling: str, make_trainer: Make
     module, losses = MODULES[kind](), Losses()
     fit(module, first, make_trainer, 3, limit_val_batches=0)
     expected = module.errors(second.train_batch()).detach().square().mean(1).sum()
-    module.networks.cache.clear()
     fit(module, second, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 

@@ -40,8 +40,8 @@ from pe_lightning.training.callbacks.spawned import hand_over, taken_over
 from pe_lightning.training.callbacks.table import print_fit_scores
 from pe_lightning.training.callbacks.tested import TestResults
 from pe_lightning.training.checkpoints import CheckpointFiles, callbacks_of
-from pe_lightning.training.coordinate import FunctionModule
 from pe_lightning.training.datamodule import OutputGrid
+from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.resumption import close_epoch
 
 VERSIONS = {
@@ -289,8 +289,7 @@ class RunRecorder(Callback):
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, artifact, keys)
         self.durations.mark("files")
         if self.table:
-            exact = getattr(pl_module, "can_solve_exactly", False)
-            print_fit_scores(self.metrics, self.run_dir, self.durations, exact, keys)
+            print_fit_scores(self.metrics, self.run_dir, self.durations, "solver" in pl_module.hparams, keys)
 
     # -- predictions --------------------------------------------------------------------------------------------------
 

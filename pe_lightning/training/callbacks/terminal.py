@@ -152,7 +152,7 @@ class PSNRProgressBar(ProgressBar):
         # under several processes the latest batch is a share of the samples: the logged score is of all
         now = logged.get(f"train/{metric}")
         if trainer.world_size == 1 and isinstance(pl_module, CoordinateModule):
-            now = pl_module.last_train.psnr()
+            now = pl_module.batch_psnr
         scores = {"train": now, "held out": logged.get(monitor)}
         shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
         self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))
