@@ -8,10 +8,9 @@ from pe_fill.formats.labelled import LabelledSource
 from pe_fill.formats.points import PointSource
 from pe_lightning.registry import Described
 from pe_lightning.signals import Batching, EvalMask, GridSampling, RandomSampling, Sampling, Storage, samplings
-from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.sampling import FoldsLike
 from pe_lightning.signals.splits import ValidationShare
-from pe_lightning.training import SignalDataModule
+from pe_lightning.training import FileDataModule, SignalDataModule
 
 
 class PointsDataModule(SignalDataModule):
@@ -56,26 +55,15 @@ class PointsDataModule(SignalDataModule):
         super().__init__(points, chosen, eval_mask, batching, storage, folds, validation)
 
 
-class LabelledDataModule(SignalDataModule):
+class LabelledDataModule(FileDataModule):
     """A variable of a NetCDF, Zarr or GeoTIFF file as signals of one to three axes, at the coordinates of the file.
 
     Args:
         paths: The file, or the folder of a Zarr store.
-        storage: Storage of the values; they are always loaded, and not cached.
-        **source: Arguments of :class:`~pe_fill.formats.labelled.LabelledSource`.
+        **options: See :class:`~pe_lightning.training.SignalDataModule` and
+            :class:`~pe_fill.formats.labelled.LabelledSource`.
     """
 
-    def __init__(
-        self,
-        paths: str | list[str],
-        *,
-        sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(in_memory=True),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-        **source: Any,
-    ) -> None:
-        super().__init__(LabelledSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
+    @staticmethod
+    def make_source(paths: str | list[str], **source: Any) -> LabelledSource:
+        return LabelledSource(paths, **source)

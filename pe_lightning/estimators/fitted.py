@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encodings.base import check_points
-from pe_lightning.estimators.base import Field, Fits
+from pe_lightning.estimators.base import Estimator, Field
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.evaluation.scores import held_out_psnr
@@ -27,27 +27,20 @@ class Fitted:
     Args:
         field: The fitted signals.
         info: Shape and origin of the signals.
-        scores: The scores of each signal ``(S,)``: ``test/psnr`` of held-out samples, ``train/psnr`` of trained ones;
-            of held-out samples none if there are none.
+        scores: The scores of each signal ``(S,)``: ``train/psnr``, and ``test/psnr`` if samples are held out.
     """
 
     def __init__(self, field: Field, info: SignalInfo, scores: dict[str, Tensor]) -> None:
         self.field, self.info, self.scores = field, info, scores
 
     @classmethod
-    def fit(cls, estimator: Fits, signals: Signals, folds: FoldSampling | None = None) -> Fitted:
-        """Fits signals and scores the result, by the folds of a cross-validation if there are some.
-
-        Args:
-            estimator: An estimator.
-            signals: The signals and their split.
-            folds: Folds of the known samples, all of which are trained on.
-        """
-        held_out = (
-            {} if folds is None else {f"test/{signals.info.metric}": score_folds(signals, estimator.fit, folds).values}
-        )
+    def fit(cls, estimator: Estimator, signals: Signals, folds: FoldSampling | None = None) -> Fitted:
+        """Fits signals and scores the result, by the folds of a cross-validation if there are some."""
+        scores = {}
+        if folds is not None:
+            scores[f"test/{signals.info.metric}"] = score_folds(signals, estimator.fit, folds).values
         field = estimator.fit(signals)
-        return cls(field, signals.info, {**_scores(field, signals), **held_out})
+        return cls(field, signals.info, {**_scores(field, signals), **scores})
 
     def __call__(self, coords: npt.ArrayLike | Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable in them."""

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pe_lightning.training.coordinate import CoordinateModule
     from pe_lightning.training.datamodule import SignalDataModule
     from pe_lightning.training.datamodules import (
+        FileDataModule,
         ImageDataModule,
         RowDataModule,
         TensorDataModule,
@@ -28,6 +29,7 @@ __all__ = [
     "ComplexLinear",
     "CoordinateModule",
     "EstimatorModule",
+    "FileDataModule",
     "FunctionModule",
     "ImageDataModule",
     "RowDataModule",
@@ -51,6 +53,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "coordinate": ["CoordinateModule"],
         "datamodule": ["SignalDataModule"],
         "datamodules": [
+            "FileDataModule",
             "ImageDataModule",
             "RowDataModule",
             "TensorDataModule",

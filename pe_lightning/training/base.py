@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
@@ -29,6 +29,7 @@ from pe_lightning.training.optimization import (
 )
 from pe_lightning.training.optimizer_settings import check_optimizer
 from pe_lightning.training.resumption import own_callbacks
+from pe_lightning.training.sharding import SignalScores
 
 models: Registry[LightningModule] = Registry(
     "model",
@@ -41,18 +42,8 @@ models: Registry[LightningModule] = Registry(
 D = TypeVar("D")
 
 
-class Scorer(Protocol):
-    """Collects predictions and returns their scores, of the signals of all processes."""
-
-    def validation(self) -> Tensor:
-        """The mean score of a validation, ``()``; NaN if nothing is held out. Starts a new score."""
-
-    def test(self) -> dict[str, Tensor]:
-        """The scores of each signal or test set ``(S,)``, by names such as ``test/psnr``. Starts new scores."""
-
-
 class TaskScores(nn.Module):
-    """The metric of validation examples, and of each test set.
+    """The metric of validation examples, and of each test set, with the methods of :class:`SignalScores`.
 
     Args:
         metric: Name of the registered metric.
@@ -66,13 +57,11 @@ class TaskScores(nn.Module):
         self.tested = metrics.create(metric, num_sets)
 
     def validation(self) -> Tensor:
-        """The score of the validation examples, ``()``. Starts a new score."""
         score = self.held_out.per_signal()[0]
         self.held_out.reset()
         return score
 
     def test(self) -> dict[str, Tensor]:
-        """The score of each test set, ``(S,)``. Starts a new score."""
         scores = {f"test/{self.metric}": self.tested.per_signal().cpu()}
         self.tested.reset()
         return scores
@@ -87,17 +76,17 @@ class TrainedModule(LightningModule, ABC):
 
     metric_name: str
     """The registered metric of the scores."""
-    scorer: Scorer
-    """Collects the scores of the validation and of the test."""
+    scorer: SignalScores | TaskScores
+    """Collects predictions of the validation and of the test, and returns their scores over all processes."""
     scores: dict[str, Tensor]
     """After a test, the scores of each signal or test set ``(S,)`` by name, such as ``test/psnr``."""
     may_differ: ClassVar[frozenset[str]] = frozenset()
     """Hyper-parameters in which a checkpoint may differ from the model that loads it: they do not change what the
     parameters and buffers mean."""
     content_key: ClassVar[str]
-    """Key of a checkpoint without which it is not of such a module."""
+    """Key that every checkpoint of such a module has."""
     content: ClassVar[str]
-    """Name of that content, for messages."""
+    """Name of the value of this key, for messages."""
     takes_data: ClassVar[type[LightningDataModule]] = SignalDataModule
     """The DataModules that :meth:`build_from` takes."""
 
@@ -105,15 +94,12 @@ class TrainedModule(LightningModule, ABC):
         super().__init__()
         self._lr: float | None = None
         self.fold_scores: dict[str, Tensor] = {}
-        """Scores of held-out samples by name, of fits of all folds but one, in place of those of the test."""
+        """Held-out scores by name from fits to all folds but one; they replace the scores of the test."""
         self.optimization: dict[str, Any] | None = None
-        """Optimiser of the latest fit, its arguments and its schedule, as plain values; ``None`` if it takes no step."""
+        """Optimiser, arguments and schedule of the latest fit as plain values; ``None`` if it took no step."""
 
     def build_from(self, data: Any, device: torch.device | None = None) -> None:
-        """Takes from a DataModule of the type :attr:`takes_data` what the layers depend on, before a fit.
-
-        By default nothing. Computes on ``device``, or the CPU.
-        """
+        """Sizes the layers for a DataModule of the type :attr:`takes_data`, before a fit; computes on ``device``."""
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -124,7 +110,6 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def monitor_mode(self) -> Literal["max", "min"]:
-        """Whether the largest or the least value is the best."""
         return "max" if metrics.metrics.get(self.metric_name).higher_is_better else "min"
 
     @property
@@ -161,7 +146,7 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def lr(self) -> Any:
-        """Learning rate in place of the optimiser's, as ``LearningRateFinder`` and ``Tuner.lr_find`` set it; or ``None``."""
+        """Learning rate set by ``LearningRateFinder`` or ``Tuner.lr_find``, which replaces the optimiser's; or ``None``."""
         return self._lr
 
     @lr.setter
@@ -179,22 +164,16 @@ class TrainedModule(LightningModule, ABC):
             self.optimization["lr"] = value
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str] | None:
-        """The optimiser of all trained parameters, its scheduler if there is one, and the schedule in words.
-
-        By default ``None``: nothing is trained.
-        """
+        """The optimiser of all trained parameters, its scheduler, the schedule in words; ``None`` if nothing is trained."""
         return None
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimiser and its scheduler, which steps after every optimiser step."""
-        made = self.make_optimizer()
-        if made is None:
+        if (made := self.make_optimizer()) is None:
             return []
         optimizer, scheduler, schedule = made
         refuse_clipping_of_fused(optimizer, self.trainer)
         check_optimizer_covers(optimizer, self.named_parameters())
-        takes_steps = self.trainer.max_steps != 0
-        self.optimization = describe_optimizer(optimizer, schedule) if takes_steps else None
+        self.optimization = describe_optimizer(optimizer, schedule) if self.trainer.max_steps != 0 else None
         period = self.trainer.check_val_every_n_epoch
         return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
 
@@ -217,7 +196,6 @@ class TrainedModule(LightningModule, ABC):
 
     @property
     def is_fitting(self) -> bool:
-        """True while a Trainer fits the module."""
         trainer = trainer_of(self)
         return trainer is not None and trainer.state.fn == TrainerFn.FITTING
 
@@ -235,8 +213,8 @@ class TrainedModule(LightningModule, ABC):
     def log_step(self, values: Mapping[str, Tensor]) -> None:
         """Logs values that are equal in every process; during a fit at the optimiser step.
 
-        Lightning's own rows count batches, and after a resumption from another number. So callbacks and the progress bar
-        get the values from Lightning, and loggers from here.
+        Lightning's rows count batches, and a resumption changes the count. So only callbacks and the progress bar get the
+        values from Lightning.
         """
         fitting = self.is_fitting
         for name, value in values.items():
@@ -269,7 +247,7 @@ class TrainedModule(LightningModule, ABC):
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:
-    """The Trainer of a module, if it has one."""
+    """The Trainer of a module, or ``None``."""
     try:
         return module.trainer
     except RuntimeError:  # raised by Lightning where there is none
@@ -277,7 +255,7 @@ def trainer_of(module: LightningModule) -> Trainer | None:
 
 
 def datamodule_of(trainer: Trainer | None, kind: type[D]) -> D | None:
-    """The DataModule of a Trainer, if it has one of this class."""
+    """The DataModule of a Trainer if it is of this class, else ``None``."""
     data = getattr(trainer, "datamodule", None)
     return data if isinstance(data, kind) else None
 

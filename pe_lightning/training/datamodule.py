@@ -88,7 +88,6 @@ class SignalDataModule(LightningDataModule):
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
         self.batching = options.batching or Batching()
         self._signals: Signals | None = None
-        self._shard: tuple[slice, SignalDataset] | None = None
 
     @classmethod
     def of_signals(cls, signals: Signals) -> SignalDataModule:
@@ -96,125 +95,20 @@ class SignalDataModule(LightningDataModule):
         made._signals = signals
         return made
 
+    def with_signals(self, signals: Signals) -> SignalDataModule:
+        """These options, with other signals that are read already."""
+        other = copy.copy(self)
+        other._signals, other.trainer = signals, None
+        return other
+
+    # -- Lightning's hooks --------------------------------------------------------------------------------------------
+
     def prepare_data(self) -> None:
-        """Loads and checks the data, so that bad input fails before the fit starts."""
+        """Reads and checks the data, so that bad input fails before the fit starts."""
         self.prepare()
 
     def setup(self, stage: str | None = None) -> None:
         self.prepare()
-
-    def prepare(self) -> None:
-        if self._signals is None:
-            options = (self.batching, self.storage, self.folds, self.validation, self.samples)
-            self._signals = Signals.read(self.source, Splitting(self.sampling, self.eval_mask, *options))
-
-    @property
-    def signals(self) -> Signals:
-        """The signals and their split, which need no Trainer."""
-        self.prepare()
-        assert self._signals is not None
-        return self._signals
-
-    def take_scaling(self, scaling: ValueRange) -> None:
-        """Scales values as those that a checkpoint was fitted to, where the range is that of the trained samples."""
-        if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
-            self._signals = self.signals.scaled(scaling)
-
-    def with_signals(self, signals: Signals) -> SignalDataModule:
-        """These options, with other signals that are read already."""
-        other = copy.copy(self)
-        other._signals, other._shard, other.trainer = signals, None, None
-        return other
-
-    @property
-    def num_missing(self) -> list[int] | None:
-        return self.signals.num_missing
-
-    @property
-    def num_validation(self) -> int:
-        """Samples of each signal that are held out of training for the ``val/`` scores."""
-        return self.signals.num_validation
-
-    @property
-    def scores_validation(self) -> bool:
-        """Whether there are samples for ``val/`` scores."""
-        return self.effective_eval_mask != "none" or self.num_validation > 0
-
-    @property
-    def dataset(self) -> SignalDataset:
-        return self.signals.dataset
-
-    @property
-    def streamed(self) -> bool:
-        return self.signals.streamed
-
-    @property
-    def values(self) -> Tensor:
-        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
-        return self.dataset.in_memory()
-
-    @property
-    def info(self) -> SignalInfo:
-        return self.signals.info
-
-    @property
-    def split(self) -> Split:
-        return self.dataset.split
-
-    @property
-    def effective_eval_mask(self) -> EvalMask:
-        """The eval_mask in use: ``none`` if the requested one leaves no sample to score."""
-        return self.dataset.eval_mask
-
-    @property
-    def scored_by(self) -> str:
-        """How held-out samples are chosen, in words: the folds, or the eval_mask."""
-        return self.effective_eval_mask if self.folds is None else self.folds.words()
-
-    @property
-    def fingerprint(self) -> str:
-        return self.signals.fingerprint
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            **self.source.describe(),
-            **self.info.to_dict(),
-            "sampling": self.sampling.spec(),
-            "batch": self.batching.kind,
-            "streamed": self.streamed,
-            "protocol": self.scored_by,
-            **({} if self.split.validation is None else {"num_validation": self.num_validation}),
-            "fingerprint": self.fingerprint,
-            **({} if self.num_missing is None else {"num_missing": self.num_missing}),
-        }
-
-    def train_batch(self) -> GridBatch | PointBatch:
-        """All trained samples, always the same object; not for signals that are read from their file."""
-        return self.dataset.train_batch
-
-    def calibration_batch(self) -> GridBatch | PointBatch:
-        """Samples for means and scales of features: all trained samples, or points spread over the file."""
-        return self.dataset.calibration_batch()
-
-    def evaluation_batch(self) -> GridBatch | PointBatch:
-        """The whole grid, or all points, with masks, always the same object; not for signals read from their file."""
-        return self.dataset.evaluation_batch
-
-    @property
-    def process(self) -> Process:
-        trainer = self.trainer
-        return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
-
-    def shard(self) -> tuple[SignalDataset, Process]:
-        """Dataset and process of a fit: all signals and this rank, or this rank's (strategy ``independent_signals``)."""
-        trainer = self.trainer
-        fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
-        if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
-            return self.dataset, self.process
-        own = self.process.share(self.info.num_signals)
-        if self._shard is None or self._shard[0] != own:
-            self._shard = (own, self.dataset.of(own))
-        return self._shard[1], Process()
 
     def train_dataloader(self) -> TrainLoader:
         """Training batches of this process, on its device if the signals are in memory."""
@@ -246,6 +140,108 @@ class SignalDataModule(LightningDataModule):
         if device not in batch.device_copies:
             batch.device_copies[device] = to_device(batch, device)
         return batch.device_copies[device]
+
+    # -- the signals --------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Reads the signals, once."""
+        if self._signals is None:
+            options = (self.batching, self.storage, self.folds, self.validation, self.samples)
+            self._signals = Signals.read(self.source, Splitting(self.sampling, self.eval_mask, *options))
+
+    @property
+    def signals(self) -> Signals:
+        """The signals and their split, which need no Trainer."""
+        self.prepare()
+        assert self._signals is not None
+        return self._signals
+
+    def take_scaling(self, scaling: ValueRange) -> None:
+        """Scales values as those that a checkpoint was fitted to, where the range is that of the trained samples."""
+        if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
+            self._signals = self.signals.scaled(scaling)
+
+    @property
+    def process(self) -> Process:
+        trainer = self.trainer
+        return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
+
+    def shard(self) -> tuple[SignalDataset, Process]:
+        """Dataset and process of a fit: all signals and this rank, or this rank's (strategy ``independent_signals``)."""
+        trainer = self.trainer
+        fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
+        if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
+            return self.dataset, self.process
+        return self.dataset.of(self.process.share(self.info.num_signals)), Process()
+
+    @property
+    def dataset(self) -> SignalDataset:
+        return self.signals.dataset
+
+    @property
+    def info(self) -> SignalInfo:
+        return self.signals.info
+
+    @property
+    def split(self) -> Split:
+        return self.dataset.split
+
+    @property
+    def values(self) -> Tensor:
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
+        return self.dataset.in_memory()
+
+    @property
+    def streamed(self) -> bool:
+        return self.signals.streamed
+
+    @property
+    def fingerprint(self) -> str:
+        return self.signals.fingerprint
+
+    @property
+    def num_missing(self) -> list[int] | None:
+        return self.signals.num_missing
+
+    @property
+    def num_validation(self) -> int:
+        """Samples of each signal that are held out of training for the ``val/`` scores."""
+        return self.signals.num_validation
+
+    @property
+    def effective_eval_mask(self) -> EvalMask:
+        """The eval_mask in use: ``none`` if the requested one leaves no sample to score."""
+        return self.dataset.eval_mask
+
+    @property
+    def scores_validation(self) -> bool:
+        """Whether there are samples for ``val/`` scores."""
+        return self.effective_eval_mask != "none" or self.num_validation > 0
+
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples; not for signals that are read from their file."""
+        return self.dataset.train_batch
+
+    def calibration_batch(self) -> GridBatch | PointBatch:
+        """Samples for means and scales of features: all trained samples, or points spread over the file."""
+        return self.dataset.calibration_batch()
+
+    def evaluation_batch(self) -> GridBatch | PointBatch:
+        """The whole grid, or all points, with masks; not for signals that are read from their file."""
+        return self.dataset.evaluation_batch
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            **self.source.describe(),
+            **self.info.to_dict(),
+            "sampling": self.sampling.spec(),
+            "batch": self.batching.kind,
+            "streamed": self.streamed,
+            "protocol": self.effective_eval_mask if self.folds is None else self.folds.words(),
+            **({} if self.split.validation is None else {"num_validation": self.num_validation}),
+            "fingerprint": self.fingerprint,
+            **({} if self.num_missing is None else {"num_missing": self.num_missing}),
+        }
 
 
 COMMON_ARGUMENTS = frozenset(inspect.signature(SignalDataModule).parameters) - {"source"}

@@ -1,11 +1,8 @@
-"""A DataModule for each source: :class:`SignalDataModule`, which has the common arguments, with those of that source.
-
-``**source`` are the arguments of the constructor of the source, documented there; jsonargparse resolves them for the command
-line.
-"""
+"""The DataModules of images, rows, videos and volumes, and tensors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +16,7 @@ from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.sampling import FoldsLike, Sampling
-from pe_lightning.signals.sources.base import sources
+from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import clear_kind, pixels_of
 from pe_lightning.signals.sources.paths import Paths, as_list
@@ -30,13 +27,42 @@ from pe_lightning.signals.splits import EvalMask, ValidationShare
 from pe_lightning.training.datamodule import COMMON_ARGUMENTS, SignalDataModule, datamodules
 
 
-@datamodules.register("ImageDataModule")
-class ImageDataModule(SignalDataModule):
-    """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
+class FileDataModule(SignalDataModule, ABC):
+    """Base of the DataModules of files: the arguments of :class:`SignalDataModule`, and those of a source.
 
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.
-        **source: Arguments of :class:`~pe_lightning.signals.sources.images.ImageSource`.
+        **source: The other arguments of the source, by which jsonargparse extends the command line.
+    """
+
+    def __init__(
+        self,
+        paths: str | list[str],
+        *,
+        sampling: Described[Sampling] = "grid",
+        eval_mask: EvalMask = "rest",
+        batching: Batching = Batching(),
+        storage: Storage = Storage(),
+        folds: FoldsLike | None = None,
+        validation: ValidationShare | None = None,
+        samples: SampleKind = "points",
+        **source: Any,
+    ) -> None:
+        files = self.make_source(paths, **source)
+        super().__init__(files, sampling, eval_mask, batching, storage, folds, validation, samples)
+
+    @staticmethod
+    @abstractmethod
+    def make_source(paths: str | list[str], **source: Any) -> Source:
+        """The source of the files."""
+
+
+@datamodules.register("ImageDataModule")
+class ImageDataModule(FileDataModule):
+    """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
+
+    Args:
+        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.images.ImageSource`.
 
     Example:
         >>> data = ImageDataModule("samples://astronaut", center_crop=256)
@@ -44,29 +70,17 @@ class ImageDataModule(SignalDataModule):
         (1, 256, 256, 3)
     """
 
-    def __init__(
-        self,
-        paths: str | list[str],
-        *,
-        sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-        **source: Any,
-    ) -> None:
-        super().__init__(ImageSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
+    @staticmethod
+    def make_source(paths: str | list[str], **source: Any) -> ImageSource:
+        return ImageSource(paths, **source)
 
 
 @datamodules.register("RowDataModule")
-class RowDataModule(SignalDataModule):
+class RowDataModule(FileDataModule):
     """Signals of one axis, fitted together: rows and columns of images, arrays, columns of tables, sound.
 
     Args:
-        paths: One or more files, folders or ``samples://NAME``.
-        **source: Arguments of :class:`~pe_lightning.signals.sources.rows.RowSource`.
+        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.rows.RowSource`.
 
     Example:
         >>> data = RowDataModule("samples://astronaut", rows=[100, 200])
@@ -74,31 +88,20 @@ class RowDataModule(SignalDataModule):
         (2, 512, 3)
     """
 
-    def __init__(
-        self,
-        paths: str | list[str],
-        *,
-        sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-        **source: Any,
-    ) -> None:
-        super().__init__(RowSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
+    @staticmethod
+    def make_source(paths: str | list[str], **source: Any) -> RowSource:
+        return RowSource(paths, **source)
 
 
 @datamodules.register("VideoDataModule")
-class VideoDataModule(SignalDataModule):
+class VideoDataModule(FileDataModule):
     """Videos ``(T, H, W, C)`` and volumes ``(Z, Y, X, C)`` as signals of three axes, fitted together.
 
-    The arguments apply in the order ``fps``, ``frames``, ``resize``, ``center_crop``.
+    The arguments ``fps``, ``frames``, ``resize``, ``center_crop`` apply in this order.
 
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
-        **source: Arguments of :class:`~pe_lightning.signals.sources.video.VideoSource`.
+        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.video.VideoSource`.
 
     Example:
         >>> data = VideoDataModule("samples://bigbuckbunny", frames=[0, 8], resize=[36, 64])
@@ -106,20 +109,9 @@ class VideoDataModule(SignalDataModule):
         (1, 8, 36, 64, 3)
     """
 
-    def __init__(
-        self,
-        paths: str | list[str],
-        *,
-        sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
-        storage: Storage = Storage(),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-        **source: Any,
-    ) -> None:
-        super().__init__(VideoSource(paths, **source), sampling, eval_mask, batching, storage, folds, validation, samples)
+    @staticmethod
+    def make_source(paths: str | list[str], **source: Any) -> VideoSource:
+        return VideoSource(paths, **source)
 
 
 @datamodules.register("TensorDataModule")
@@ -129,6 +121,7 @@ class TensorDataModule(SignalDataModule):
     Args:
         values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
+        **options: The other arguments of :class:`SignalDataModule`.
 
     Example:
         >>> import torch
@@ -142,14 +135,10 @@ class TensorDataModule(SignalDataModule):
         values: Tensor | Array,
         names: list[str] | None = None,
         sampling: Described[Sampling] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching = Batching(),
         storage: Storage = Storage(in_memory=True),
-        folds: FoldsLike | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
+        **options: Any,
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, eval_mask, batching, storage, folds, validation, samples)
+        super().__init__(TensorSource(values, names), sampling, storage=storage, **options)
 
 
 def _refuse_array(value: object) -> Any:
@@ -162,8 +151,6 @@ for _array in (Tensor, np.ndarray):  # the parser would instantiate any class th
 
 def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **arguments: Any) -> SignalDataModule:
     """Makes the DataModule for the kind of the signals, with its arguments.
-
-    A source without a DataModule of its own is given to :class:`~pe_lightning.training.SignalDataModule`.
 
     Args:
         signals: Files, folders or ``samples://NAME``, whose kind :func:`~pe_lightning.signals.sources.kinds.kind_of` finds;

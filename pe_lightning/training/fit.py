@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -24,35 +24,27 @@ if TYPE_CHECKING:
     from pe_lightning.training import FunctionModule, SignalDataModule
 
 
+AnySignals: TypeAlias = "Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule"
+Encoders: TypeAlias = "EncoderLike | Sequence[EncoderLike] | None"
+
+
+@overload
+def fit(signals: AnySignals, encoder: Encoders = None, model: None = None, max_steps: int = 0, **data: Any) -> Fitted: ...
 @overload
 def fit(
-    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
-    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
-    model: None = None,
-    max_steps: int = 0,
-    **data: Any,
-) -> Fitted: ...
-@overload
-def fit(
-    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
-    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
-    *,
-    model: FunctionModule,
-    max_steps: int = 0,
-    **data: Any,
+    signals: AnySignals, encoder: Encoders = None, *, model: FunctionModule, max_steps: int = 0, **data: Any
 ) -> FunctionModule: ...
 def fit(
-    signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image | SignalDataModule,
-    encoder: EncoderLike | Sequence[EncoderLike] | None = None,
+    signals: AnySignals,
+    encoder: Encoders = None,
     model: FunctionModule | None = None,
     max_steps: int = 0,
     **data: Any,
 ) -> Fitted | FunctionModule:
     """Fits signals, and scores the samples that are held out.
 
-    By default this is the adaptive fit where a package has it, as of ``pe-lightning fit FILE``; with an encoder, or without
-    that package, it is the exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is
-    written to disk.
+    By default the adaptive fit, as ``pe-lightning fit FILE``; with an encoder, or where no package has the adaptive fit, the
+    exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk.
 
     Args:
         signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; a picture of

@@ -23,7 +23,7 @@ LR_HALF_LIFE_STEPS = 500
 def parameter_groups(
     parameters: Sequence[nn.Parameter], encoder_parameters: Iterable[nn.Parameter], encoder_lr: float
 ) -> list[dict[str, Any]]:
-    """Two groups: the parameters of the network at the optimiser's rate, the trained ones of the encoder at their own."""
+    """Two groups: the parameters of the network at the optimiser's rate, and of the encoder at ``encoder_lr``."""
     encoder = [parameter for parameter in encoder_parameters if parameter.requires_grad]
     network = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
     return [{"params": network}, {"params": encoder, "lr": encoder_lr}]
@@ -62,8 +62,7 @@ def with_scheduler(
 ) -> OptimizerLRScheduler:
     """The return value of ``configure_optimizers``: schedulers step after every optimiser step.
 
-    ``ReduceLROnPlateau`` steps after every validation instead, every ``validation_period`` epochs, by the value ``monitor``,
-    which grows (``max``) or falls (``min``) as the fit improves.
+    ``ReduceLROnPlateau`` steps every ``validation_period`` epochs instead, by the value ``monitor``, whose best is ``mode``.
     """
     if scheduler is None:
         return optimizer
@@ -96,12 +95,11 @@ def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
 
 
 def flush_subnormal(optimizer: Optimizer) -> None:
-    """Flushes near-subnormal gradients and momenta to zero, in place.
+    """Flushes gradients and momenta below 128 times the square root of the smallest normal number to zero, in place.
 
-    Near are those below 128 times the square root of the smallest normal number. They change no weight, but their squares,
-    and momenta as they decay, are subnormal numbers, which processors are slow at.
+    They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which processors are slow at.
     """
-    # of a module they would be found by a walk through its metrics too, whose hashes cost time in every step
+    # not by module.parameters(), which visits the metrics too: their hashes cost time in every step
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
             if values is not None:
@@ -116,13 +114,7 @@ def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Call
 
 
 def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:
-    """A schedule of a linear warm-up and a half cosine to zero.
-
-    Args:
-        optimizer: The optimiser.
-        warm_up: Steps of the warm-up.
-        total: Steps of the fit; without an end (infinite) the rate stays constant after the warm-up.
-    """
+    """A linear warm-up of ``warm_up`` steps, then a half cosine to zero at step ``total``; constant if that is infinite."""
 
     def factor(step: int) -> float:
         risen = min(1.0, (step + 1) / warm_up)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from lightning.pytorch import Trainer
@@ -32,29 +30,26 @@ def fit_quietly(
 ) -> FunctionModule:
     """Fits a module, which is then on the CPU, without logs, files and messages of Lightning.
 
-    With ``score`` the whole grid is predicted, and the held-out samples are scored; ``trainer`` are further arguments of the
-    Trainer.
+    Args:
+        module: The module.
+        data: The signals.
+        max_steps: Optimiser steps.
+        score: Whether the held-out samples are scored.
+        **trainer: Further arguments of the Trainer.
     """
     off = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
     options: dict[str, Any] = {**dict.fromkeys(off, False), "num_sanity_val_steps": 0, **trainer}
-    with quiet():
-        made = Trainer(max_steps=max_steps, limit_val_batches=None if score else 0, **options)
-        made.fit(module, data)
-        if score:
-            made.test(module, data, verbose=False)
-    return module.cpu().eval()
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hides notices, Lightning's on devices and why a fit ends too, and warnings that nobody can act on."""
     logger = logging.getLogger("lightning.pytorch")
     before = logger.level
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(logging.WARNING)  # on devices, and why a fit ends
     try:
         with without_notices(), warnings.catch_warnings():
             for message in HIDDEN_WARNINGS:
                 warnings.filterwarnings("ignore", message=message)
-            yield
+            made = Trainer(max_steps=max_steps, limit_val_batches=None if score else 0, **options)
+            made.fit(module, data)
+            if score:
+                made.test(module, data, verbose=False)
     finally:
         logger.setLevel(before)
+    return module.cpu().eval()

@@ -31,8 +31,7 @@ class SignalsStrategy(DDPStrategy):
     """Like DDP without exchange of gradients: each process holds the parameters of its own signals only.
 
     For modules whose ``networks`` are a :class:`~pe_lightning.networks.VmapEnsemble`; their attribute ``shard`` is this
-    strategy while they hold their share. The results equal those of one process. There must be at least as many signals as
-    processes.
+    strategy while they hold their share. One process gives the same results.
     """
 
     strategy_name = SIGNALS_STRATEGY
@@ -73,16 +72,13 @@ class SignalsStrategy(DDPStrategy):
         return self.own
 
     def gather_states(self, state: dict[str, Any]) -> list[dict[str, Any]]:
-        """The states of all processes, in order of rank, on every process."""
         states: list[dict[str, Any]] = [{} for _ in range(self.world_size)]
         dist.all_gather_object(states, state)
         return states
 
     def gather(self, share: Tensor) -> Tensor:
-        """Concatenates the tensors of all processes along the first axis, in order of rank, on every process.
-
-        Processes exchange them by the devices of the fit; at its end Lightning has moved the module to the CPU.
-        """
+        """Concatenates the tensors of all processes along the first axis, in order of rank, on every process."""
+        # on the device of the fit: at its end Lightning has moved the module to the CPU
         shares = [Process(rank, self.world_size).share(self.num_signals) for rank in range(self.world_size)]
         rows = max(part.stop - part.start for part in shares)
         padded = share.new_zeros(rows, *share.shape[1:], device=self.root_device)
@@ -93,7 +89,6 @@ class SignalsStrategy(DDPStrategy):
         return torch.cat(parts).to(share.device)
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum over processes."""
         total: Tensor = self.reduce(value, reduce_op="sum")
         return total
 
@@ -144,7 +139,7 @@ class SignalScores(nn.Module):
     Args:
         metric: Name of the registered metric.
         num_signals: Number of signals of all processes.
-        shard: The strategy by which each process has signals of its own; scores of different signals are not added up.
+        shard: The strategy, if each process has signals of its own.
     """
 
     def __init__(self, metric: str, num_signals: int, shard: SignalsStrategy | None = None) -> None:
@@ -155,17 +150,12 @@ class SignalScores(nn.Module):
         self.held_out = create(metric, own, sync_on_compute=shard is None)
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of ``(S,)`` values over the signals of all processes, ``()``."""
+        """The sum over the signals of all processes: ``(S,)`` -> ``()``."""
         total = values.sum()
         return total if self.shard is None else self.shard.sum(total)
 
     def of_training(self, squared: Tensor, count: int) -> dict[str, Tensor]:
-        """The loss, and the mean PSNR where that is the metric, of a training batch.
-
-        Args:
-            squared: Squared-error sum per signal of this process, ``(S,)``.
-            count: Number of values in each sum.
-        """
+        """The loss, and the mean PSNR if that is the metric, from sums of ``count`` squared errors per signal, ``(S,)``."""
         values = {"train/loss": self.sum(squared / count)}
         if self.metric == "psnr":
             values["train/psnr"] = self.sum(psnr(squared, torch.full_like(squared, count))) / self.num_signals

@@ -203,7 +203,6 @@ def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
     assert process == Process()
     assert dataset.values.equal(values[1:])
     assert dataset.train_batch.values.equal(data.train_batch().values[1:])
-    assert data.shard()[0] is dataset
     state.fn = "test"
     assert data.shard() == (data.dataset, Process(1, 2))
 

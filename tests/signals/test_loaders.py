@@ -181,7 +181,7 @@ def test_a_loader_resumes_within_an_epoch(sampling, kind, batch, stop):
 
 def test_a_block_of_a_block_of_a_grid_knows_its_place():
     values, mask = torch.rand(2, *GRID, 3), torch.rand(1, *GRID) > 0.5
-    whole = GridBatch((torch.arange(23.0), torch.arange(14.0)), values, mask, ~mask)
+    whole = GridBatch((torch.arange(23.0), torch.arange(14.0)), values, mask=mask, train_mask=~mask)
     part = whole.block((slice(4, 20), slice(3, 14))).block((slice(2, 5), slice(1, 9)))
     assert part.start == (6, 4)
     assert [x.tolist() for x in part.axes] == [[6, 7, 8], list(range(4, 12))]
