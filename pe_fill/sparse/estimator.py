@@ -20,7 +20,6 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import FitReport, LinearRidge
 from pe_lightning.estimators.base import default_device
 from pe_lightning.estimators.linear import LinearField
-from pe_lightning.estimators.report import SparseReport
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import Operator, full_precision, mode_products
 from pe_lightning.signals import GridBatch, GridSplit, Signals, validation
@@ -169,15 +168,15 @@ class SparseRidge(LinearRidge):
 def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
     """The report on an exact fit and on the layers of all signals."""
     weights, noise = [layer.weight for layer in layers], [layer.noise for layer in layers if layer.noise is not None]
-    sparse = SparseReport(
-        [weight.count for weight in weights],
-        math.prod(weights[0].shape),
-        weights[0].transform,
-        weights[0].storage_dtype,
-        [deviation for deviation, _ in noise] or None,
-        [denoised for _, denoised in noise] or None,
-    )
-    return replace(FitReport.from_dict(found.report()), sparse=sparse)
+    sparse: dict[str, Any] = {
+        "kept": [weight.count for weight in weights],
+        "of": math.prod(weights[0].shape),
+        "transform": weights[0].transform,
+        "kept_as": weights[0].storage_dtype,
+    }
+    if noise:
+        sparse |= {"noise": [deviation for deviation, _ in noise], "denoised": [denoised for _, denoised in noise]}
+    return FitReport(**found.report(), sparse=sparse)
 
 
 def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> Callable[[Tensor], float]:

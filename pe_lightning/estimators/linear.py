@@ -19,7 +19,7 @@ from pe_lightning.encoders.configured import changed
 from pe_lightning.encoders.resolution import MAX_WEIGHTS
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
-from pe_lightning.estimators.report import ChoiceReport, FitReport, LearnedReport
+from pe_lightning.estimators.report import FitReport
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
@@ -110,10 +110,10 @@ class LinearRidge(Estimator):
         if any(True for encoder in encoders for _ in encoder.parameters()):
             own = [copy.deepcopy(encoders) for _ in range(train.info.num_signals)]
             solutions, learned = self.learn(train.dataset, own, device)
-            report = learned_report(solutions, learned, None if choice is None else ChoiceReport(**choice.report()))
+            report = learned_report(solutions, learned, None if choice is None else choice.report())
         else:
             solutions = [self.solve(train.dataset, encoders, device, choice)]
-            report = FitReport.from_dict(solutions[0].report())
+            report = FitReport(**solutions[0].report())
         report = replace(report, solve_seconds=time.perf_counter() - began)
         return LinearField(solutions, label="ComplexLinear", solution=report, spread=self._spread(train, solutions, device))
 
@@ -241,11 +241,11 @@ def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callabl
     return next((point.load() for point in entry_points(group=SPREADS, name="linear")), None)
 
 
-def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: ChoiceReport | None) -> FitReport:
-    """The report on exact fits with learned encoders, one per signal or one for all."""
-    reports = [LearnedReport(found.ridge, **found.report()) for found in learned]
-    ridges = {report.ridge for report in reports}
-    first = FitReport.from_dict(solutions[0].report())
+def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: dict[str, Any] | None) -> FitReport:
+    """The report on exact fits with learned encoders, one per signal or one for all, and on the choice of their start."""
+    reports = [{"ridge": found.ridge, **found.report()} for found in learned]
+    ridges = {found.ridge for found in learned}
+    first = FitReport(**solutions[0].report())
     ridge = ridges.pop() if len(ridges) == 1 else None
     exact = all(solution.exact for solution in solutions)
     return replace(first, ridge=ridge, choice=choice or first.choice, exact=exact, learned=reports)

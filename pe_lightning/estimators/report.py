@@ -1,58 +1,14 @@
-"""Results of an exact fit and of the choice of a width, as plain values for ``metrics.json`` and checkpoints."""
+"""Results of an exact fit, as plain values for ``metrics.json`` and checkpoints."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
-class ChoiceReport:
-    """How width and ridge were chosen (:class:`pe_lightning.solvers.Choice`)."""
-
-    rule: str
-    ridge: float
-    parameter: list[str | None]
-    """Per axis, the argument of the encoder that sets its width."""
-    value: list[Any]
-    """Per axis, its value."""
-    curve: list[list[float]]
-    """Ridge and held-out PSNR in dB at the chosen width."""
-    factors: list[list[float]]
-    """Width relative to its default, and the best held-out PSNR in dB."""
-    factor: float
-    tried: list[dict[str, Any]]
-    """Everything that was tried: ``ridge``, ``psnr`` in dB, ``width`` by argument."""
-
-
-@dataclass(frozen=True)
-class LearnedReport:
-    """How the encoders of one signal were learned by variable projection; held-out PSNR in dB before and after."""
-
-    ridge: float
-    evaluations: int
-    start_psnr: float
-    held_out_psnr: float
-
-
-@dataclass(frozen=True)
-class SparseReport:
-    """Which part of an exact fit is kept: ``kept`` numbers of each signal, ``of`` the numbers of its whole layer."""
-
-    kept: list[int]
-    of: int
-    transform: str
-    kept_as: str
-    noise: list[Any] | None = None
-    """The estimated noise of each signal, where it is removed."""
-    denoised: list[bool] | None = None
-
-
-@dataclass(frozen=True)
 class FitReport:
-    """Results of an exact fit and of a choice; ``None`` for parts that were not done."""
+    """Results of an exact fit and of a choice; ``None`` for parts that were not done. All are plain values."""
 
     solver: str | None = None
     """``grid``, ``line``, ``dense``, ``points`` or ``adaptive``; ``None`` if nothing was solved."""
@@ -75,10 +31,12 @@ class FitReport:
     """Relative gradient, see ``Solution.optimality``; the largest of all signals."""
     members: int | None = None
     """Encoders in the bank of the adaptive fit."""
-    choice: ChoiceReport | None = None
-    learned: list[LearnedReport] | None = None
-    """One per signal, or one for all that share their encoders."""
-    sparse: SparseReport | None = None
+    choice: dict[str, Any] | None = None
+    """How width and ridge were chosen: :meth:`pe_lightning.solvers.Choice.report`."""
+    learned: list[dict[str, Any]] | None = None
+    """How encoders were learned, per signal or once for all: the ridge and :meth:`pe_lightning.solvers.Learned.report`."""
+    sparse: dict[str, Any] | None = None
+    """Which part of the layer is kept (``num_coefficients``)."""
 
     @property
     def is_solved(self) -> bool:
@@ -86,20 +44,6 @@ class FitReport:
         return self.solver is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, without ``None``; ``ridge`` is included whenever something was solved."""
-        plain = dataclasses.asdict(self, dict_factory=_without_none)
+        """The results without ``None``; ``ridge`` is included whenever something was solved."""
+        plain = {key: value for key, value in vars(self).items() if value is not None}
         return {**plain, "ridge": self.ridge} if self.is_solved else plain
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> FitReport:
-        """The report that :meth:`to_dict` described; also takes the ``report()`` of a solver's solution."""
-        kinds = {"choice": ChoiceReport, "learned": LearnedReport, "sparse": SparseReport}
-        parts = dict(plain)
-        for name, kind in kinds.items():
-            if (part := plain.get(name)) is not None:
-                parts[name] = [kind(**entry) for entry in part] if isinstance(part, list) else kind(**part)
-        return cls(**parts)
-
-
-def _without_none(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {key: value for key, value in items if value is not None}

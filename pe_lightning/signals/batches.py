@@ -22,7 +22,7 @@ class SignalInfo:
 
     Args:
         names: One name per signal.
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``; for scattered samples that of a grid of their density.
+        grid: Number of samples per axis, ``(N_1, ..., N_D)``; for scattered samples the numbers of a grid of their density.
         channels: Number of channels ``C``.
         scaling: Range and dtype of the source.
         rate: Samples per second along the first axis, if it is time.

@@ -1,8 +1,7 @@
 """Loaders: all training samples, random points or blocks of the training grid; and the whole grid for evaluation.
 
 A loader makes passes over the training samples; an epoch is a fixed number of steps. The order within a pass depends only on
-the seed and the number of the pass. All processes compute the same batches and each takes its share, so that together they
-see the samples that one process would see.
+the seed and the number of the pass. All processes compute the same batches, and each takes a share of them.
 """
 
 from __future__ import annotations
@@ -87,8 +86,8 @@ class TrainLoader(ABC):
     """Base of training loaders; its position is saved in checkpoints.
 
     Args:
-        batches: Number of batches in a pass.
-        steps_per_epoch: Number of batches in an epoch; by default one pass.
+        batches: Batches in a pass.
+        steps_per_epoch: Batches in an epoch; by default one pass.
         process: This process, which takes its share of every batch.
         seed: Seed of the order.
     """
@@ -143,13 +142,7 @@ class FullLoader(TrainLoader):
 
 
 class PointLoader(TrainLoader):
-    """Random training samples of signals in memory; each occurs once in a pass.
-
-    Args:
-        batch: The training samples, on the device of the batches.
-        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
-        steps_per_epoch, seed, process: See :class:`TrainLoader`.
-    """
+    """Random training samples of signals in memory, ``size`` per signal over all processes; each occurs once in a pass."""
 
     def __init__(
         self, batch: GridBatch | PointBatch, size: int, steps_per_epoch: int | None, seed: int, process: Process
@@ -167,17 +160,11 @@ class PointLoader(TrainLoader):
 
 
 class FilePointLoader(TrainLoader):
-    """Random training samples from a file with bounded memory; each occurs once in a pass.
+    """Random training samples from a file with bounded memory, as :class:`PointLoader`; all signals have the same samples.
 
     Blocks that align with the chunks of the file are read in random order into a shuffle buffer, from which points are taken
-    in random order. Each process reads its own blocks only.
-
-    Args:
-        values: The signals.
-        split: Their training samples, the same for all signals.
-        size: Number of points per signal in a batch, over all processes; the last batch of a pass may be smaller.
-        steps_per_epoch, seed, process: See :class:`TrainLoader`.
-        buffer_bytes: Bytes of the buffer, over all processes. Two buffers exist at a time, as the next one is being filled.
+    in random order. Each process reads its own blocks only. Two buffers of ``buffer_bytes``, over all processes, exist at a
+    time, as the next one is being filled.
     """
 
     def __init__(
@@ -226,8 +213,8 @@ class FilePointLoader(TrainLoader):
     def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The points of all blocks in rounds; each round takes the same share of every block in the buffer.
 
-        Yields the random order of all points of the round, as indices into the points that this process has read, -1 for
-        those of other processes; their row-major positions; and their values.
+        Yields the random order of all points of the round, as indices into the points that this process has read (-1: read
+        by another process); their row-major positions; and their values.
         """
         blocks = permutation(len(self.blocks), self.seed, number).tolist()
         groups = [blocks[start : start + self.blocks_per_buffer] for start in range(0, len(blocks), self.blocks_per_buffer)]
@@ -250,10 +237,7 @@ class FilePointLoader(TrainLoader):
                     yield torch.where(mine, mine.cumsum(0) - 1, -1)[order], torch.cat(indices), torch.cat(values, 1)
 
     def _read(self, places: Sequence[int], number: int) -> list[tuple[int, Tensor, Tensor]]:
-        """Number, positions and values of the trained samples of several blocks; values of this process's blocks only.
-
-        Each block is shuffled by itself, which is fast because it fits in the processor's cache.
-        """
+        """Number, positions and values of the trained samples of several blocks, each shuffled in the processor's cache."""
         buffer = []
         for turn, place in enumerate(places):
             block = self.blocks[place]
@@ -272,8 +256,8 @@ class BlockLoader(TrainLoader):
     """Blocks of the training grid; each occurs once in a pass.
 
     Args:
-        grid: Number of training samples per axis, ``(n_1, ..., n_D)``.
-        size: Number of samples of a block per axis; the last blocks along an axis may be smaller.
+        grid: Training samples per axis, ``(n_1, ..., n_D)``.
+        size: Samples of a block per axis; the last blocks along an axis may be smaller.
         read: Returns a block, from memory or from a file.
         steps_per_epoch, seed, process: See :class:`TrainLoader`.
         shuffle: Whether the order is random; otherwise row-major.

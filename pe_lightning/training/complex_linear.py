@@ -17,7 +17,7 @@ from pe_lightning.encoders.configured import changed
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import LinearRidge, learned_report
-from pe_lightning.estimators.report import ChoiceReport, FitReport
+from pe_lightning.estimators.report import FitReport
 from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -46,20 +46,18 @@ class ComplexLinear(CoordinateModule):
         activation: Non-linearity of the hidden layers.
         normalize: Whether each axis's features are divided by their largest row norm over the training coordinates,
             which makes one learning rate fit all encoders.
-        center: Whether each signal's mean per channel over the training samples is subtracted before the fit and stored as
-            a buffer. Features of shifted encoders decay to zero beyond the last shift, and predictions to the mean.
+        center: Whether each signal's mean per channel over the training samples is subtracted before the fit. Predictions
+            by shifted encoders decay to it beyond the last shift.
         solver: ``exact``: the linear layer is solved for before the first step; with ``max_steps: 0`` the solution is the
-            fit. With a head the layer starts as the solution, and the head as the identity. An encoder with parameters is
-            learned first, by variable projection (:func:`~pe_lightning.solvers.learn_encoders`). ``None``: the layer is
-            trained from zero.
+            fit. A head starts as the identity. An encoder with parameters is learned first, by variable projection
+            (:func:`~pe_lightning.solvers.learn_encoders`). ``None``: the layer is trained from zero.
         ridge: Ridge of the exact fit, relative to the mean squared norm of the features, or ``auto``: chosen by the
             prediction of held-out training samples.
-        choose_bandwidth: Whether the widths of encoders that are given none are ``auto``: chosen like the ridge, with or
-            without a ``solver``.
+        choose_bandwidth: Whether widths that are not given are ``auto``: chosen like the ridge, also without a ``solver``.
         signals_per_chunk: Signals whose head is evaluated at a time, for less memory in training. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
-        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, as its rate of 0.1
-            for the linear layer is too large for a width; with a given optimiser the rate of the linear layer.
+        encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, else the rate of
+            the linear layer.
         optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
@@ -120,15 +118,14 @@ class ComplexLinear(CoordinateModule):
 
     @staticmethod
     def exact(encoder: EncoderLike | Sequence[EncoderLike]) -> ComplexLinear:
-        """The exact fit of an encoder, or of one per axis; widths that are not given are chosen by held-out samples."""
+        """The exact fit, whose ridge and widths that are not given are chosen by held-out samples."""
         return ComplexLinear(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
     @property
     def loss_is_quadratic(self) -> bool:
-        """Whether the loss of a single linear layer is the mean squared error of :meth:`predict_grid`.
+        """Whether the loss of a single linear layer is the mean squared error, so that Gram matrices apply.
 
-        Gram matrices and the rate of accelerated gradient descent then apply. A subclass that defines :meth:`errors` and for
-        which it is true says so by a class attribute of this name.
+        A subclass that defines :meth:`errors` and still has this loss sets a class attribute of this name.
         """
         return type(self).errors is ComplexLinear.errors
 
@@ -168,11 +165,9 @@ class ComplexLinear(CoordinateModule):
 
     @property
     def estimator(self) -> LinearRidge:
-        """The estimator that chooses widths and solves for the layer."""
         return LinearRidge(self.encoder, self.ridge, self.center)
 
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
-        """As in the base class; widths given as ``auto`` are chosen by the prediction of held-out training samples."""
         encoders = per_axis(self.encoder, data.info.num_axes)
         if self.info is not None:
             if any(automatic(encoder) is not None for encoder in encoders):
@@ -183,7 +178,7 @@ class ComplexLinear(CoordinateModule):
         if self._choice is not None:
             self.choice_seconds = time.perf_counter() - began
             encoders = changed(encoders, lambda encoder: at_points(encoder).cpu())
-            self.solution = FitReport(choice=ChoiceReport(**self._choice.report()))
+            self.solution = FitReport(choice=self._choice.report())
         self.configured = ConfiguredEncoders.of_axes(encoders)
 
     @torch.no_grad()
@@ -216,7 +211,7 @@ class ComplexLinear(CoordinateModule):
         self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
 
     def learn_encoders(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """The exact fits of the signals of this process with learned encoders, one for all or one each, and the report."""
+        """The exact fits of this process's signals with learned encoders, one for all or one each, and the report."""
         count = 1 if self.networks.features_are_shared else self.networks.num_signals
         own = [per_axis(self.encoder, self.require_info().num_axes) for _ in range(count)]
         solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
@@ -226,11 +221,11 @@ class ComplexLinear(CoordinateModule):
         return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
 
     def solve_layer(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """The exact fit of the signals of this process, and the report; a subclass may change the fit."""
+        """The exact fit of this process's signals, and the report; a subclass may change the fit."""
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, self.require_info().num_axes)]
         every, dtype = signals_of(self).dataset, self.weight.dtype
         found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
-        return [found], FitReport.from_dict(found.report())
+        return [found], FitReport(**found.report())
 
     # -- training and predictions ---------------------------------------------------------------------------------------
 
@@ -239,9 +234,8 @@ class ComplexLinear(CoordinateModule):
 
         The loss of a single linear layer on all samples of a grid is quadratic, with the largest second derivative
         :math:`L = \frac{2}{NC} \prod_a \lambda_a`, from the largest eigenvalue of each axis's Gram matrix; for some of the
-        samples of a grid that is an upper bound. At that rate the fit does not diverge, and the directions with the smallest
-        eigenvalues are learned last. Adam's steps have the same size in every weight: too large where features overlap, and
-        as large for weights that the samples hardly determine.
+        samples that is an upper bound. At this rate the fit does not diverge. Adam's steps have the same size in every
+        weight: too large where features overlap.
 
         Reference: Nesterov, *A method of solving a convex programming problem with convergence rate O(1/k^2)*, 1983.
         """
@@ -253,7 +247,7 @@ class ComplexLinear(CoordinateModule):
         return torch.optim.SGD(parameters, lr=1 / curvature, momentum=0.9, nesterov=True, fused=True)
 
     def _curvature(self) -> float | None:
-        """The largest second derivative of the loss, or a bound; ``None`` if the loss is not quadratic, or it is zero."""
+        """The largest second derivative of a quadratic loss, or a bound; ``None`` if there is none, or it is zero."""
         data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
         applies = self.trainer.max_steps != 0 and linear and self.loss_is_quadratic and data.batching.kind == "full"
         batch = data.calibration_batch() if applies else None

@@ -11,6 +11,7 @@ import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import Self
 
 from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
@@ -21,18 +22,14 @@ from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
-from pe_lightning.training.optimization import (
-    LR_HALF_LIFE_STEPS,
-    clip_by_norm,
-    flush_subnormal,
-    harmonic_decay,
-    parameter_groups,
-)
+from pe_lightning.training.optimization import clip_by_norm, flush_subnormal, parameter_groups
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
 
+LR_HALF_LIFE_STEPS = 500
+"""Steps after which the learning rate of the default schedule has halved."""
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 
@@ -43,7 +40,7 @@ class CoordinateModule(FunctionModule):
     Parameters exist once the shape of the signals is known: from the DataModule when a Trainer fits, from the checkpoint
     when one is loaded, or by :meth:`build`. Everything that is taken from the training samples (chosen widths, scales of
     features, means) is set by :meth:`build_from` alone, before the optimiser is made. The training loss is the sum over
-    signals of their mean squared errors, so that the steps of a signal do not depend on the number of the others.
+    signals of their mean squared errors, so that the steps of a signal do not depend on the number of signals.
 
     A subclass defines :meth:`make_network`, :meth:`calibrate`, :meth:`errors` and :meth:`predict_grid`, and calls
     :meth:`save_arguments` in its constructor.
@@ -73,7 +70,7 @@ class CoordinateModule(FunctionModule):
     ) -> None:
         super().__init__()
         if encoder_lr is not None:
-            validation.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for that of the network")
+            validation.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for the rate of the network")
         if signals_per_chunk is not None:
             validation.integer("signals_per_chunk", signals_per_chunk, 1, hint=", or null for all")
         self.configured = ConfiguredEncoders(encoder)
@@ -88,7 +85,7 @@ class CoordinateModule(FunctionModule):
         self.choice_seconds = 0.0
         """Seconds that choosing widths took before the fit started, counted as a part of the fit."""
         self.shard: SignalsStrategy | None = None
-        """The strategy ``independent_signals``, while the networks are those of the signals of this process."""
+        """The strategy ``independent_signals``, while the networks are of the signals of this process alone."""
         self._last_errors = torch.zeros(0), 0
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
@@ -102,7 +99,8 @@ class CoordinateModule(FunctionModule):
             scheduler = self.lr_scheduler(optimizer)
             return optimizer, scheduler, type(scheduler).__name__
         if self.optimizer is None:
-            return optimizer, harmonic_decay(optimizer), f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
+            decay = LambdaLR(optimizer, lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS))
+            return optimizer, decay, f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
         return optimizer, None, "constant"
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
@@ -196,7 +194,7 @@ class CoordinateModule(FunctionModule):
 
     @property
     def num_params(self) -> int:
-        """Trainable parameters of one signal: its own, and those that all signals share."""
+        """Trainable parameters of one signal: its own, and the shared parameters."""
         return self.networks.num_params if self.info is not None else 0
 
     def evaluate(self, points: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The DataModule of a set of signals from any source, and that of the places of a prediction."""
+"""The DataModules of signals from any source, and of the places of a prediction."""
 
 from __future__ import annotations
 
@@ -89,12 +89,6 @@ class SignalDataModule(LightningDataModule):
         self.batching = options.batching or Batching()
         self._signals: Signals | None = None
 
-    @classmethod
-    def of_signals(cls, signals: Signals) -> SignalDataModule:
-        made = cls(signals.source, signals.sampling, signals.dataset.eval_mask)
-        made._signals = signals
-        return made
-
     def with_signals(self, signals: Signals) -> SignalDataModule:
         """These options, with other signals that are read already."""
         other = copy.copy(self)
@@ -157,7 +151,7 @@ class SignalDataModule(LightningDataModule):
         return self._signals
 
     def take_scaling(self, scaling: ValueRange) -> None:
-        """Scales values as those that a checkpoint was fitted to, where the range is that of the trained samples."""
+        """Scales values as for the fit of a checkpoint, where the range is measured on the trained samples."""
         if self.signals.has_trained_range and scaling.dtype == self.info.scaling.dtype:
             self._signals = self.signals.scaled(scaling)
 
@@ -245,7 +239,7 @@ class SignalDataModule(LightningDataModule):
 
 
 COMMON_ARGUMENTS = frozenset(inspect.signature(SignalDataModule).parameters) - {"source"}
-"""Arguments of every DataModule of signals; the others are arguments of the source."""
+"""Arguments of every DataModule of signals; all other arguments are the source's."""
 
 
 class OutputGrid(Output, LightningDataModule):

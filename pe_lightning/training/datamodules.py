@@ -28,7 +28,7 @@ from pe_lightning.training.datamodule import COMMON_ARGUMENTS, SignalDataModule,
 
 
 class FileDataModule(SignalDataModule, ABC):
-    """Base of the DataModules of files: the arguments of :class:`SignalDataModule`, and those of a source.
+    """Base of the DataModules of files: the arguments of :class:`SignalDataModule` and of a source.
 
     Args:
         paths: One or more files, folders (sorted, not recursive) or ``samples://NAME``.

@@ -34,7 +34,7 @@ class EstimatorModule(FunctionModule):
 
     solves = True
     shard: ClassVar[None] = None
-    """The state is that of all signals, also while processes fit signals of their own."""
+    """The state is of all signals, also while processes fit signals of their own."""
 
     def __init__(self, estimator: Described[Estimator]) -> None:
         super().__init__()
@@ -141,11 +141,7 @@ class EstimatorModule(FunctionModule):
         return bool(self._states) and self.require_info().num_signals == 1 and self.fields[0].has_std
 
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
-        """Standard deviations of values about the predictions, of one signal: ``(*batch, D)`` in [0, 1) -> ``(*batch, C)``.
-
-        The unit is that of the values. Of values that were not seen, about 90 % are within 1.645 standard deviations. With a
-        ``level``, half the widths of intervals that hold this share of them.
-        """
+        """See :meth:`pe_lightning.estimators.Field.std`."""
         return self.fields[0].std(coords.to(self.placeholder.dtype), level)
 
 

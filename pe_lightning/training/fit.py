@@ -1,4 +1,4 @@
-"""The function :func:`pe_lightning.fit`. Exact fits are those of estimators and import no Lightning."""
+"""The function :func:`pe_lightning.fit`. Exact fits import no Lightning."""
 
 from __future__ import annotations
 
@@ -103,5 +103,5 @@ def fold_scores(
         fit(made, data.with_signals(part))
         return made
 
-    with torch.random.fork_rng():  # the fit that follows is that of no folds
+    with torch.random.fork_rng():  # the fit that follows draws as without folds
         return {f"test/{data.info.metric}": score_folds(data.signals, fitted, data.folds).values}

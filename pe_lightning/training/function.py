@@ -149,7 +149,7 @@ class FunctionModule(TrainedModule):
         """Solves for the model, without logs and files, as an :class:`~pe_lightning.estimators.Estimator` does."""
         from pe_lightning.training.quiet_fits import fit_quietly  # imports this module
 
-        return fit_quietly(self, SignalDataModule.of_signals(signals))
+        return fit_quietly(self, SignalDataModule(signals.source).with_signals(signals))
 
     def require_info(self) -> SignalInfo:
         """The shape of the signals."""
@@ -248,5 +248,5 @@ class FunctionModule(TrainedModule):
             data.take_scaling(info.scaling)
             self.info = replace(self.require_info(), scaling=data.info.scaling)
         solution = checkpoint[SOLUTION_KEY]
-        self.solution = None if solution is None else FitReport.from_dict(solution)
+        self.solution = None if solution is None else FitReport(**solution)
         self.fold_scores = checkpoint.get(FOLDS_KEY, {})

@@ -16,9 +16,6 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from pe_lightning.errors import InputError
 
-LR_HALF_LIFE_STEPS = 500
-"""Steps after which the learning rate of the default schedule has halved."""
-
 
 def parameter_groups(
     parameters: Sequence[nn.Parameter], encoder_parameters: Iterable[nn.Parameter], encoder_lr: float
@@ -46,11 +43,6 @@ def refuse_clipping_of_fused(optimizer: Optimizer, trainer: Trainer) -> None:
             "gradients of a fused optimiser cannot be clipped in mixed precision; leave out gradient_clip_val, or type "
             f"--model.optimizer {name} --model.optimizer.lr {optimizer.defaults['lr']:g} --model.optimizer.fused false"
         )
-
-
-def harmonic_decay(optimizer: Optimizer) -> LambdaLR:
-    """The default schedule: the learning rate times ``1 / (1 + t / 500)`` at step ``t``."""
-    return LambdaLR(optimizer, lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS))
 
 
 def with_scheduler(

@@ -39,22 +39,21 @@ class SimpleMLP(CoordinateModule):
         hidden_size: Units per hidden layer.
         activation: Activation of the hidden layers. ``relu``, ``gelu``, ``silu``, ``tanh``; on coordinates alone
             (``encoder: identity``) ``sine`` is SIREN, ``gabor`` WIRE, ``finer``, ``gauss``, ``staf``.
-        omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: that of their papers, 30
+        omega: Angular frequency of ``sine``, ``gabor``, ``finer`` and ``staf``. ``None``: 30, as in their papers
             (``gabor``: 20).
-        activation_scale: The scale ``s`` of ``gabor`` and ``gauss``; of ``finer`` the largest bias of the first layer.
+        activation_scale: The scale ``s`` of ``gabor`` and ``gauss``, or the largest bias of the first layer of ``finer``.
             ``None``: their defaults.
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
         layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint``
-            (rff); ``auto``: that of the papers for the encoder.
+            (rff); ``auto``: as in the papers for the encoder.
         normalize: Whether features are divided by their largest row norm over the training coordinates; does not apply to
             coordinates and to learned features.
-        points_per_chunk: Number of points, of all signals together, that are evaluated at a time on a grid outside
-            training.
+        points_per_chunk: Points, of all signals together, that are evaluated at a time outside training.
         signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
             then computed twice. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
-        encoder_lr: Learning rate of the encoder's parameters; ``None``: that of the network.
-        optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation; with ``relu`` the papers', 5e-3.
+        encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
+        optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
@@ -111,9 +110,7 @@ class SimpleMLP(CoordinateModule):
             points_per_chunk=points_per_chunk,
         )
         if any(automatic(encoder) is not None for encoder in self.configured.entries):
-            raise InputError(
-                "SimpleMLP takes the width of an encoder as a number, or that of its rule if none is given, not 'auto'"
-            )
+            raise InputError("SimpleMLP takes the width of an encoder as a number, or its rule if none is given, not 'auto'")
 
     def make_network(self, info: SignalInfo) -> SimpleNetwork:
         encoding = Simple(self.encoder, info.num_axes, self.layout, self.normalize)

@@ -52,7 +52,7 @@ def test_more_numbers_are_nearer(make_trainer, transform):
     for keep in (30, 0.1, 400):
         model = fitted(make_trainer, SparseLinear("keys", num_coefficients=keep, transform=transform, **EXACT), data)
         count = keep if isinstance(keep, int) else round(keep * 24 * 20 * 3)
-        assert model.solution.sparse.kept == [count, count]
+        assert model.solution.sparse["kept"] == [count, count]
         assert model.num_params == count + 9 + 3
         scores.append(psnr(predicted(model, data), data.evaluation_batch().values))
     assert scores == sorted(scores)
@@ -66,7 +66,7 @@ def test_a_psnr_is_reached_by_the_fewest(make_trainer, name, sampling):
     whole = fitted(make_trainer, ComplexLinear(encoder, solver="exact", ridge=1e-4), data)
     goal = 0.8 * float(train_psnr(whole, data).min())
     model = fitted(make_trainer, SparseLinear(encoder, num_coefficients={"psnr": goal}, ridge=1e-4), data)
-    first, second = model.solution.sparse.kept
+    first, second = model.solution.sparse["kept"]
     assert model.num_params == pytest.approx((first + second) / 2 + 9 + 3, abs=0.5)
     assert (train_psnr(model, data) >= goal).all()
     fewer = fitted(make_trainer, SparseLinear(encoder, num_coefficients=first - 1, ridge=1e-4), data)
@@ -117,8 +117,8 @@ def test_auto_takes_noise_out(make_trainer, size):
     data = everything(values)
     model = fitted(make_trainer, SparseLinear("keys", num_coefficients="auto", **EXACT), data)
     found = model.solution.sparse
-    assert found.noise == [pytest.approx(0.1, rel=0.2)]
-    assert found.kept[0] < 0.5 * values.numel()
+    assert found["noise"] == [pytest.approx(0.1, rel=0.2)]
+    assert found["kept"][0] < 0.5 * values.numel()
     assert psnr(predicted(model, data), truth) > psnr(values, truth) + 3
 
 
@@ -137,7 +137,7 @@ def test_auto_does_not_lose_between_held_out_samples(make_trainer, deviation):
         found = predicted(fitted(make_trainer, model, data), data)
         scores.append(psnr(found[:, mask], values[:, mask]))
     assert scores[1] > scores[0] - 0.05
-    assert len(models[1].solution.sparse.denoised) == 2
+    assert len(models[1].solution.sparse["denoised"]) == 2
 
 
 @pytest.mark.parametrize("name", ["gau", "bspline", "laplace"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.plugins.precision import DoublePrecision
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling
@@ -142,6 +143,26 @@ def test_processes_share_the_trained_grid_for_a_solver(world_size):
     assert set(samples(in_file.calibration_batch())) <= set(expected(in_file))
     with pytest.raises(InputError, match="needs a training grid"):
         dataset("random", "file").choice_batch()
+
+
+@pytest.mark.parametrize(("kind", "batching"), [("memory", "full"), ("memory", "points"), ("file", "points")])
+def test_what_is_derived_from_batches_lasts_as_long_as_their_loader(kind, batching):
+    """Also where Lightning makes a batch of another dtype in every step; and no other fit sees it."""
+    data, made = dataset("random", kind), []
+
+    def derived(of_axes: bool) -> list[int]:
+        numbers = []
+        for batch in loader(data, batching, steps=3):
+            step = DoublePrecision().convert_input(batch)
+            assert step.values.dtype == torch.float64
+            numbers.append(step.cached("number", lambda: made.append(0) or len(made), of_axes))
+        return numbers
+
+    assert derived(of_axes=True) == [1, 1, 1]
+    assert derived(of_axes=True) == [2, 2, 2]
+    assert derived(of_axes=False) == ([3, 3, 3] if batching == "full" else [3, 4, 5])
+    if kind == "memory":
+        assert data.train_batch.cached("number", list) is not data.train_batch.cached("number", list)
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

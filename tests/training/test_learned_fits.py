@@ -119,6 +119,7 @@ def test_a_chosen_width_is_where_training_starts(sampling: str, make_trainer: Ma
     (chosen,) = {float(width) for width in log_widths(still)}
     assert chosen != pytest.approx(math.log(0.64 / 16))
     assert still.solution is not None
+    assert not still.weight.any(), "gradient descent starts from zero"
     module = ComplexLinear(gau, **SGD)
     trainer = fit(module, data, make_trainer, 3, limit_val_batches=0)
     stepped = {id(p) for group in trainer.optimizers[0].param_groups for p in group["params"]}

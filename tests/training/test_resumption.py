@@ -222,7 +222,10 @@ def test_other_data_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
     run(tmp_path, [], checkpoint, values=other)  # which is the data of the checkpoint now
 
 
-def optimized(lr: float, schedule: Callable[[Adam], Any], cls: type = Adam) -> Callable[[], CoordinateModule]:
+Make = Callable[[], CoordinateModule]
+
+
+def optimized(lr: float, schedule: Callable[[Adam], Any], cls: type = Adam) -> Make:
     return lambda: MODULES["simple"](optimizer=lambda parameters: cls(parameters, lr=lr), lr_scheduler=schedule)
 
 

@@ -85,5 +85,5 @@ def test_derivatives_of_every_module(kind: str) -> None:
 
 
 def test_a_width_is_not_chosen() -> None:
-    with pytest.raises(InputError, match="a number, or that of its rule"):
+    with pytest.raises(InputError, match="a number, or its rule"):
         SimpleMLP({"name": "rff", "sigma": "auto"})
