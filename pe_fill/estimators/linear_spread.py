@@ -54,8 +54,9 @@ def _refit_points(
     batch: PointBatch, encoders: Sequence[Encoder], options: dict[str, Any], others: Tensor, held: Tensor
 ) -> Tensor:
     """Predictions of held-out samples by the fit of the others."""
-    index = None if batch.index is None else batch.index[:, others]
-    where: dict[str, Any] = {"coords": batch.coords[:, others], "axes": batch.axes, "index": index}
+    where: dict[str, Any] = {"coords": batch.coords[:, others]}
+    if batch.index is not None:
+        where |= {"axes": batch.axes, "index": batch.index[:, others]}
     return solve_points(batch.values[:, others], encoders, **options, **where).at(batch.coords[:, held])[0]
 
 

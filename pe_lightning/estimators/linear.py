@@ -288,8 +288,8 @@ def _points(dataset: SignalDataset, device: torch.device) -> PointBatch:
 
 
 def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
-    index = None if batch.index is None else batch.index[:, share]
-    return {"coords": batch.coords[:, share], "axes": batch.axes, "index": index}
+    on_grid = {} if batch.index is None else {"axes": batch.axes, "index": batch.index[:, share]}
+    return {"coords": batch.coords[:, share], **on_grid}
 
 
 def _blocks(

@@ -157,8 +157,7 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
         if isinstance(batch, GridBatch):
             return method.from_grid(batch.values, batch.axes, list(axes))
         # lengths are measured in samples of the grid, so that pixels are square
-        on_axes = batch.axes is not None and batch.index is not None
-        sizes = [len(x) for x in batch.axes or ()] if on_axes else batch.grid or (1,) * num_axes
+        sizes = (1,) * num_axes if batch.axes is None else tuple(len(x) for x in batch.axes)
         unit = torch.tensor(sizes, dtype=torch.float64)
         coords = batch.coords.cpu() * unit
         if isinstance(axes, Tensor):

@@ -44,19 +44,16 @@ class ComplexEnsemble:
         if not self.networks.features_are_shared:
             return self._errors_of_own_features(batch)
         target = self.target(batch)
-        if batch.axes is None:
-            return (self._respond(self._linear_at_points(batch.coords)) - target).flatten(1)
-        features = self._axis_features(batch)
         if isinstance(batch, GridBatch):
-            linear = self.network.linear(features)
+            linear = self.network.linear(self._axis_features(batch))
         elif batch.index is None:
             linear = self._linear_at_points(batch.coords)
         elif self._grid_is_cheaper(batch):
             # the whole grid by mode products, then its samples: exact, with far fewer operations
             where = batch.index.unsqueeze(1).expand(*self.network.weight.shape[:2], -1)
-            linear = self.network.linear(features).flatten(2).gather(2, where)
+            linear = self.network.linear(self._axis_features(batch)).flatten(2).gather(2, where)
         else:
-            linear = self._linear_at_samples(features, batch.index)
+            linear = self._linear_at_samples(self._axis_features(batch), batch.index)
         return (self._respond(linear) - target).flatten(1)
 
     def gram(self, batch: GridBatch) -> GramErrors | None:

@@ -138,10 +138,9 @@ class PointBatch(SampleBatch):
     Args:
         coords: ``(S or 1, P, D)``: each signal's own points, or points shared by all signals.
         values: ``(S, P, C)``.
-        axes: Coordinate vectors of the grid whose samples the points are, axis a of shape ``(N_a,)``.
-        index: Row-major positions of the points in that grid, ``(S or 1, P)`` integers.
-        grid: Samples per axis of a grid of the same density, ``(D,)``, for points that are not samples of a grid; the
-            distances between its samples are the unit of length.
+        axes: Coordinate vectors of the grid whose samples the points are, or of a grid of the same density, axis a of shape
+            ``(N_a,)``. Baselines measure lengths in its samples.
+        index: Row-major positions of the points in the grid, ``(S or 1, P)`` integers; ``None``: they lie on no grid.
         **common: See :class:`SampleBatch`.
     """
 
@@ -149,7 +148,6 @@ class PointBatch(SampleBatch):
     values: Tensor
     axes: tuple[Tensor, ...] | None = None
     index: Tensor | None = None
-    grid: tuple[int, ...] | None = None
 
     @classmethod
     def of_grid(cls, axes: Sequence[Tensor], index: Tensor, values: Tensor) -> PointBatch:
@@ -160,7 +158,7 @@ class PointBatch(SampleBatch):
         """Some of the points, by their positions ``(P,)`` in this batch."""
         positions = None if self.index is None else self.index.index_select(1, index)
         coords, values = self.coords.index_select(1, index), self.values.index_select(1, index)
-        part = PointBatch(coords, values, self.axes, positions, self.grid)
+        part = PointBatch(coords, values, self.axes, positions)
         part.derived_from_axes = self.derived_from_axes
         return part
 

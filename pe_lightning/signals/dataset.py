@@ -96,7 +96,7 @@ class SignalDataset:
             return GridBatch(chosen, split.take(values))
         assert isinstance(split, PointSplit)
         if self.points is not None:
-            return PointBatch(self.points[split.index], split.take(values), grid=self.grid)
+            return PointBatch(self.points[split.index], split.take(values), self.axes)
         return PointBatch.of_grid(self.axes, split.index, split.take(values))
 
     @cached_property
@@ -104,7 +104,7 @@ class SignalDataset:
         """The whole grid of signals in memory, or all points, with masks of scored and trained samples."""
         masks: dict[str, Any] = {"mask": self.split.test_mask(self.eval_mask), "train_mask": self.split.train_mask()}
         if self.points is not None:
-            return PointBatch(self.points[None], self.in_memory(), **masks, grid=self.grid)
+            return PointBatch(self.points[None], self.in_memory(), self.axes, **masks)
         return GridBatch(self.axes, self.in_memory(), **masks)
 
     @cached_property

@@ -183,7 +183,8 @@ class ComplexLinear(CoordinateModule):
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        axes = batch.axes if batch.axes is not None else batch.coords.flatten(0, -2).unbind(-1)
+        scattered = isinstance(batch, PointBatch) and batch.index is None
+        axes = batch.coords.flatten(0, -2).unbind(-1) if scattered else batch.axes  # type: ignore[union-attr]
         if self.networks.features_are_shared:
             self.encoding.calibrate(axes)
         else:
@@ -251,7 +252,8 @@ class ComplexLinear(CoordinateModule):
         data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
         applies = self.trainer.max_steps != 0 and linear and self.loss_is_quadratic and data.batching.kind == "full"
         batch = data.calibration_batch() if applies else None
-        return None if batch is None or batch.axes is None else self.stack.curvature(batch)
+        scattered = isinstance(batch, PointBatch) and batch.index is None
+        return None if batch is None or scattered else self.stack.curvature(batch)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""

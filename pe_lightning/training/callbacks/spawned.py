@@ -13,7 +13,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.training.base import TrainedModule
 from pe_lightning.training.callbacks.scores import reports
-from pe_lightning.training.coordinate import FunctionModule
+from pe_lightning.training.function import FunctionModule
 
 RECORD_KEY = "pe_lightning/record"
 """Key of the record, JSON in a tensor of bytes, in ``callback_metrics``."""
@@ -46,5 +46,5 @@ def taken_over(trainer: Trainer, module: Any) -> dict[str, Any] | None:
     if isinstance(module, TrainedModule):
         module.optimization = record["optimization"]
     if isinstance(module, FunctionModule) and record["solution"] is not None:
-        module.solution = FitReport.from_dict(record["solution"])
+        module.solution = FitReport(**record["solution"])
     return record
