@@ -219,4 +219,5 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
             return value.to(device)
         return tuple(move(entry) for entry in value) if isinstance(value, tuple) else value
 
-    return replace(batch, **{field.name: move(getattr(batch, field.name)) for field in fields(batch) if field.init})
+    given = [field.name for field in fields(batch) if field.init]
+    return type(batch)(**{name: move(getattr(batch, name)) for name in given})  # type: ignore[arg-type]

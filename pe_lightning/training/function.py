@@ -47,8 +47,6 @@ class FunctionModule(TrainedModule):
     """Whether a fit solves for the weights, so that it needs no steps."""
     takes_periodic: bool = False
     """Whether an axis may be periodic."""
-    prefers_points: bool = False
-    has_std: bool = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,6 +118,14 @@ class FunctionModule(TrainedModule):
     @property
     def label(self) -> str:
         return type(self).__name__
+
+    @property
+    def prefers_points(self) -> bool:
+        return False
+
+    @property
+    def has_std(self) -> bool:
+        return False
 
     def forward(self, coords: npt.ArrayLike | Tensor) -> Tensor:
         """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable."""
