@@ -183,8 +183,10 @@ class ComplexLinear(CoordinateModule):
 
     @torch.no_grad()
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        scattered = isinstance(batch, PointBatch) and batch.index is None
-        axes = batch.coords.flatten(0, -2).unbind(-1) if scattered else batch.axes  # type: ignore[union-attr]
+        axes: Sequence[Tensor] | None = batch.axes
+        if isinstance(batch, PointBatch) and batch.index is None:
+            axes = batch.coords.flatten(0, -2).unbind(-1)
+        assert axes is not None
         if self.networks.features_are_shared:
             self.encoding.calibrate(axes)
         else:

@@ -32,9 +32,6 @@ def test_every_name_is_there_and_others_are_not():
     assert {name for name in pe_lightning.__all__ if getattr(pe_lightning, name) is not None} == set(pe_lightning.__all__)
     with pytest.raises(AttributeError, match="fits"):
         pe_lightning.fits  # noqa: B018
-
-
-def test_encoders_by_pattern():
     assert pe_lightning.list_encoders("lin*") == ["lines", "linf"]
     assert "gau" in pe_lightning.list_encoders()
     assert pe_lightning.create_encoder("gau", num_features=4)(torch.rand(3)).shape == (3, 4)

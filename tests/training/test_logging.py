@@ -12,6 +12,7 @@ from lightning.pytorch.loggers.logger import DummyLogger
 
 from pe_lightning.signals import Batching
 from pe_lightning.training import ComplexLinear, TensorDataModule
+from pe_lightning.training.final_score import FinalScore
 
 
 class Rows(DummyLogger):
@@ -60,3 +61,16 @@ def check_steps(make: Callable[[], tuple[Any, Any]], make_trainer: MakeTrainer, 
 
 def test_values_are_logged_at_optimiser_steps(make_trainer: MakeTrainer, tmp_path: Path) -> None:
     check_steps(complex_linear, make_trainer, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("steps", "callbacks", "expected"),
+    [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (6, [FinalScore(logs=False)], [4])],
+)
+def test_final_weights_are_scored_unless_a_validation_did(
+    steps: int, callbacks: list[Callback], expected: list[int], make_trainer: MakeTrainer
+) -> None:
+    rows, (_, data) = Rows(), complex_linear()
+    trainer = make_trainer(max_steps=steps, log_every_n_steps=2, logger=rows, num_sanity_val_steps=0, callbacks=callbacks)
+    trainer.fit(ComplexLinear("gau", solver="exact"), data)
+    assert [step for step, names in rows.rows if "val/psnr" in names] == expected
