@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fits import MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.loggers.logger import DummyLogger
