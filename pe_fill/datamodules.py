@@ -60,8 +60,7 @@ class LabelledDataModule(FileDataModule):
 
     Args:
         paths: The file, or the folder of a Zarr store.
-        **options: See :class:`~pe_lightning.training.SignalDataModule` and
-            :class:`~pe_fill.formats.labelled.LabelledSource`.
+        **source: The other arguments of :class:`~pe_fill.formats.labelled.LabelledSource`.
     """
 
     @staticmethod

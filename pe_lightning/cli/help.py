@@ -109,7 +109,10 @@ def _choices(registry: str) -> str:
 
 def _options(section: str, cls: type[Any]) -> list[Entry]:
     """The arguments of a class, groups of them last."""
-    parameters, entries, groups = inspect.signature(cls).parameters, [], []
+    parameters: dict[str, inspect.Parameter] = {}
+    for base in reversed(cls.__mro__):  # a subclass may take the arguments of its base by name
+        parameters |= inspect.signature(base.__init__).parameters
+    entries, groups = list[Entry](), list[Entry]()
     for name, value, text in argument_descriptions(cls):
         default = parameters[name].default if name in parameters else None
         if is_dataclass(default):
@@ -134,7 +137,8 @@ def argument_descriptions(cls: type[Any]) -> Iterator[tuple[str, str, str]]:
             texts[parameter.arg_name] = plain_text(parameter.description or "")
             if parameter.arg_name.startswith("**"):  # "Arguments of :class:`~package.Parent`"
                 parents = re.findall(r":class:`~?([\w.]+)`", parameter.description or "")
-                documented += [parent for parent in map(pydoc.locate, parents) if isinstance(parent, type)]
+                for parent in map(pydoc.locate, parents):
+                    documented += reversed(parent.__mro__) if isinstance(parent, type) else ()
     parameters = inspect.signature(cls).parameters
     for name, value in vars(defaults).items():
         required = name in parameters and parameters[name].default is inspect.Parameter.empty

@@ -102,13 +102,12 @@ class SampleBatch:
 
 @dataclass
 class GridBatch(SampleBatch):
-    """Values on a separable grid: one coordinate vector per axis.
+    """Values on a separable grid: one coordinate vector per axis; other arguments as of :class:`SampleBatch`.
 
     Args:
         axes: ``D`` coordinate vectors, axis a of shape ``(n_a,)``, in [0, 1).
         values: ``(S, n_1, ..., n_D, C)``.
         start: Position of the first sample per axis, if this is a block of a larger grid.
-        **common: See :class:`SampleBatch`.
     """
 
     axes: tuple[Tensor, ...]
@@ -133,7 +132,7 @@ class GridBatch(SampleBatch):
 
 @dataclass
 class PointBatch(SampleBatch):
-    """Values at scattered points.
+    """Values at scattered points; other arguments as of :class:`SampleBatch`.
 
     Args:
         coords: ``(S or 1, P, D)``: each signal's own points, or points shared by all signals.
@@ -141,7 +140,6 @@ class PointBatch(SampleBatch):
         axes: Coordinate vectors of the grid whose samples the points are, or of a grid of the same density, axis a of shape
             ``(N_a,)``. Baselines measure lengths in its samples.
         index: Row-major positions of the points in the grid, ``(S or 1, P)`` integers; ``None``: they lie on no grid.
-        **common: See :class:`SampleBatch`.
     """
 
     coords: Tensor

@@ -62,7 +62,7 @@ class ImageDataModule(FileDataModule):
     """Images as signals of two axes: any number of files, 8- or 16-bit, fitted together.
 
     Args:
-        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.images.ImageSource`.
+        **source: The other arguments of :class:`~pe_lightning.signals.sources.images.ImageSource`.
 
     Example:
         >>> data = ImageDataModule("samples://astronaut", center_crop=256)
@@ -80,7 +80,7 @@ class RowDataModule(FileDataModule):
     """Signals of one axis, fitted together: rows and columns of images, arrays, columns of tables, sound.
 
     Args:
-        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.rows.RowSource`.
+        **source: The other arguments of :class:`~pe_lightning.signals.sources.rows.RowSource`.
 
     Example:
         >>> data = RowDataModule("samples://astronaut", rows=[100, 200])
@@ -101,7 +101,7 @@ class VideoDataModule(FileDataModule):
 
     Args:
         paths: Videos, TIFF stacks, NIfTI volumes, array files, folders of them, frame folders, or ``samples://NAME``.
-        **options: See :class:`SignalDataModule` and :class:`~pe_lightning.signals.sources.video.VideoSource`.
+        **source: The other arguments of :class:`~pe_lightning.signals.sources.video.VideoSource`.
 
     Example:
         >>> data = VideoDataModule("samples://bigbuckbunny", frames=[0, 8], resize=[36, 64])

@@ -36,7 +36,7 @@ def test_a_recipe_by_name_is_its_file(tmp_path):
 @pytest.mark.slow
 def test_a_wheel_of_the_source_archive_holds_every_file_and_finds_its_recipes(tmp_path):
     source, installed = tmp_path / "source", tmp_path / "installed"  # a copy, since setuptools leaves a folder behind
-    for name in (*(package.name for package in ROOT.glob("pe_*")), "configs"):
+    for name in (*(package.parent.name for package in ROOT.glob("pe_*/__init__.py")), "configs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     expected = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):

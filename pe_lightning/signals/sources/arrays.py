@@ -38,7 +38,8 @@ class ArrayFile:
     """Header of an array in a file, and the meaning of its axes.
 
     Args:
-        file, format: The file and its format.
+        file: The file.
+        format: Its format.
         key: Name in the file; empty for a ``.npy`` file.
         shape: ``(S, N_1, ..., N_D, C)`` once the axes are named; the file may lack the first and the last.
         dtype: Dtype in the byte order of this machine, at most 64 bits.

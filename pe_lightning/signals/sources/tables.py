@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import dropwhile
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,8 @@ BYTE_ORDER_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le
 COMMENTS = ". Lines that begin with # are comments only above the header: remove the others"
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True)
+class Column:
     """A column of numbers, NaN where one is missing.
 
     Args:
