@@ -111,7 +111,7 @@ def _options(section: str, cls: type[Any]) -> list[Entry]:
     """The arguments of a class, groups of them last."""
     parameters: dict[str, inspect.Parameter] = {}
     for base in reversed(cls.__mro__):  # a subclass may take the arguments of its base by name
-        parameters |= inspect.signature(base.__init__).parameters
+        parameters |= inspect.signature(vars(base).get("__init__", object.__init__)).parameters
     entries, groups = list[Entry](), list[Entry]()
     for name, value, text in argument_descriptions(cls):
         default = parameters[name].default if name in parameters else None
