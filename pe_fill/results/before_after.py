@@ -13,8 +13,8 @@ from pe_lightning.results.pictures import (
     COMPARED_FRAMES,
     Array,
     marked_image,
+    montage,
     row_plot,
-    side_by_side,
     stacked,
     to_image,
 )
@@ -87,4 +87,4 @@ def _picture(before: Array, after: Array) -> Image.Image:
     captions = ("missing samples marked", "filled") if np.isnan(before).any() else ("given", "smoothed")
     if times > 1:
         before, captions = before.repeat(times, 0).repeat(times, 1), ("pixels repeated", "enlarged")
-    return side_by_side([(captions[0], marked_image(before)), (captions[1], to_image(after))])
+    return montage([(captions[0], marked_image(before)), (captions[1], to_image(after))])

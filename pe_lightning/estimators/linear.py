@@ -73,7 +73,7 @@ class LinearField(FittedField):
 
     def std(self, coords: Tensor, level: float | None = None) -> Tensor:
         if linear_spread() is None:
-            raise InputError("standard deviations of linear fits are those of the package pe_fill: install it")
+            raise InputError("the package pe_fill gives standard deviations of linear fits: install it")
         return super().std(coords, level)
 
     def state_dict(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def comparison(
     if interpolation is not None:
         panels.append((interpolation[0], to_image(interpolation[1])))
     panels.append((f"absolute error, 0 to {ERROR_FULL_SCALE:g}", error_map(prediction, truth)))
-    return side_by_side(panels)
+    return montage(panels)
 
 
 def marked_image(values: Array) -> Image.Image:
@@ -99,7 +99,7 @@ def marked_image(values: Array) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def side_by_side(panels: Sequence[tuple[str, Image.Image]], columns: int | None = None) -> Image.Image:
+def montage(panels: Sequence[tuple[str, Image.Image]], columns: int | None = None) -> Image.Image:
     """Pictures of one size, ``columns`` in a row or all, with captions above them, whose font grows with the pictures."""
     columns = min(columns or len(panels), len(panels))
     rows = -(-len(panels) // columns)

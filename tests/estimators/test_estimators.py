@@ -50,7 +50,7 @@ def test_what_other_packages_give_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     fitted = pe_lightning.fit(values)
     assert (fitted.field.label, fitted.psnr) == ("ComplexLinear", expected.psnr)
     assert not fitted.field.has_std
-    with pytest.raises(InputError, match="the package pe_fill: install it"):
+    with pytest.raises(InputError, match="the package pe_fill gives"):
         fitted.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"use pe_lightning\.ComplexLinear"):
         EstimatorModule({"name": "linear", "encoder": "gau"})

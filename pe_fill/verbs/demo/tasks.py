@@ -27,7 +27,7 @@ from skimage.restoration import denoise_nl_means
 import pe_fill
 import pe_lightning
 from pe_lightning.errors import say
-from pe_lightning.results.pictures import row_plot, side_by_side
+from pe_lightning.results.pictures import montage, row_plot
 from pe_lightning.signals import GridSampling
 from pe_lightning.signals.files import replacing, write_atomically
 
@@ -382,7 +382,7 @@ def _picture(task: Task, solved: Mapping[str, Array], scores: Mapping[str, float
     for label, make in task.further.items():
         levels = matplotlib.colormaps["magma"]((values := make()) / values.max(), bytes=True)
         panels.append((label, Image.fromarray(levels[..., :3])))
-    return side_by_side(panels, columns=2 if len(panels) == 4 else 3)
+    return montage(panels, columns=2 if len(panels) == 4 else 3)
 
 
 def _levels(truth: Array, values: Array) -> NDArray[np.uint8]:

@@ -341,7 +341,7 @@ def _viewer(table: ScoreTable, found: dict[Run, dict[str, Tile]], scale: float) 
             notes.append(f"Shown at {scale:.0%} of their size; --megapixels raises the limit.")
         notes.append("Error maps are computed from the pictures as shown: clamped to [0, 1], 8 bits.")
     else:
-        notes.append("Values are those of the fit, not clamped; error is reconstruction − ground truth.")
+        notes.append("Values are as fitted, not clamped; error is reconstruction − ground truth.")
         if first["step"] > 1:
             notes.append(f"Drawn as the range of every {first['step']} samples, without markers of trained samples.")
         if first["channels"] < first["all_channels"]:
