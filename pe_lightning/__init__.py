@@ -71,5 +71,5 @@ _attribute, __dir__, _ = lazy_loader.attach(
 
 def __getattr__(name: str) -> Any:
     if name in MOVED:
-        raise ImportError(f"{name} is in the package pe_fill: from pe_fill import {name}")
+        raise ImportError(f"pe_lightning.{name} is pe_fill.{name} now: from pe_fill import {name}")
     return _attribute(name)

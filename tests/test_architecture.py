@@ -78,6 +78,11 @@ def test_the_framework_knows_no_other_package() -> None:
     assert [str(file) for file in (ROOT / "pe_fill").rglob("*.py") if "pe_papers" in file.read_text()] == []
 
 
+def test_a_name_that_has_moved_says_where_it_is() -> None:
+    with pytest.raises(ImportError, match=r"pe_lightning\.fill is pe_fill\.fill now: from pe_fill import fill"):
+        importlib.import_module("pe_lightning").fill  # noqa: B018  # as `from pe_lightning import fill` asks for it
+
+
 def test_lightning_is_imported_by_training_and_the_rows_above_it_only() -> None:
     row = rows()
     importing = {
