@@ -108,8 +108,7 @@ def montage(panels: Sequence[tuple[str, Image.Image]], columns: int | None = Non
     width, height = (zoom * side for side in panels[0][1].size)
     size = max(14, width // 12)
     font = ImageFont.load_default(size)
-    per_line = max(1, int(width / font.getlength("n")))
-    captions = [[row for line in caption.split("\n") for row in wrap(line, per_line) or [""]] for caption, _ in panels]
+    captions = [[row for line in caption.split("\n") for row in _wrapped(line, font, width)] for caption, _ in panels]
     line = int(1.3 * size)
     header = line * max(len(lines) for lines in captions) + GAP_PIXELS
     whole = columns * (width + GAP_PIXELS) - GAP_PIXELS, rows * (header + height + GAP_PIXELS) - GAP_PIXELS
@@ -123,6 +122,12 @@ def montage(panels: Sequence[tuple[str, Image.Image]], columns: int | None = Non
         sheet.paste(above, (left, top))
         sheet.paste(panel.convert("RGB").resize((width, height), Image.Resampling.NEAREST), (left, top + header))
     return sheet
+
+
+def _wrapped(line: str, font: Any, width: int) -> list[str]:
+    """Rows of a caption in this many pixels, by the mean width of its characters."""
+    share = (width - 4) / max(font.getlength(line), 1)
+    return wrap(line, max(1, len(line) if share >= 1 else int(0.9 * share * len(line)))) or [""]
 
 
 def comparison_frames(
