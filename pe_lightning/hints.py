@@ -40,6 +40,9 @@ FRAMEWORK = Hints(
         "batch_size": (("--trainer", "--data.batching.kind points --data.batching.size N"),),
         "seed": (("--seed_everything", "--seed_everything 0"),),
         "gpus": (("--trainer", "--trainer.devices N"),),
+        "float32_matmul_precision": (
+            ("--trainer", "--trainer.callbacks+ MatmulPrecision --trainer.callbacks.precision high"),
+        ),
     },
     examples={
         "": (
