@@ -98,6 +98,8 @@ class TrainLoader(ABC):
         self.process = process
         self.seed = seed
         self.position = 0
+        self.takes: Callable[[GridBatch | PointBatch], bool] | None = None
+        """Is offered every batch but the last of an epoch; a batch that it takes is not delivered by the iterator."""
 
     def __len__(self) -> int:
         return self.steps_per_epoch
@@ -109,9 +111,11 @@ class TrainLoader(ABC):
             number, first = divmod(self.position, self.batches)
             for batch in self.one_pass(number, first):
                 self.position += 1
-                yield batch
                 if self.position == end:
+                    yield batch
                     break
+                if self.takes is None or not self.takes(batch):
+                    yield batch
 
     @abstractmethod
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:

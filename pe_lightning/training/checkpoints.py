@@ -81,6 +81,9 @@ class FiniteWeights(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._finite_step = self._checked_step = trainer.global_step
 
+    def next_step(self, trainer: Trainer) -> int | None:
+        return self._checked_step + trainer.log_every_n_steps if trainer.log_every_n_steps else None  # type: ignore[attr-defined]
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -136,6 +139,9 @@ class BestAndLast(ModelCheckpoint):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         super().on_train_start(trainer, pl_module)
         self.last_is_complete = False
+
+    def next_step(self, trainer: Trainer) -> None:
+        """No step but the last of a fit, which Lightning takes."""
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int

@@ -20,10 +20,12 @@ from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import clip_by_norm, flush_subnormal, parameter_groups
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
+from pe_lightning.training.uninterrupted import UninterruptedSteps
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 """An encoder for all axes, or one per axis: objects, registered names or descriptions, as in a configuration."""
@@ -107,25 +109,42 @@ class CoordinateModule(FunctionModule):
         """The optimiser for ``optimizer: null``: the papers' Adam."""
         return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        if (reason := UninterruptedSteps(self, CoordinateModule).reason()) is not None:
+            rank_zero_info(f"Every step goes through Lightning's loop, which takes longer: {reason}.")
+
+    def on_train_epoch_start(self) -> None:
+        UninterruptedSteps(self, CoordinateModule).attach()
+
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, and the encoders' penalties, ``()``."""
         trainer, logged = self.trainer, self.logs_this_step
         # a line search compares losses of nearby weights
         line_search = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
         squared = self.squared_errors(batch, exact=logged, by_samples=line_search)
-        own = math.prod(batch.values.shape[1:])
-        self._last_errors = squared.detach(), own
-        is_share = batch.total is not None and self.shard is None
-        count = own if batch.total is None else batch.total * batch.values.shape[-1]
+        self._last_errors = squared.detach(), math.prod(batch.values.shape[1:])
         if logged:
             all_squared = squared.detach().clone()  # a reduction writes into its input
-            if is_share:
+            if batch.total is not None and self.shard is None:
                 all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
-            self.log_step(self.scorer.of_training(all_squared, count))
-        loss = squared.sum() / count
+            self.log_step(self.scorer.of_training(all_squared, _num_values(batch)))
+        return self._loss(squared, batch)
+
+    def _loss(self, squared: Tensor, batch: GridBatch | PointBatch) -> Tensor:
+        is_share = batch.total is not None and self.shard is None
+        loss = squared.sum() / _num_values(batch)
         # processes average their gradients, and each has its share of the sum
-        loss = loss * trainer.world_size if is_share else loss
+        loss = loss * self.trainer.world_size if is_share else loss
         return loss + self.networks.penalty() if self.networks.features_are_trained else loss
+
+    def compute_gradients(self, batch: GridBatch | PointBatch, optimizer: torch.optim.Optimizer) -> None:
+        """Replaces the gradients by the gradients of the loss of a batch, in a step that Lightning's loop does not take."""
+        with self.trainer.precision_plugin.train_step_context():
+            loss = self._loss(self.squared_errors(batch, exact=False), batch)
+        for parameter in (one for group in optimizer.param_groups for one in group["params"]):
+            parameter.grad = None  # Optimizer.zero_grad measures itself for the profiler, which takes longer
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
         """The sum of squared errors of each signal, ``(S,)``.
@@ -269,3 +288,8 @@ class CoordinateModule(FunctionModule):
             self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
             if self.is_fitting:
                 self._set_shard(SignalsStrategy.shard_of(self.trainer, self.networks))
+
+
+def _num_values(batch: GridBatch | PointBatch) -> int:
+    """Values of one signal in a training batch, over all processes."""
+    return math.prod(batch.values.shape[1:]) if batch.total is None else batch.total * batch.values.shape[-1]

@@ -69,6 +69,9 @@ class StableRank(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._measure(trainer, pl_module)
 
+    def next_step(self, trainer: Trainer) -> int:
+        return trainer.global_step + self.every_n_steps - trainer.global_step % self.every_n_steps
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if trainer.global_step % self.every_n_steps == 0:
             self._measure(trainer, pl_module)

@@ -92,6 +92,9 @@ class ScoreOfLast(Callback):
         self.steps = steps
         self.scores: list[float] = []
 
+    def next_step(self, trainer: Trainer) -> int:
+        return max(trainer.global_step + 1, trainer.max_steps - self.steps + 1)
+
     @torch.no_grad()
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         if trainer.global_step > trainer.max_steps - self.steps:
@@ -124,6 +127,9 @@ class _Ranks(Callback):
     def __init__(self, coords: Tensor, rank: float, every: int) -> None:
         self.coords, self.rank, self.every = coords, rank, every
         self.rows: list[tuple[int, str, float, float]] = []
+
+    def next_step(self, trainer: Trainer) -> int:
+        return trainer.global_step + self.every - trainer.global_step % self.every if trainer.global_step else 1
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         assert isinstance(pl_module, SimpleMLP)

@@ -203,6 +203,10 @@ class RunRecorder(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         self.clock.resume()
 
+    def next_step(self, trainer: Trainer) -> None:
+        """Resumes the clock before steps outside of Lightning's loop, all of which may go on without the recorder."""
+        self.clock.resume()
+
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.clock.pause(pl_module.device)
 

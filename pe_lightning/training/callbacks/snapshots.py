@@ -48,6 +48,9 @@ class Snapshots(Callback):
         if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.streamed):
             raise InputError("Snapshots shows signals of 1 to 3 axes; rows, videos and volumes beside the truth, in memory")
 
+    def next_step(self, trainer: Trainer) -> int:
+        return trainer.global_step + self.every_n_steps - trainer.global_step % self.every_n_steps
+
     def on_train_batch_end(self, trainer: Trainer, pl_module: Any, *_: Any) -> None:
         run_dir, step, last = RunRecorder.run_dir_of(trainer), trainer.global_step, self._last
         self._last = step  # the same for several batches, if gradients are accumulated

@@ -19,6 +19,9 @@ from pe_lightning.training import CoordinateModule
 from pe_lightning.training.callbacks.loggers import mark_preempting
 from pe_lightning.training.interrupts import StopSignals
 
+STEPS_BETWEEN_AGREEMENTS = 50
+"""Steps after which several processes find out whether one of them is asked to stop."""
+
 
 class GracefulStop(Callback):
     """Stops a fit after the current step at Ctrl-C, SIGTERM or SIGHUP; Ctrl-C again ends it at once.
@@ -67,6 +70,12 @@ class GracefulStop(Callback):
         elif threading.current_thread() is threading.main_thread():
             self._stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, self._before))
 
+    def next_step(self, trainer: Trainer) -> int | None:
+        """The step at which several processes agree; of one process the next, once a stop is requested."""
+        if trainer.world_size > 1:
+            return trainer.global_step + STEPS_BETWEEN_AGREEMENTS - trainer.global_step % STEPS_BETWEEN_AGREEMENTS
+        return None if self._requested is None else trainer.global_step + 1
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -75,7 +84,7 @@ class GracefulStop(Callback):
             return
         signum = self._requested or 0
         if trainer.world_size > 1:
-            if trainer.global_step % 50:  # steps after which they agree
+            if trainer.global_step % STEPS_BETWEEN_AGREEMENTS:
                 return
             together = torch.tensor(float(signum), device=trainer.strategy.root_device)
             signum = int(trainer.strategy.reduce(together, reduce_op="max"))
@@ -109,6 +118,7 @@ class PSNRProgressBar(ProgressBar):
         self._refresh_every, self._enabled = refresh_every, True
         self._progress: Progress | None = None
         self._task = TaskID(0)
+        self._shown = 0  # the step that the bar shows
 
     def enable(self) -> None:
         self._enabled = True
@@ -138,15 +148,20 @@ class PSNRProgressBar(ProgressBar):
             refresh_per_second=5,
             transient=True,  # the table has the last scores
         )
-        steps = None if total == float("inf") else int(total)
+        steps, self._shown = None if total == float("inf") else int(total), step
         self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
         self._progress.start()
+
+    def next_step(self, trainer: Trainer) -> int | None:
+        """Of several processes the step of the next update, which must be the same in all; of one, a moment decides."""
+        return trainer.global_step + self._refresh_every if trainer.world_size > 1 else None
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._progress is None or trainer.global_step % self._refresh_every:
+        if self._progress is None or trainer.global_step - self._shown < self._refresh_every:
             return
+        self._shown = trainer.global_step
         monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
         metric = monitor.rpartition("/")[2]
         # under several processes the latest batch is a share of the samples: the logged score is of all

@@ -1,0 +1,157 @@
+"""Steps that Lightning's loop does not take: the same weights, states, logs and calls of callbacks as of single steps."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fits import MODULES, signals
+from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
+from lightning.pytorch.loggers import CSVLogger
+from torch.optim.lr_scheduler import StepLR
+
+from pe_lightning.signals.loaders import Batching
+from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+
+
+class EveryStep(Callback):
+    """Makes a fit take single steps; keeps their numbers, and whether epochs ended with their last batch."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.ended: list[bool] = []
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: Any) -> None:
+        self.ended.append(trainer.is_last_batch)
+
+    def on_train_batch_end(self, trainer: Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        self.steps.append(trainer.global_step)
+
+
+class Needed(EveryStep):
+    """Asks for every fifth step."""
+
+    def next_step(self, trainer: Trainer) -> int:
+        return trainer.global_step // 5 * 5 + 5
+
+
+Made = tuple[CoordinateModule, Trainer, dict[str, Any], list[dict[str, str]]]
+
+
+def fit(
+    folder: Path, make: Callable[[], CoordinateModule], batching: Batching, *callbacks: Callback, **options: Any
+) -> Made:
+    """A fit with a CSV log and a checkpoint at its end: what is in them too."""
+    seed_everything(0)
+    module, data = make(), TensorDataModule(signals(2, 18, 12), batching=batching)
+    logger = CSVLogger(folder, name="", version="")
+    quiet = {"accelerator": "cpu", "enable_model_summary": False, "num_sanity_val_steps": 0, "enable_progress_bar": False}
+    given = {"max_steps": 31, "log_every_n_steps": 7, "logger": logger, **quiet, **options}
+    trainer = Trainer(
+        default_root_dir=folder,
+        enable_checkpointing=any(isinstance(c, ModelCheckpoint) for c in callbacks),
+        callbacks=list(callbacks),
+        **given,
+    )
+    trainer.fit(module, data)
+    trainer.save_checkpoint(folder / "end.ckpt")
+    logger.save()
+    rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
+    return module, trainer, torch.load(folder / "end.ckpt", weights_only=True), rows
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether nested values are equal, tensors bit for bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return bool(one == other)
+
+
+def scheduled() -> CoordinateModule:
+    return MODULES["simple"](
+        optimizer=lambda p: torch.optim.AdamW(p, lr=0.01), lr_scheduler=lambda optimizer: StepLR(optimizer, 4, 0.5)
+    )
+
+
+FULL = Batching(steps_per_epoch=13)
+CASES: dict[str, tuple[Callable[[], CoordinateModule], Batching, dict[str, Any]]] = {
+    "linear": (MODULES["complex"], FULL, {}),
+    "head": (MODULES["complex-head"], FULL, {"gradient_clip_val": 1e-3}),
+    "schedule": (scheduled, FULL, {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"}),
+    "points": (MODULES["simple"], Batching("points", 6), {"val_check_interval": 2}),
+    "blocks": (MODULES["simple"], Batching("blocks", 2), {"check_val_every_n_epoch": None, "val_check_interval": 11}),
+    "float64": (MODULES["complex"], FULL, {"precision": "64-true"}),
+    "bfloat16": (MODULES["simple"], FULL, {"precision": "bf16-mixed"}),
+    "epochs": (MODULES["simple"], FULL, {"max_steps": -1, "max_epochs": 2, "limit_train_batches": 9}),
+    "learned": (lambda: ComplexLinear({"name": "gau", "num_features": 8, "trainable": True}), FULL, {}),
+}
+
+
+@pytest.mark.parametrize("name", list(CASES))
+def test_weights_states_and_logs_equal_those_of_single_steps(tmp_path: Path, name: str) -> None:
+    make, batching, options = CASES[name]
+    single = EveryStep()
+    _, one, expected, rows = fit(tmp_path / "single", make, batching, single, **options)
+    needed = Needed()
+    _, trainer, found, logged = fit(tmp_path / "runs", make, batching, needed, **options)
+    for key in ("state_dict", "optimizer_states", "lr_schedulers", "loops", "global_step", "epoch"):
+        assert equal(found[key], expected[key]), key
+    assert trainer.global_step == one.global_step == len(single.steps)
+    assert logged == rows
+    assert needed.ended == single.ended
+    assert {step for step in single.steps if step % 5 == 0} <= set(needed.steps)
+    assert len(needed.steps) < len(single.steps)
+
+
+def test_lightning_takes_the_steps_at_which_something_happens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    step = CoordinateModule.training_step
+
+    def training_step(self: CoordinateModule, batch: Any, batch_idx: int) -> torch.Tensor:
+        taken.append(self.global_step + 1)
+        return step(self, batch, batch_idx)
+
+    monkeypatch.setattr(CoordinateModule, "training_step", training_step)
+    monkeypatch.setattr("pe_lightning.training.uninterrupted.MAX_SECONDS", 100)
+    checkpoints = ModelCheckpoint(tmp_path / "kept", filename="{step}", every_n_train_steps=15, save_top_k=-1)
+    rates, bar = LearningRateMonitor("step"), TQDMProgressBar(refresh_rate=0)
+    options = {"max_steps": 50, "log_every_n_steps": 20, "enable_progress_bar": True}
+    _, _, _, rows = fit(tmp_path, scheduled, Batching(steps_per_epoch=100), checkpoints, rates, bar, **options)
+    assert taken == [15, 20, 30, 40, 45, 50]
+    assert sorted(int(path.stem.removeprefix("step=")) for path in (tmp_path / "kept").iterdir()) == [15, 30, 45]
+    assert len([row for row in rows if row["lr-AdamW"]]) == 2  # before steps 20 and 40
+
+
+class Own(SimpleMLP):
+    """Has a hook of batches."""
+
+    def on_after_backward(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "callbacks", "options", "reason"),
+    [
+        (MODULES["simple"], [EveryStep()], {}, "EveryStep acts at every step"),
+        (MODULES["simple"], [], {"log_every_n_steps": 1}, "log_every_n_steps is 1"),
+        (MODULES["simple"], [], {"accumulate_grad_batches": 2}, "accumulate_grad_batches is 2"),
+        (MODULES["simple"], [], {"profiler": "simple"}, "SimpleProfiler measures each step"),
+        (lambda: Own("rff", depth=1, hidden_size=4), [], {}, "Own defines on_after_backward"),
+        (lambda: MODULES["simple"](optimizer=torch.optim.LBFGS), [], {}, "LBFGS evaluates the loss several times"),
+    ],
+)
+def test_a_fit_that_takes_single_steps_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Any, callbacks: list[Callback], options: Any, reason: str
+) -> None:
+    caplog.set_level("INFO", "pe_lightning")
+    fit(tmp_path, make, FULL, *callbacks, **{"max_steps": 3, "log_every_n_steps": 2, **options})
+    assert [reason in text for text in caplog.messages if "Lightning's loop" in text] == [True]
