@@ -14,6 +14,7 @@ import torch
 from fits import signals
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.loggers.logger import DummyLogger
 from rich.console import Console
 from torch import nn
 from torch.utils.data import DataLoader
@@ -190,6 +191,13 @@ def test_rows_have_the_seconds_of_training_and_a_resumed_fit_goes_on(fit, now):
     run.trainer.save_checkpoint(checkpoint)
     fit("simple", signals(2, 16, 12, channels=3), [Pass(now)], steps=24, ckpt_path=checkpoint)
     assert [float(row["seconds"]) for row in rows(run.folder, 1) if row["val/psnr"]][-2:] == [18, 24]
+
+
+def test_the_csv_log_is_beside_the_loggers_of_the_trainer(fit):
+    own = DummyLogger()
+    run = fit("simple", signals(1, 12, 8), [], logger=own)
+    assert run.trainer.loggers[0] is own
+    assert [row["step"] for row in rows(run.folder) if row["train/psnr"]] == ["4", "9"]
 
 
 @pytest.mark.parametrize(
