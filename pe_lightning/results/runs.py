@@ -100,6 +100,11 @@ class ClaimedFolder:
                 self.path.rmdir()
 
 
+def in_short(folder: Path) -> Path:
+    """A folder below the working directory relative to it, for messages."""
+    return Path(os.path.relpath(folder)) if folder.is_relative_to(Path.cwd()) else folder
+
+
 def may_hold(root: str | Path | None, run: Path) -> bool:
     """Whether evaluations may write into a run directory: into any, unless ``root`` is elsewhere."""
     return root is None or real_path(run).is_relative_to(real_path(root))

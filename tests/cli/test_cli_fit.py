@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from commands import DEMO, NO_WANDB, fit, metrics, picture
 from PIL import Image
 
 from pe_lightning.__main__ import main
+from pe_lightning.results.origin import origin
 from pe_lightning.signals import grid_axes
 from pe_lightning.training import ComplexLinear, ImageDataModule
 
@@ -53,6 +55,10 @@ def test_a_fit_leaves_everything_that_is_promised(demo):
     assert found["seed"] == 0
     assert found["fit_seconds"] > 0
     assert {"torch", "lightning", "pe_lightning"} <= set(found["versions"])
+    assert abs((datetime.now(timezone.utc) - datetime.fromisoformat(found["date"])).total_seconds()) < 3600
+    head = (demo / "config.yaml").read_text().splitlines()[1:3]
+    assert head[0].startswith(f"# {found['date']}, ")
+    assert head[1] == f"# {found['command']}" == f"# {origin()['command']}"
     assert found["test/psnr_per_signal"] == [found["test/psnr"]]
     assert 15 < found["test/psnr"] < 40
     for name in ("config.yaml", "checkpoints/last.ckpt", "checkpoints/best.ckpt"):

@@ -23,13 +23,15 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torchmetrics import Metric
 
 import pe_lightning
-from pe_lightning.errors import InputError, say
+from pe_lightning.errors import InputError, printable, say
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
+from pe_lightning.results.origin import origin
 from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.predictions import PredictionWriter
 from pe_lightning.results.runs import flatten
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
@@ -98,6 +100,7 @@ class RunRecorder(Callback):
         self.run_dir: Path | None = None
         self.hyper_parameters: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
+        self._origin = dict[str, str | None]()
         self.durations = runs.Durations()
         self.clock = TrainingClock()
         self._earlier = 0.0  # seconds of the fit that is resumed
@@ -118,6 +121,8 @@ class RunRecorder(Callback):
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
         self._begun = False
+        if stage == "fit" or not self._origin:  # the test after a fit belongs to it
+            self._origin = origin()
         if self.run_dir is None and (record := taken_over(trainer, pl_module)) is not None:
             self.run_dir, self._spawned = Path(record["run_dir"]), record
             self.clock.start(record["seconds"])
@@ -179,8 +184,18 @@ class RunRecorder(Callback):
             return
         self._begun = True
         if self.hyper_parameters and trainer.is_global_zero:
-            text = f"# lightning.pytorch=={lightning.__version__}\n{yaml.safe_dump(self.hyper_parameters, sort_keys=False)}"
-            write_atomically(self.run_dir / runs.CONFIG, text)
+            commit = f", commit {self._origin['git_commit']}" if self._origin["git_commit"] else ""
+            words = ", ".join(f"{name} {version}" for name, version in VERSIONS.items())
+            head = [
+                f"lightning.pytorch=={lightning.__version__}",
+                f"{self._origin['date']}{commit}, {words}",
+                self._origin["command"],
+            ]
+            comments = "".join(f"# {printable(line)}\n" for line in head)
+            settings = yaml.safe_dump(self.hyper_parameters, sort_keys=False)
+            write_atomically(self.run_dir / runs.CONFIG, f"{comments}{settings}")
+        if self.table:
+            rank_zero_info(f"run directory: {runs.in_short(self.run_dir)}")
         if self._start_wandb is not None:
             self.durations.mark("fit")
             trainer.loggers = [*trainer.loggers, *self._start_wandb()]
@@ -215,6 +230,11 @@ class RunRecorder(Callback):
         """Saves the final weights as a checkpoint and logs the choices made during the fit."""
         self.clock.pause(pl_module.device)  # of a fit without steps
         if self.run_dir is None:
+            if self.table and getattr(trainer, "fast_dev_run", False):
+                rank_zero_info(
+                    f"fast_dev_run: {trainer.global_step} training step(s) and {sum(trainer.num_val_batches)} validation "
+                    "batch(es) ran without an error; no file is written"
+                )
             return
         self._begin(trainer, pl_module)  # of a resumed fit without steps
         # callbacks write none for a fit of no steps; of a fit that ended within an epoch the state to resume from is there
@@ -282,6 +302,7 @@ class RunRecorder(Callback):
             **self._spawned.get("reports", scores.reports(trainer)),
             "seed": self.hyper_parameters.get("seed_everything"),
             "versions": VERSIONS,
+            **self._origin,
         }
         write_metrics(file, self.metrics)  # before anything that could still fail
         self.metrics["baselines"], best = scores.score_baselines(data_of(trainer), scores.metric_of(pl_module))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -87,7 +86,7 @@ def print_fit_scores(
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)
-    folder = Path(os.path.relpath(run_dir)) if run_dir.is_relative_to(Path.cwd()) else run_dir
+    folder = runs.in_short(run_dir)
     if hint := advice(report, folder, can_solve_exactly):
         console.print(hint, style="yellow", highlight=False, soft_wrap=True)
     if report["fit_seconds"] is not None:

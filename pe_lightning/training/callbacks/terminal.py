@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
+import time
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -104,10 +106,11 @@ class GracefulStop(Callback):
 class PSNRProgressBar(ProgressBar):
     """Rich progress bar over the steps of a fit, with the train score of the last step and the last validation score.
 
-    Scores are read from the device only when the bar is redrawn, so that steps do not wait for it.
+    Where standard error is not a terminal it prints a line now and then: 10 seconds after the last, or after a tenth of the
+    steps and a second. Scores are read from the device only then, so that steps do not wait for them.
 
     Args:
-        refresh_every: Steps between two updates of the bar.
+        refresh_every: Steps between two updates of the bar, at least.
     """
 
     prints_scores: ClassVar[bool] = True
@@ -118,7 +121,8 @@ class PSNRProgressBar(ProgressBar):
         self._refresh_every, self._enabled = refresh_every, True
         self._progress: Progress | None = None
         self._task = TaskID(0)
-        self._shown = 0  # the step that the bar shows
+        self._shown = 0  # the step that the bar, or the last line, shows
+        self._since = 0.0  # the time of the last line
 
     def enable(self) -> None:
         self._enabled = True
@@ -148,7 +152,7 @@ class PSNRProgressBar(ProgressBar):
             refresh_per_second=5,
             transient=True,  # the table has the last scores
         )
-        steps, self._shown = None if total == float("inf") else int(total), step
+        steps, self._shown, self._since = None if total == float("inf") else int(total), step, time.monotonic()
         self._task = self._progress.add_task("fit", total=steps, completed=step, score="")
         self._progress.start()
 
@@ -159,9 +163,14 @@ class PSNRProgressBar(ProgressBar):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._progress is None or trainer.global_step - self._shown < self._refresh_every:
+        step, taken = trainer.global_step, trainer.global_step - self._shown
+        if self._progress is None:
             return
-        self._shown = trainer.global_step
+        task, waited, in_lines = self._progress.tasks[0], time.monotonic() - self._since, self._progress.disable
+        is_due = waited >= 10 or (waited >= 1 and taken >= (task.total or math.inf) / 10)
+        if not (is_due if in_lines else taken >= self._refresh_every):
+            return
+        self._shown, self._since = step, time.monotonic()
         monitor, logged = getattr(pl_module, "monitor", ""), trainer.callback_metrics
         metric = monitor.rpartition("/")[2]
         # under several processes the latest batch is a share of the samples: the logged score is of all
@@ -170,7 +179,11 @@ class PSNRProgressBar(ProgressBar):
             now = pl_module.batch_psnr
         scores = {"train": now, "held out": logged.get(monitor)}
         shown = [f"{k} {v.item():.2f} {unit_of(metric)}".rstrip() for k, v in scores.items() if isinstance(v, torch.Tensor)]
-        self._progress.update(self._task, completed=trainer.global_step, score=", ".join(shown))
+        self._progress.update(self._task, completed=step, score=", ".join(shown))
+        if in_lines:
+            of = f"step {step:,}" if task.total is None else f"step {step:,} of {int(task.total):,}"
+            left = [] if task.time_remaining is None else [f"{task.time_remaining:.0f} s left"]
+            self._progress.console.print(", ".join([of, *shown, *left]), soft_wrap=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._progress is not None:

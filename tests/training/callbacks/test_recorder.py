@@ -2,10 +2,12 @@
 
 import csv
 import io
+import itertools
 import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import h5py
 import numpy as np
@@ -26,7 +28,7 @@ from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
-from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors
+from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors, terminal
 from pe_lightning.training.callbacks.scores import score_baselines
 
 
@@ -198,6 +200,22 @@ def test_the_csv_log_is_beside_the_loggers_of_the_trainer(fit):
     run = fit("simple", signals(1, 12, 8), [], logger=own)
     assert run.trainer.loggers[0] is own
     assert [row["step"] for row in rows(run.folder) if row["train/psnr"]] == ["4", "9"]
+
+
+def test_a_file_gets_a_line_now_and_then_and_the_run_directory_is_named(make_trainer, tmp_path, capsys, caplog, monkeypatch):
+    caplog.set_level("INFO", "pe_lightning")
+    seconds = itertools.count()
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: next(seconds) * 0.7))  # asked for in every step
+    recorder = RunRecorder(tmp_path, wandb=WandbSettings(enabled=False))
+    options = {"max_steps": 40, "log_every_n_steps": 1, "num_sanity_val_steps": 0, "enable_progress_bar": True}
+    data = TensorDataModule(signals(1, 8, 8), batching=Batching(steps_per_epoch=40))
+    make_trainer(callbacks=[recorder, PSNRProgressBar()], **options).fit(ComplexLinear("gau"), data)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("step ")]
+    assert all(re.match(r"step \d+ of 40, train \d+\.\d\d dB", line) for line in lines)
+    assert [int(line.split()[1]) for line in lines] == [4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    assert f"run directory: {recorder.run_dir}" in caplog.messages
+    make_trainer(callbacks=[RunRecorder(tmp_path)], fast_dev_run=2).fit(ComplexLinear("gau"), data)
+    assert "fast_dev_run: 2 training step(s) and 1 validation batch(es) ran without an error" in caplog.messages[-1]
 
 
 @pytest.mark.parametrize(
