@@ -43,13 +43,13 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
 def run_sections(
     parser: argparse.ArgumentParser,
     sections: Mapping[str, Callable[[argparse.Namespace], object]],
-    arguments: Sequence[str] | None = None,
+    default: Sequence[str] = (),
 ) -> None:
     """Prints the machine and runs the sections that ``--only`` names, by default all of them, in their order."""
     parser.add_argument(
-        "--only", nargs="+", choices=sections, default=list(sections), metavar="SECTION", help=", ".join(sections)
+        "--only", nargs="+", choices=sections, default=default or list(sections), metavar="SECTION", help=", ".join(sections)
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     print(f"{parser.prog}: {machine()}", flush=True)
     for name, section in sections.items():
         if name in options.only:
@@ -88,35 +88,6 @@ def in_turns(
     return {name: statistics.median(turn[name] for turn in turns) for name in sides}
 
 
-class Turns(Callback):
-    """Takes a block of steps of a loop after each block of a fit, and measures both; validation is left out."""
-
-    def __init__(self, step: Callable[[], object], block: int) -> None:
-        self.step, self.block = step, block
-        self.fit: list[float] = []
-        self.loop: list[float] = []
-        self._spent, self._since = 0.0, time.process_time()
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        """Goes on, after a validation too."""
-        self._since = time.process_time()
-
-    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
-        """Lets the loop have its turn at the end of a block."""
-        now = time.process_time()
-        self._spent += now - self._since
-        if trainer.global_step % self.block == 0:
-            self.fit.append(self._spent)
-            self.loop.append(seconds_of(lambda: [self.step() for _ in range(self.block)]))
-            self._spent = 0.0
-
-    def medians(self) -> tuple[float, float, float]:
-        """Milliseconds of a step of the fit and of the loop, and their ratio; the first two of more blocks warm up."""
-        pairs = np.array([self.fit, self.loop])[:, 2 if len(self.fit) > 2 else 0 :]
-        fit, loop = np.median(pairs, 1) / self.block * 1e3
-        return float(fit), float(loop), float(np.median(pairs[1] / pairs[0]))
-
-
 @contextmanager
 def busy_cores(number: int = os.cpu_count() or 1) -> Iterator[None]:
     """Busy processes, by default one per core."""
@@ -144,9 +115,8 @@ def make_trainer(steps: int, *callbacks: Callback, **options: Any) -> Trainer:
         limit_val_batches=0,
         logger=False,
         enable_checkpointing=False,
-        enable_progress_bar=False,
         enable_model_summary=False,
-        **{"accelerator": "cpu", **options},
+        **{"accelerator": "cpu", "enable_progress_bar": False, **options},
     )
 
 

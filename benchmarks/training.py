@@ -1,16 +1,20 @@
-"""Training under a Trainer: milliseconds per step against bare PyTorch loops, one thread, processor time.
+"""Training under a Trainer: a step of a fit against a loop of plain PyTorch, one thread, processor time.
 
-    python benchmarks/training.py                           # minutes
-    python benchmarks/training.py --only linear --steps 600
+    python benchmarks/training.py                           # the steps of small and large fits; minutes
+    python benchmarks/training.py --only linear networks    # photograph-sized linear layers, and every kind of network
     python benchmarks/training.py --only tasks              # two minutes
 
-A fit and its loop take turns, a block of steps each, in one process. Validation and its checkpoints are left out: the loops
-have none.
+A fit and its loop take turns, an epoch each, in one process: the first warms up, the least of the others is printed, and one
+more is profiled. No hook is called between the steps of an epoch, so that steps are taken as in any fit. Validation and
+checkpoints are left out: the loops have none.
 
-- ``linear``: 256 x 256 trained samples of 3 channels, K = 256, with everything that ``pe-lightning fit`` switches on; the
-  loop is autograd through the same mode products, both with the same fused Adam.
-- ``networks``: 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex numbers),
-  with the same number of weights, samples and steps; their features are computed once where ours are.
+- ``steps``: one signal of 3 channels and 32 x 32 or 256 x 256 trained samples. ``fit`` is a Trainer without logger and
+  callbacks, ``command`` has the CSV log, the progress bar and the handler of Ctrl-C, as ``pe-lightning fit`` has; both log
+  every 50 steps. Operations are calls of PyTorch's operators by ``torch.profiler``, without calls inside of them. The first
+  row is an empty LightningModule with automatic optimisation: one parameter, whose sum is the loss.
+- ``linear``: likewise, 256 x 256 trained samples and K = 256, of three encoders with Adam.
+- ``networks``: likewise, 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex
+  numbers), with the same number of weights, samples and steps; their features are computed once where ours are.
 - ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
   relative to tables of vectors (Embed).
 """
@@ -19,24 +23,28 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from harness import Turns, in_turns, make_parser, make_trainer, print_row, print_titles, run_sections
-from lightning.pytorch import Trainer, seed_everything
-from lightning.pytorch.callbacks import ModelCheckpoint
+from harness import in_turns, make_parser, make_trainer, print_row, print_titles, run_sections, seconds_of
+from lightning.pytorch import Callback, LightningModule
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.data import DataLoader
 
-from pe_lightning import encoders
-from pe_lightning.encodings import Simple
-from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP, TensorDataModule
-from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder
+from pe_lightning.encoders import HashGrid
+from pe_lightning.signals import Batching
+from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
+from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_papers import tasks
 from pe_papers.reproduce.definition import load
 
-SIZE, DEPTH, WIDTH, BLOCKS = 64, 3, 128, 12
+EPOCHS, PROFILED = 6, 50
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sine": lambda z: torch.sin(30 * z),
     "gabor": lambda z: torch.exp(20j * z - (10 * z).abs().square()),
@@ -44,16 +52,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gauss": lambda z: torch.exp(-((10 * z) ** 2)),
     "relu": torch.relu,
 }
-NETWORKS: dict[str, dict[str, Any]] = {
-    "relu, rff": {"encoder": {"name": "rff", "num_features": 256}},
-    **{
-        f"{name}, identity": {"encoder": "identity", "activation": name}
-        for name in ("sine", "gabor", "finer", "gauss", "staf")
-    },
-    "relu, lff": {"encoder": {"name": "lff", "num_features": 128}},
-    "relu, hash": {"encoder": "hash"},
-    "relu, planes": {"encoder": "planes"},
-}
+
+
+# -- plain PyTorch ----------------------------------------------------------------------------------------------------
 
 
 class Staf(nn.Module):
@@ -67,16 +68,41 @@ class Staf(nn.Module):
         return sum(b * torch.sin(w * z + phi) for w, phi, b in self.terms.unbind(1))
 
 
+class Hash(nn.Module):
+    """A hash grid of two axes with the sizes of another."""
+
+    def __init__(self, encoder: HashGrid) -> None:
+        super().__init__()
+        self.levels = list(zip([cells[0] for cells in encoder.cells], encoder.hashed, strict=True))
+        self.tables = nn.ParameterList(torch.rand(size, encoder.level_features) / 1e4 for size in encoder.sizes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = []
+        for table, (cells, hashed) in zip(self.tables, self.levels, strict=True):
+            position = x * cells + 0.5
+            left = position.long()
+            share = position - left
+            level: Any = 0
+            for corner in torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]).unbind():
+                i, j = (left + corner).unbind(1)
+                row = (i ^ j * 2654435761) % len(table) if hashed else i * (cells + 2) + j
+                weight = (share - 1 + corner).abs().prod(1, keepdim=True)
+                level = level + weight * table.index_select(0, row)
+            features.append(level)
+        return torch.cat(features, 1)
+
+
 class Bare(nn.Module):
     """A perceptron in a few lines."""
 
-    def __init__(self, name: str, inputs: int) -> None:
+    def __init__(self, activation: str, inputs: int, depth: int, width: int) -> None:
         super().__init__()
-        width, dtype = (round(WIDTH / math.sqrt(2)), torch.cfloat) if name == "gabor" else (WIDTH, torch.float32)
-        sizes = [inputs, *[width] * DEPTH, 3]
-        types = [torch.float32, *[dtype] * DEPTH]
-        self.layers = nn.ModuleList(nn.Linear(*sizes[i : i + 2], dtype=types[i]) for i in range(DEPTH + 1))
-        self.activations = nn.ModuleList(Staf() for _ in range(DEPTH)) if name == "staf" else [ACTIVATIONS[name]] * DEPTH
+        width, dtype = (round(width / math.sqrt(2)), torch.cfloat) if activation == "gabor" else (width, torch.float32)
+        sizes = [inputs, *[width] * depth, 3]
+        types = [torch.float32, *[dtype] * depth]
+        self.layers = nn.ModuleList(nn.Linear(*sizes[i : i + 2], dtype=types[i]) for i in range(depth + 1))
+        is_staf = activation == "staf"
+        self.activations = nn.ModuleList(Staf() for _ in range(depth)) if is_staf else [ACTIVATIONS[activation]] * depth
 
     def forward(self, x: Tensor) -> Tensor:
         for layer, activation in zip(self.layers, self.activations, strict=False):
@@ -84,106 +110,171 @@ class Bare(nn.Module):
         return self.layers[-1](x).real
 
 
-def linear_loop(data: ImageDataModule, encoder: str) -> Callable[[], None]:
-    """A step of the complex model in bare PyTorch."""
-    batch, module = data.train_batch(), ComplexLinear(encoder)
-    module.build_from(data)
-    first, second = module.encoding.axis_features(batch.axes)
-    values = batch.values[0].permute(2, 0, 1)
-    target = (values - values.mean((1, 2), keepdim=True)).contiguous()
-    weight = torch.zeros_like(module.weight[0]).requires_grad_()
-    optimizer = adam([weight])
+def stepper(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Callable[[], None]:
+    """A step of a loop of plain PyTorch."""
 
     def step() -> None:
         optimizer.zero_grad()
-        torch.nn.functional.mse_loss(first @ (weight @ second.T), target).backward()
+        loss().backward()
         optimizer.step()
 
     return step
+
+
+def linear_loop(module: ComplexLinear, data: TensorDataModule) -> Callable[[], None]:
+    """Autograd through mode products, with the optimiser of the module, or momentum as its default has it."""
+    first, second = module.encoding.axis_features(data.train_batch().axes)
+    values = data.train_batch().values[0].permute(2, 0, 1)
+    target = (values - values.mean((1, 2), keepdim=True)).contiguous()
+    weight = torch.zeros_like(module.weight[0]).requires_grad_()
+    optimizer = module.optimizer or partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True, fused=True)
+    return stepper(optimizer([weight]), lambda: nn.functional.mse_loss(first @ (weight @ second.T), target))
+
+
+def network_loop(module: SimpleMLP, data: TensorDataModule) -> Callable[[], None]:
+    """A perceptron, a hash grid before it, or an encoding of ours."""
+    batch, encoding = data.train_batch(), module.networks.network_of(0).encoding
+    coords, target = torch.cartesian_prod(*batch.axes), batch.values[0].flatten(0, 1)
+    encoder = encoding.encoders[0]
+    front = Hash(encoder) if isinstance(encoder, HashGrid) else encoding
+    network = Bare(module.activation, encoding.num_features, module.depth, module.hidden_size)
+    trained = list(front.parameters())
+    features = None if trained else encoding(coords)
+    optimizer = torch.optim.Adam([*network.parameters(), *trained], lr=1e-3, fused=module.activation != "gabor")
+    return stepper(optimizer, lambda: (network(front(coords) if features is None else features) - target).square().mean())
+
+
+# -- fits -------------------------------------------------------------------------------------------------------------
+
+
+class Empty(LightningModule):
+    """One parameter, whose sum is the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parameter = nn.Parameter(torch.zeros(1))
+
+    def training_step(self, *_: Any) -> Tensor:
+        return self.parameter.sum()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), fused=True)
+
+
+class Turns(Callback):
+    """A fit of several epochs, and a loop that takes as many steps after each of them; the last 50 are profiled."""
+
+    def __init__(self, step: Callable[[], None], steps: int) -> None:
+        self.step, self.steps = step, steps
+        self.seconds: list[tuple[float, float]] = []
+        self.operations: list[int] = []
+
+    def run(self, module: LightningModule, data: Any, *callbacks: Callback, **options: Any) -> None:
+        make_trainer(EPOCHS * self.steps + PROFILED, self, *callbacks, **options).fit(module, data)
+
+    def on_train_epoch_start(self, *_: Any) -> None:
+        self.profiler = profile(activities=[ProfilerActivity.CPU])
+        if len(self.seconds) == EPOCHS:
+            self.profiler.start()
+        self.began = time.process_time()
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        fit = time.process_time() - self.began
+        if len(self.seconds) < EPOCHS:
+            self.seconds.append((fit, seconds_of(lambda: [self.step() for _ in range(self.steps)])))
+            return
+        self.profiler.stop()
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            for _ in range(PROFILED):
+                self.step()
+        self.operations = [round(operations(one) / PROFILED) for one in (self.profiler, profiler)]
+
+    @property
+    def microseconds(self) -> list[float]:
+        """Of a step of the fit and of the loop."""
+        return [1e6 * min(times) / self.steps for times in zip(*self.seconds[1:], strict=True)]
+
+
+def operations(profiler: profile) -> int:
+    """Operators that were called, without the operators that these call."""
+    events = [event for event in profiler.events() or () if event.name.startswith("aten::")]
+    return sum(event.cpu_parent is None or not event.cpu_parent.name.startswith("aten::") for event in events)
 
 
 def adam(parameters: Any) -> torch.optim.Adam:
-    """The optimiser of both sides of ``linear``."""
+    """The papers' optimiser of linear layers."""
     return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
 
 
-def network_loop(kind: str, data: TensorDataModule) -> Callable[[], None]:
-    """A step of a network in bare PyTorch."""
-    activation = kind.partition(",")[0]
-    batch = data.train_batch()
-    coords = torch.cartesian_prod(*batch.axes)
-    target = batch.values[0].flatten(0, 1)
-    samples = encoders.Samples((SIZE, SIZE), use="perceptron")
-    encoding = Simple(encoders.for_data(encoders.resolve(NETWORKS[kind]["encoder"]), samples), 2)
-    network = Bare(activation, encoding.num_features)
-    trained = list(encoding.parameters())
-    features = None if trained else encoding(coords)
-    optimizer = torch.optim.Adam([*network.parameters(), *trained], lr=1e-3, fused=activation != "gabor")
-
-    def step() -> None:
-        optimizer.zero_grad()
-        (network(encoding(coords) if features is None else features) - target).square().mean().backward()
-        optimizer.step()
-
-    return step
+GAU = {"name": "gau", "num_features": "auto"}
+NARROW, MLP = partial(SimpleMLP, depth=2, hidden_size=32), partial(SimpleMLP, depth=3, hidden_size=128)
+STEPS = {
+    "linear layer, Adam": partial(ComplexLinear, GAU, optimizer=adam),
+    "linear layer, its default optimiser": partial(ComplexLinear, GAU),
+    "MLP on `rff`": partial(NARROW, {"name": "rff", "num_features": 64}),
+    "SIREN": partial(NARROW, "identity", activation="sine"),
+    "MLP on `hash`": partial(NARROW, "hash"),
+}
+LINEAR = {name: partial(ComplexLinear, name, optimizer=adam) for name in ("rff", "tri", "gau")}
+NETWORKS = {
+    "relu, rff": partial(MLP, {"name": "rff", "num_features": 256}),
+    **{f"{name}, identity": partial(MLP, "identity", activation=name) for name in (*ACTIVATIONS, "staf") if name != "relu"},
+    **{f"relu, {name}": partial(MLP, name) for name in ("lff", "hash", "planes")},
+}
 
 
-def linear(options: argparse.Namespace) -> None:
-    """A row for each encoder of the complex encoding with one linear layer."""
-    data = ImageDataModule("samples://astronaut", resize=512, color="rgb")
-    data.prepare_data()
-    seed_everything(0, verbose=False)
-    print_titles("encoder", "fit, ms a step", "loop, ms a step", "loop / fit")
-    for name in ("rff", "tri", "gau"):
-        turns = Turns(linear_loop(data, name), max(1, options.steps // BLOCKS))
-        checkpoint = ModelCheckpoint(filename="best", monitor="val/psnr", mode="max", save_last=True)
-        with tempfile.TemporaryDirectory() as folder:
-            callbacks = [turns, RunRecorder(root=folder, table=False), PSNRProgressBar(), checkpoint]
-            quiet: dict[str, Any] = {"logger": False, "enable_model_summary": False, "num_sanity_val_steps": 0}
-            trainer = Trainer(max_steps=options.steps, callbacks=callbacks, accelerator="cpu", **quiet)
-            trainer.fit(ComplexLinear(name, optimizer=adam), data)
-        print_row(name, *turns.medians())
+def step_costs(models: Mapping[str, Callable[[], Any]], sizes: Sequence[int], options: argparse.Namespace) -> None:
+    """A row for each size and model."""
+    columns = ("fit, µs", "command, µs", "loop, µs", "fit / loop", "operations of the fit", "of the loop")
+    print_titles("a step of", "trained samples", *columns)
+    for size in sizes:
+        steps = max(50, options.steps * 32 // size)
+        data = TensorDataModule(torch.rand(1, 2 * size, 2 * size, 3), batching=Batching(steps_per_epoch=steps))
+        data.prepare_data()
+        for name, make in models.items():
+            (module := make()).build_from(data)
+            loop = (linear_loop if isinstance(module, ComplexLinear) else network_loop)(module, data)
+            fit, command = Turns(loop, steps), Turns(loop, steps)
+            fit.run(make(), data)
+            with tempfile.TemporaryDirectory() as folder:
+                recorder = RunRecorder(root=folder, table=False, wandb=WandbSettings(enabled=False))
+                command.run(make(), data, recorder, GracefulStop(), PSNRProgressBar(), enable_progress_bar=True)
+            plain = min(fit.microseconds[1], command.microseconds[1])
+            times = fit.microseconds[0], command.microseconds[0], plain
+            print_row(name, f"{size} x {size}", *map(round, times), times[0] / plain, *fit.operations)
 
 
-def networks(options: argparse.Namespace) -> None:
-    """A row for each network."""
-    print_titles("network", "fit, ms a step", "loop, ms a step", "loop / fit")
-    for kind, arguments in NETWORKS.items():
-        data = TensorDataModule(torch.rand(1, 2 * SIZE, 2 * SIZE, 3))
-        turns = Turns(network_loop(kind, data), 5)
-        make_trainer(5 * (BLOCKS + 2), turns).fit(SimpleMLP(depth=DEPTH, hidden_size=WIDTH, **arguments), data)
-        print_row(kind, *turns.medians())
+def small_and_large(options: argparse.Namespace) -> None:
+    """The table after an empty module."""
+    empty = Turns(lambda: None, options.steps)
+    empty.run(Empty(), DataLoader(range(options.steps), batch_size=None))
+    print(f"an empty LightningModule: {empty.microseconds[0]:,.0f} µs a step")
+    step_costs(STEPS, (32, 256), options)
 
 
-def stepper(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[[], None]:
+def task_loop(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[[], None]:
     """A step of training on the first batch."""
     model.build(data.info)
     batch = next(iter(data.train_dataloader()))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        (model.loss_sum(batch) / max(batch["total"], 1) + model.positions.penalty()).backward()
-        optimizer.step()
-
-    return step
+    return stepper(optimizer, lambda: model.loss_sum(batch) / max(batch["total"], 1) + model.positions.penalty())
 
 
 def attention(_: argparse.Namespace) -> None:
     """A table for each task."""
     few = {"LayoutDataModule": {"num_train": 64, "num_test": 4}, "ShapesDataModule": {"num_train": 64, "num_test": 4}}
     for block in ("layout", "classification", "generation", "detection"):
-        steps: dict[str, Callable[[], None]] = {}
+        costs: dict[str, Callable[[], None]] = {}
         for entry in load("l-tables").entries():
             tree, name = entry.tree(), entry.labels.get("encoder", "")
-            if entry.labels["block"] != block or name in steps:
+            if entry.labels["block"] != block or name in costs:
                 continue
             torch.manual_seed(0)
             kind = tree["data"]["class_path"]
             data = getattr(tasks, kind)(**{**tree["data"].get("init_args", {}), **few.get(kind, {})})
-            steps[name] = stepper(getattr(tasks, tree["model"]["class_path"])(**tree["model"]["init_args"]), data)
-        in_turns(steps, 2)  # warms up
-        medians = in_turns(steps, 30)
+            costs[name] = task_loop(getattr(tasks, tree["model"]["class_path"])(**tree["model"]["init_args"]), data)
+        in_turns(costs, 2)  # warms up
+        medians = in_turns(costs, 30)
         table = next(name for name in medians if name.startswith("Embed"))
         print()
         print_titles(block, "ms a step", f"/ {table}")
@@ -193,6 +284,8 @@ def attention(_: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = make_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=2000, help="of the section linear")
+    parser.add_argument("--steps", type=int, default=200, help="of an epoch at 32 x 32 samples; fewer of more samples")
     torch.set_num_threads(1)
-    run_sections(parser, {"linear": linear, "networks": networks, "tasks": attention})
+    os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
+    linear, others = partial(step_costs, LINEAR, (256,)), partial(step_costs, NETWORKS, (64,))
+    run_sections(parser, {"steps": small_and_large, "linear": linear, "networks": others, "tasks": attention}, ["steps"])
