@@ -213,17 +213,19 @@ class TrainedModule(LightningModule, ABC):
     def log_step(self, values: Mapping[str, Tensor]) -> None:
         """Logs values that are equal in every process; during a fit at the optimiser step.
 
-        Lightning's rows count batches, and a resumption changes the count. So only callbacks and the progress bar get the
-        values from Lightning.
+        Lightning's rows count batches, and a resumption changes the count; its ``log`` takes longer than a step of a small
+        model. So during a fit loggers, callbacks and the progress bar get the values here.
         """
-        fitting = self.is_fitting
-        for name, value in values.items():
-            # the values are equal already; without sync_dist Lightning warns
-            self.log(name, value, batch_size=1, logger=False if fitting else None, prog_bar=True, sync_dist=True)
-        if fitting and self.loggers and not self.trainer.sanity_checking:
-            row = {name: value.item() for name, value in values.items()} | {"epoch": self.current_epoch}
-            for logger in self.loggers:
-                logger.log_metrics(row, step=self.global_step)
+        trainer = self.trainer
+        if not self.is_fitting:
+            for name, value in values.items():
+                self.log(name, value, batch_size=1, prog_bar=True, sync_dist=True)
+        elif not trainer.barebones:
+            numbers = {name: value.item() for name, value in values.items()}
+            trainer.callback_metrics.update(values)
+            trainer.progress_bar_metrics.update(numbers)
+            for logger in [] if trainer.sanity_checking else self.loggers:
+                logger.log_metrics({**numbers, "epoch": self.current_epoch}, step=self.global_step)
                 logger.save()
 
     # -- checkpoints --------------------------------------------------------------------------------------------------

@@ -64,6 +64,14 @@ def test_values_are_logged_at_optimiser_steps(make_trainer: MakeTrainer, tmp_pat
     check_steps(complex_linear, make_trainer, tmp_path)
 
 
+def test_callbacks_and_progress_bars_get_the_values(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(max_steps=4, log_every_n_steps=2)
+    trainer.fit(*complex_linear())
+    numbers = {name: value.item() for name, value in trainer.callback_metrics.items()}
+    assert numbers.keys() == {"train/psnr", "train/loss", "val/psnr"}
+    assert trainer.progress_bar_metrics == numbers
+
+
 @pytest.mark.parametrize(
     ("steps", "callbacks", "expected"),
     [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (6, [FinalScore(logs=False)], [4])],
