@@ -44,7 +44,7 @@ from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRe
 from pe_papers import tasks
 from pe_papers.reproduce.definition import load
 
-EPOCHS, PROFILED = 6, 50
+EPOCHS, PROFILED = 5, 50
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "sine": lambda z: torch.sin(30 * z),
     "gabor": lambda z: torch.exp(20j * z - (10 * z).abs().square()),
