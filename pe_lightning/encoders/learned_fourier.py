@@ -6,7 +6,6 @@ coordinates ``(*batch, G, M)`` -> features ``(*batch, G, F)`` -> MLP ``(*batch, 
 
 from __future__ import annotations
 
-import contextlib
 import math
 from abc import abstractmethod
 from typing import Annotated, ClassVar, Literal, TypeAlias
@@ -21,6 +20,7 @@ from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.fourier import waves
 from pe_lightning.encoders.resolution import sample_value
 from pe_lightning.errors import InputError
+from pe_lightning.linalg import without_autocast
 
 DropoutShare: TypeAlias = Annotated[float, "[0, 0.99]"]
 
@@ -52,9 +52,7 @@ class Modulator(nn.Module):
         return F.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
     def forward(self, features: Tensor) -> Tensor:
-        device = features.device.type
-        available = torch.amp.is_autocast_available(device)
-        with torch.autocast(device, enabled=False) if available else contextlib.nullcontext():
+        with without_autocast(features.device):
             hidden = F.gelu(self.dense(features, self.weight_1, self.bias_1))
             return self.dense(F.dropout(hidden, self.dropout, self.training), self.weight_2, self.bias_2)
 

@@ -16,6 +16,7 @@ from pe_lightning.linalg.operators import (
     mode_product,
     mode_products,
     rowwise_products,
+    without_autocast,
 )
 from pe_lightning.linalg.row_banded import RowBanded
 
@@ -45,4 +46,5 @@ __all__ = [
     "optimality",
     "ridge_response",
     "rowwise_products",
+    "without_autocast",
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple, Protocol
 
 import torch
@@ -326,13 +326,19 @@ def rowwise_products(x: Tensor, factors: Sequence[Tensor]) -> Tensor:
     return y.reshape(*batch, factors[0].shape[0])
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[None]:
+    """Disables autocast; where it is off, entering and leaving cost nothing."""
+    enabled = torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+    return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
+
+
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Disables gradients, autocast, and reduced precision (TF32, bfloat16) of float32 products."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with torch.no_grad(), without_autocast(device):
             yield
     finally:
         torch.set_float32_matmul_precision(before)

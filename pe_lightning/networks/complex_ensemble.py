@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder
 from pe_lightning.encodings import Complex
-from pe_lightning.linalg import full_precision, largest_eigenvalue
+from pe_lightning.linalg import full_precision, largest_eigenvalue, without_autocast
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.ensemble import VmapEnsemble
 from pe_lightning.networks.gram import GramErrors
@@ -128,7 +128,7 @@ class ComplexEnsemble:
         """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
         weight, axes = self.network.weight, batch.axes
         assert axes is not None
-        with torch.autocast(weight.device.type, enabled=False):
+        with without_autocast(weight.device):
             make = partial(self.encoding.operators, axes, weight.dtype)
             features: list[Any] = self.networks.cached(batch, "features", make, of_axes=True)
         return features

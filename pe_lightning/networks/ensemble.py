@@ -36,6 +36,13 @@ class VmapEnsemble(nn.Module):
         self.num_signals = num_signals
         self.chunk = chunk
         self.shared = frozenset(shared)
+        named = itertools.chain(network.named_parameters(), network.named_buffers())
+        # places, not tensors: `.to()` and `load_state_dict` may replace these; no walk over the modules in a step
+        self._per_signal = {name: _owner(network, name) for name, _ in named if name not in self.shared}
+        names = [f"encoding.{name}" for name, _ in network.encoding.named_parameters()]  # type: ignore[union-attr]
+        self._encoding = [_owner(network, name) for name in names]
+        self.features_are_shared = self.shared.issuperset(names)
+        """Whether all signals have the same features at the same coordinates."""
         for _, tensor in self.per_signal():
             tensor.data = tensor.data.expand(num_signals, *tensor.shape).contiguous()
 
@@ -51,8 +58,7 @@ class VmapEnsemble(nn.Module):
 
     def per_signal(self) -> Iterator[tuple[str, Tensor]]:
         """The parameters and buffers with one entry per signal, ``(S, ...)``, by name."""
-        named = itertools.chain(self.network.named_parameters(), self.network.named_buffers())
-        yield from ((name, tensor) for name, tensor in named if name not in self.shared)
+        yield from ((name, getattr(*owner)) for name, owner in self._per_signal.items())
 
     @property
     def num_params(self) -> int:
@@ -61,13 +67,8 @@ class VmapEnsemble(nn.Module):
         return sum(p.numel() if name in self.shared else p[0].numel() for name, p in named)
 
     @property
-    def features_are_shared(self) -> bool:
-        """Whether all signals have the same features at the same coordinates."""
-        return all(f"encoding.{name}" in self.shared for name, _ in self.network.encoding.named_parameters())  # type: ignore[union-attr]
-
-    @property
     def features_are_trained(self) -> bool:
-        return any(parameter.requires_grad for parameter in self.network.encoding.parameters())  # type: ignore[union-attr]
+        return any(getattr(module, name).requires_grad for module, name in self._encoding)
 
     def cached(self, batch: SampleBatch, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
         """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them."""
@@ -94,30 +95,56 @@ class VmapEnsemble(nn.Module):
             inputs: Arguments of the method.
             each: Whether each signal has its own inputs, with a leading axis of length ``S``; else they are shared.
         """
+        count = self.num_signals
+        size = self.chunk or count
+        if size >= count:
+            return self._call_some(0, count, method, inputs, each)
+        ends = [(first, min(first + size, count)) for first in range(0, count, size)]
+        if torch.is_grad_enabled() and self.chunk is not None:
+            parts = [checkpoint(self._call_some, *end, method, inputs, each, use_reentrant=False) for end in ends]
+        else:
+            parts = [self._call_some(*end, method, inputs, each) for end in ends]
+        return tree_map(lambda *pieces: torch.cat(pieces), *parts)
+
+    def _call_some(self, first: int, last: int, method: str, inputs: tuple[Any, ...], each: bool) -> Any:
+        """As :meth:`call`, for some of the signals."""
+        if last - first == 1:
+            result = self._call_one(first, method, inputs, each)
+            return result.unsqueeze(0) if isinstance(result, Tensor) else tree_map(lambda x: x.unsqueeze(0), result)
         target = _Method(self.network, method)
-        mine = {f"network.{name}": tensor for name, tensor in self.per_signal()}
 
         def one(state: dict[str, Tensor], *inputs: Any) -> Any:
             return functional_call(target, state, inputs, tie_weights=False)
 
-        def some(first: int, last: int) -> Any:
-            state = {name: tensor[first:last] for name, tensor in mine.items()}
-            own = tree_map(lambda x: x[first:last], inputs) if each else inputs
-            if last - first > 1:
-                return vmap(one, (0, *[0 if each else None] * len(inputs)), randomness="different")(state, *own)
-            own = tree_map(lambda x: x[0], own) if each else own
-            return tree_map(lambda x: x[None], one({name: tensor[0] for name, tensor in state.items()}, *own))
+        some = last - first < self.num_signals
 
-        count = self.num_signals
-        size = self.chunk or count
-        if size >= count:
-            return some(0, count)
-        ends = [(first, min(first + size, count)) for first in range(0, count, size)]
-        if torch.is_grad_enabled() and self.chunk is not None:
-            parts = [checkpoint(some, *end, use_reentrant=False) for end in ends]
-        else:
-            parts = [some(*end) for end in ends]
-        return tree_map(lambda *pieces: torch.cat(pieces), *parts)
+        def own(tensor: Tensor) -> Tensor:
+            return tensor[first:last] if some else tensor
+
+        state = {f"network.{name}": own(tensor) for name, tensor in self.per_signal()}
+        return vmap(one, (0, *[0 if each else None] * len(inputs)), randomness="different")(
+            state, *(tree_map(own, inputs) if each else inputs)
+        )
+
+    def _call_one(self, signal: int, method: str, inputs: tuple[Any, ...], each: bool) -> Any:
+        """As :meth:`call`, for one signal, without the leading axis.
+
+        An entry of a module's ``__dict__`` hides its parameter or buffer of the same name: less work for every tensor than
+        :func:`torch.func.functional_call`.
+        """
+        alone = self.num_signals == 1
+
+        def own(tensor: Tensor) -> Tensor:
+            # the gradient of an indexed tensor is copied into zeros
+            return tensor.squeeze(0) if alone else tensor[signal]
+
+        try:
+            for module, name in self._per_signal.values():
+                vars(module)[name] = own(getattr(module, name))
+            return getattr(self.network, method)(*(tree_map(own, inputs) if each else inputs))
+        finally:
+            for module, name in self._per_signal.values():
+                vars(module).pop(name, None)
 
     def penalty(self) -> Tensor:
         """The sum of the auxiliary losses of the encoders, ``()``: of one network if all signals share their features."""
@@ -134,16 +161,19 @@ class VmapEnsemble(nn.Module):
     @torch.no_grad()
     def change(self, method: str, *inputs: Any, each: bool = False) -> None:
         """Calls a method that changes the network in place, one signal after another; arguments as in :meth:`call`."""
-        target = _Method(self.network, method)
         for signal in range(self.num_signals):
-            state = {f"network.{name}": tensor[signal] for name, tensor in self.per_signal()}
-            own = tree_map(lambda x, signal=signal: x[signal], inputs) if each else inputs
-            functional_call(target, state, own, tie_weights=False)
+            self._call_one(signal, method, inputs, each)
 
     def forward(self, coords: Tensor) -> Tensor:
         """Values of every signal at the same points: ``(*batch, D)`` -> ``(S, *batch, C)``."""
         values: Tensor = self.call("forward", coords)
         return values
+
+
+def _owner(network: nn.Module, name: str) -> tuple[nn.Module, str]:
+    """The module that holds a tensor of a network, and the tensor's name in the module."""
+    path, _, attribute = name.rpartition(".")
+    return network.get_submodule(path), attribute
 
 
 class _Method(nn.Module):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Simple
+from pe_lightning.linalg import without_autocast
 from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.base import Network
 
@@ -50,9 +53,9 @@ class MLP(nn.Module):
         """The activations of every hidden layer, each ``(*batch, hidden_size)``."""
         outputs, x = [], features
         for layer, activation in zip(self.layers, self.activations, strict=False):
-            precise = activation.first and self.has_options
             # half precision would round coordinates to 8 bits, an error that omega multiplies
-            with torch.autocast(x.device.type, enabled=torch.is_autocast_enabled(x.device.type) and not precise):
+            precise = activation.first and self.has_options
+            with without_autocast(x.device) if precise else nullcontext():
                 x = activation(layer(x))
             outputs.append(x)
         return outputs

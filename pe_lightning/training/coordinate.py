@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
 from pe_lightning.evaluation.scores import psnr
+from pe_lightning.linalg import without_autocast
 from pe_lightning.networks import VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
@@ -155,10 +156,8 @@ class CoordinateModule(FunctionModule):
             by_samples: Whether value and gradient are computed at the samples, also where another way is faster.
         """
         errors = self.errors(batch)
-        # a dot product per signal: one pass over the errors, forward and backward; in full precision, as half precision
-        # overflows at 65504
-        with torch.autocast(errors.device.type, enabled=False):
-            return torch.bmm(errors.unsqueeze(1), errors.unsqueeze(2)).reshape(-1)
+        with without_autocast(errors.device):  # half precision overflows at 65504
+            return torch.linalg.vecdot(errors, errors)
 
     @property
     def batch_psnr(self) -> Tensor:

@@ -87,14 +87,15 @@ def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
 
 
 def flush_subnormal(optimizer: Optimizer) -> None:
-    """Flushes gradients and momenta below 128 times the square root of the smallest normal number to zero, in place.
+    """Flushes gradients and momenta on CPUs to zero below 128 times the square root of the smallest normal number, in place.
 
-    They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which processors are slow at.
+    They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which CPUs are slow at; GPUs
+    are not. ``torch.set_flush_denormal`` would not reach threads that run already.
     """
     # not by module.parameters(), which visits the metrics too: their hashes cost time in every step
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
-            if values is not None:
+            if values is not None and values.is_cpu:
                 torch.hardshrink(values, 128 * torch.finfo(values.dtype).tiny ** 0.5, out=values)
 
 

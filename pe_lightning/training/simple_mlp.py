@@ -151,11 +151,10 @@ class SimpleMLP(CoordinateModule):
             points = math.prod(batch.values.shape[1:-1]) * (len(batch.coords) if isinstance(batch, PointBatch) else 1)
             small = points * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
 
-            def make() -> Tensor:
-                features: Tensor = self.encoding(_coordinates(batch))
-                return features
+            def make() -> tuple[Tensor, bool]:
+                return _for_each(self.encoding(_coordinates(batch)))
 
-            inputs, each = _for_each(self.networks.cached(batch, "features", make) if small else make())
+            inputs, each = self.networks.cached(batch, "features", make) if small else make()
             prediction = self.networks.call("respond", inputs, each=each)
         else:
             coords, each = _for_each(_coordinates(batch))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from pe_lightning.encodings import Complex, Simple
+from pe_lightning.errors import InputError
 from pe_lightning.networks import MLP, ComplexNetwork, SimpleNetwork, VmapEnsemble
+from pe_lightning.training import SimpleMLP, TensorDataModule
 
 GAU = {"name": "gau", "num_features": 8, "sigma": 0.15}
 
@@ -95,6 +99,103 @@ def test_a_stack_is_its_networks(kind: str, signals: int, chunk: int | None) -> 
                 gradient = stack.network.get_parameter(name).grad
                 assert gradient is not None
                 torch.testing.assert_close(gradient[place], parameter.grad)
+
+
+def reloaded(stack: VmapEnsemble, assign: bool) -> VmapEnsemble:
+    other = copy.deepcopy(stack)
+    other.load_state_dict({name: torch.rand_like(values) for name, values in stack.state_dict().items()}, assign=assign)
+    return other
+
+
+def taken(stack: VmapEnsemble, *signals: int) -> VmapEnsemble:
+    other = copy.deepcopy(stack)
+    other.replace_signals(lambda values: values[list(signals)].clone())
+    return other
+
+
+REPLACEMENTS: dict[str, Callable[[VmapEnsemble], VmapEnsemble]] = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda stack: pickle.loads(pickle.dumps(stack)),
+    "load_state_dict": lambda stack: reloaded(stack, assign=False),
+    "load_state_dict by assignment": lambda stack: reloaded(stack, assign=True),
+    "to": lambda stack: copy.deepcopy(stack).float().double(),
+    "one signal": lambda stack: taken(stack, 0),
+    "more signals": lambda stack: taken(stack, 0, 0),
+}
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("way", REPLACEMENTS)
+def test_a_stack_has_the_tensors_of_its_modules(way: str, signals: int) -> None:
+    """Values and gradients follow tensors that were replaced, and a copy is independent."""
+    stack, coords = made("simple-staf", signals), torch.rand(5, 2, dtype=torch.float64)
+    assert isinstance(stack, VmapEnsemble)
+    before = stack(coords)
+    other = REPLACEMENTS[way](stack)
+    other.network.get_parameter("mlp.layers.0.weight").data.mul_(2)
+    other.network.get_buffer("mlp.activations.0.omega").mul_(3)
+    values = other(coords)
+    values.square().sum().backward()
+    for place in range(other.num_signals):
+        network = other.network_of(place)
+        network.zero_grad()
+        expected = network(coords)
+        torch.testing.assert_close(values[place], expected)
+        expected.square().sum().backward()
+        for name, parameter in network.named_parameters():
+            gradient = other.network.get_parameter(name).grad
+            assert gradient is not None
+            torch.testing.assert_close(gradient[place], parameter.grad)
+    assert torch.equal(stack(coords), before)
+    assert next(stack.parameters()).grad is None
+
+
+def test_a_call_that_fails_leaves_the_stack_as_it_was() -> None:
+    stack, coords = made("simple", 1), torch.rand(5, 2, dtype=torch.float64)
+    assert isinstance(stack, VmapEnsemble)
+    before, names = stack(coords), list(stack.state_dict())
+    with pytest.raises(InputError, match="coordinates"):
+        stack(coords[:, :1])
+    assert torch.equal(stack(coords), before)
+    assert list(stack.state_dict()) == names
+    assert all(tensor.shape[0] == 1 for _, tensor in stack.per_signal())
+
+
+@pytest.mark.parametrize("signals", [1, 3])
+@pytest.mark.parametrize("name", ["relu", "sine", "gabor"])
+def test_a_step_has_the_errors_and_gradients_of_a_plain_network(name: str, signals: int) -> None:
+    """Against a network in a few lines, WIRE in complex numbers; for one signal and real numbers to the bit."""
+    data = TensorDataModule(torch.rand(signals, 8, 8, 3))
+    module = SimpleMLP("rff", depth=2, hidden_size=8, activation=name)
+    module.build_from(data)
+    for parameter in module.parameters():
+        parameter.data += 0.1 * torch.rand_like(parameter)
+    batch = data.train_batch()
+    features = module.encoding(torch.cartesian_prod(*batch.axes))
+    squared = module.squared_errors(batch)
+    squared.sum().backward()
+    activation = {
+        "relu": torch.relu,
+        "sine": lambda z: torch.sin(30 * z),
+        "gabor": lambda z: torch.exp(20j * z - (10 * z).abs().square()),
+    }[name]
+    check = torch.equal if signals == 1 and name != "gabor" else lambda *pair: torch.allclose(*pair, rtol=1e-3, atol=1e-4)
+    for signal in range(signals):
+        layers = [(layer.weight, layer.bias) for layer in module.networks.network.mlp.layers]
+        weights = [[tensor[signal].detach().requires_grad_() for tensor in layer] for layer in layers]
+        x = features
+        for place, (weight, bias) in enumerate(weights):
+            if name == "gabor" and place == 1:
+                weight, bias = torch.complex(*weight), torch.complex(*bias)
+            if name == "gabor" and place == 2:
+                x = torch.cat([x.real, x.imag], -1)
+            x = nn.functional.linear(x, weight, bias)
+            x = x if place == 2 else activation(x)
+        errors = x - batch.values[signal].flatten(0, 1)
+        errors.square().sum().backward()
+        torch.testing.assert_close(squared[signal], errors.square().sum())
+        for mine, theirs in zip(layers, weights, strict=True):
+            assert all(check(a.grad[signal], b.grad) for a, b in zip(mine, theirs, strict=True))
 
 
 def test_signals_start_alike_and_are_counted_once() -> None:
