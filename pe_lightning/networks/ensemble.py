@@ -91,7 +91,8 @@ class VmapEnsemble(nn.Module):
         """Calls a method of every network; the result has a leading axis of length ``S``.
 
         Args:
-            method: Name of the method; it takes and returns tensors, or lists of them.
+            method: Name of the method; it takes and returns tensors, or lists of them. It reads parameters and buffers as
+                attributes of their modules, without the axis of signals.
             inputs: Arguments of the method.
             each: Whether each signal has its own inputs, with a leading axis of length ``S``; else they are shared.
         """

@@ -146,20 +146,23 @@ class SimpleMLP(CoordinateModule):
             self.networks.change("calibrate", points, each=each)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        signals, channels = batch.values.shape[0], batch.values.shape[-1]
-        if self.networks.features_are_shared:
-            points = math.prod(batch.values.shape[1:-1]) * (len(batch.coords) if isinstance(batch, PointBatch) else 1)
-            small = points * self.encoding.num_features * batch.values.element_size() <= MAX_CACHED_BYTES
+        values, networks = batch.values, self.networks
+        if networks.features_are_shared:
 
-            def make() -> tuple[Tensor, bool]:
+            def features() -> tuple[Tensor, bool]:
                 return _for_each(self.encoding(_coordinates(batch)))
 
-            inputs, each = self.networks.cached(batch, "features", make) if small else make()
-            prediction = self.networks.call("respond", inputs, each=each)
+            def small_features() -> tuple[Tensor, bool] | None:
+                points = math.prod(values.shape[1:-1]) * (len(batch.coords) if isinstance(batch, PointBatch) else 1)
+                small = points * self.encoding.num_features * values.element_size() <= MAX_CACHED_BYTES
+                return features() if small else None
+
+            inputs, each = networks.cached(batch, "features", small_features) or features()
+            prediction = networks.call("respond", inputs, each=each)
         else:
             coords, each = _for_each(_coordinates(batch))
-            prediction = self.networks.call("forward", coords, each=each)
-        errors: Tensor = (prediction - batch.values.reshape(signals, -1, channels)).flatten(1)
+            prediction = networks.call("forward", coords, each=each)
+        errors: Tensor = (prediction - values.reshape(prediction.shape)).flatten(1)
         return errors
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
