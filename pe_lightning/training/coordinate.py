@@ -157,7 +157,8 @@ class CoordinateModule(FunctionModule):
         """
         errors = self.errors(batch)
         with without_autocast(errors.device):  # half precision overflows at 65504
-            return torch.linalg.vecdot(errors, errors)
+            squared: Tensor = torch.linalg.vecdot(errors, errors)
+        return squared
 
     @property
     def batch_psnr(self) -> Tensor:

@@ -128,7 +128,7 @@ REPLACEMENTS: dict[str, Callable[[VmapEnsemble], VmapEnsemble]] = {
 @pytest.mark.parametrize("way", REPLACEMENTS)
 def test_a_stack_has_the_tensors_of_its_modules(way: str, signals: int) -> None:
     """Values and gradients follow tensors that were replaced, and a copy is independent."""
-    stack, coords = made("simple-staf", signals), torch.rand(5, 2, dtype=torch.float64)
+    stack, coords = made("simple", signals), torch.rand(5, 2, dtype=torch.float64)
     assert isinstance(stack, VmapEnsemble)
     before = stack(coords)
     other = REPLACEMENTS[way](stack)
