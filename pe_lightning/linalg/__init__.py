@@ -4,6 +4,7 @@ from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conju
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axes, factor_axis, largest_eigenvalue, ridge_response
 from pe_lightning.linalg.operators import (
     Banded,
+    Call,
     Dense,
     GridOperator,
     Identity,
@@ -14,6 +15,7 @@ from pe_lightning.linalg.operators import (
     encode_axis,
     full_precision,
     mode_product,
+    mode_product_calls,
     mode_products,
     rowwise_products,
     without_autocast,
@@ -23,6 +25,7 @@ from pe_lightning.linalg.row_banded import RowBanded
 __all__ = [
     "AxisFactor",
     "Banded",
+    "Call",
     "Dense",
     "GridOperator",
     "Identity",
@@ -42,6 +45,7 @@ __all__ = [
     "largest_eigenvalue",
     "min_tolerance",
     "mode_product",
+    "mode_product_calls",
     "mode_products",
     "optimality",
     "ridge_response",

@@ -8,11 +8,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
+
+Call: TypeAlias = tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]
+"""A function of PyTorch, its inputs, and the tensor for its ``out``."""
 
 TOLERANCE = 2.0**-30
 """Entries below this share of the largest entry of their band are not stored; the rounding of float32 is 2**-24."""
@@ -166,7 +169,7 @@ class Banded(GridOperator):
         ``max_density`` of the entries would be stored.
         """
         size, features = shape
-        step = min(max(32, width * size // max(features, 1)), 512)
+        step = min(max(min(width, 32), width * size // max(features, 1)), 512)
         bands, stored = [], 0
         for start in range(0, size, step):
             dense = rows(start, min(start + step, size))
@@ -195,18 +198,9 @@ class Banded(GridOperator):
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """As in the base class, one product per band; not differentiable."""
         axis %= x.ndim
-        lead, trail = x.shape[:axis], x.shape[axis + 1 :]
-        out = x.new_empty((*lead, self.shape[0], *trail), dtype=self.dtype)
-        if axis == x.ndim - 1:
-            rows, result = x.reshape(-1, self.shape[1]), out.view(-1, self.shape[0])
-            for band in self.bands:
-                torch.mm(rows[:, band.columns].to(self.dtype), band.values.T, out=result[:, band.rows])
-            return out
-        flat = x.reshape(lead.numel(), self.shape[1], trail.numel())
-        result = out.view(lead.numel(), self.shape[0], trail.numel())
-        for band in self.bands:
-            values = band.values.expand(len(flat), -1, -1)
-            torch.bmm(values, flat[:, band.columns].to(self.dtype), out=result[:, band.rows])
+        out = x.new_empty((*x.shape[:axis], self.shape[0], *x.shape[axis + 1 :]), dtype=self.dtype)
+        for function, inputs, result in mode_product_calls(x.to(self.dtype).contiguous(), self, axis, out):
+            function(*inputs, out=result)
         return out
 
     def rmatvec(self, x: Tensor, axis: int = -1) -> Tensor:
@@ -288,6 +282,25 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     return product.reshape(*lead, matrix.shape[0], *trail)
 
 
+def mode_product_calls(x: Tensor, matrix: Tensor | Banded, axis: int, out: Tensor) -> list[Call]:
+    """The calls that write the product of a matrix and an axis of ``x`` to ``out``, both contiguous.
+
+    Repeated calls allocate nothing and read what is then in ``x``. The matrix is ``(N, K)``, or the diagonal ``(K,)`` of one.
+    """
+    if isinstance(matrix, Tensor) and matrix.ndim == 1:
+        return [(torch.mul, (x, matrix.reshape(-1, *[1] * (x.ndim - 1 - axis))), out)]
+    bands = matrix.bands if isinstance(matrix, Banded) else (Band(0, 0, matrix),)
+    lead, trail = x.shape[:axis].numel(), x.shape[axis + 1 :].numel()
+    if axis == x.ndim - 1:
+        rows, result = x.view(lead, x.shape[axis]), out.view(lead, out.shape[axis])
+        return [(torch.mm, (rows[:, band.columns], band.values.T), result[:, band.rows]) for band in bands]
+    # a batched product of (batch, K, rest) needs no transposed copy of x
+    rows, result = (tensor.view(lead, tensor.shape[axis], trail) for tensor in (x, out))
+    return [
+        (torch.bmm, (band.values.expand(lead, -1, -1), rows[:, band.columns]), result[:, band.rows]) for band in bands
+    ]
+
+
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:
     """The order of the axes in which mode products from ``K_a`` to ``N_a`` entries take the fewest multiplications.
 
@@ -332,9 +345,15 @@ def without_autocast(device: torch.device) -> AbstractContextManager[None]:
     return torch.autocast(device.type, enabled=False) if enabled else nullcontext()
 
 
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
+def full_precision(device: torch.device) -> AbstractContextManager[None]:
     """Disables gradients, autocast, and reduced precision (TF32, bfloat16) of float32 products."""
+    if torch.get_float32_matmul_precision() == "highest" and isinstance(without_autocast(device), nullcontext):
+        return torch.no_grad()  # entering the other modes takes longer than a small product
+    return _full_precision(device)
+
+
+@contextmanager
+def _full_precision(device: torch.device) -> Iterator[None]:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:

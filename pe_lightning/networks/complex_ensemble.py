@@ -15,7 +15,7 @@ from pe_lightning.encodings import Complex
 from pe_lightning.linalg import full_precision, largest_eigenvalue, without_autocast
 from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.ensemble import VmapEnsemble
-from pe_lightning.networks.gram import GramErrors
+from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals.batches import GridBatch, PointBatch
 
 MAX_VALUES_AT_ONCE = 1 << 24
@@ -56,13 +56,27 @@ class ComplexEnsemble:
             linear = self._linear_at_samples(self._axis_features(batch), batch.index)
         return (self._respond(linear) - target).flatten(1)
 
-    def gram(self, batch: GridBatch) -> GramErrors | None:
-        """The Gram matrices of a batch, if they apply and take fewer multiplications than the samples."""
-        if self.network.head is not None or self.networks.features_are_trained or self.encoding.is_line:
+    def quadratic_errors(self, batch: GridBatch | PointBatch) -> QuadraticErrors | None:
+        """The squared errors of a batch that comes in every step, for single linear layers and samples of a grid."""
+        if batch.derived is None or self.network.head is not None or self.networks.features_are_trained:
             return None
-        make = partial(GramErrors, self._axis_features(batch), self.target(batch))
-        gram: GramErrors = self.networks.cached(batch, "gram", make)
-        return gram if gram.axes else None
+        errors: QuadraticErrors | None = batch.cached("quadratic_errors", lambda: self._quadratic_errors(batch))
+        return errors
+
+    def _quadratic_errors(self, batch: GridBatch | PointBatch) -> QuadraticErrors | None:
+        scattered = isinstance(batch, PointBatch) and (batch.index is None or not self._grid_is_cheaper(batch))
+        if self.encoding.is_line or scattered:
+            return None
+        features, target = self._axis_features(batch), self.target(batch)
+        if isinstance(batch, GridBatch):
+            return QuadraticErrors(features, target)
+        assert batch.index is not None
+        sizes, (signals, channels, _) = [len(rows) for rows in features], target.shape
+        known = torch.zeros(len(batch.index), math.prod(sizes), dtype=torch.bool, device=target.device)
+        known.scatter_(1, batch.index, True)
+        values = target.new_zeros(signals, channels, known.shape[1])
+        values.scatter_(2, batch.index.unsqueeze(1).expand(signals, channels, -1), target)
+        return QuadraticErrors(features, values.unflatten(2, sizes), known.unflatten(1, sizes))
 
     def curvature(self, batch: GridBatch | PointBatch) -> float | None:
         """A bound of the second derivative of the mean squared error of single linear layers on a grid; ``None`` if zero."""

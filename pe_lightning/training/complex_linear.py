@@ -262,11 +262,25 @@ class ComplexLinear(CoordinateModule):
         return self.stack.errors(batch)
 
     def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``; of a grid in every step through its Gram matrices."""
-        gram = None
-        if isinstance(batch, GridBatch) and batch.derived is not None and self.loss_is_quadratic and not by_samples:
-            gram = self.stack.gram(batch)
-        return super().squared_errors(batch) if gram is None else gram(self.weight, exact)
+        """The sum of squared errors of each signal, ``(S,)``; of full batches of a grid without autograd."""
+        quadratic = self.stack.quadratic_errors(batch) if self.loss_is_quadratic and not by_samples else None
+        return super().squared_errors(batch) if quadratic is None else quadratic(self.weight, exact)
+
+    def compute_gradients(self, batch: GridBatch | PointBatch, optimizer: torch.optim.Optimizer) -> None:
+        """As in the base class; of full batches of a grid without autograd and without evaluating the loss."""
+        is_usual = self.loss_is_quadratic and type(self).squared_errors is ComplexLinear.squared_errors
+        quadratic = self.stack.quadratic_errors(batch) if is_usual else None
+        if quadratic is None:
+            super().compute_gradients(batch, optimizer)
+        else:
+            factor = batch.cached("gradient_factor", lambda: self._gradient_factor(batch))
+            self.weight.grad = quadratic.half_gradient(self.weight).mul_(factor)
+
+    def _gradient_factor(self, batch: GridBatch | PointBatch) -> float:
+        """Twice the derivative of the loss by the squared error of a signal, which all signals have."""
+        squared = self.weight.new_zeros(len(batch.values), requires_grad=True)
+        (gradient,) = torch.autograd.grad(self._loss(squared, batch), squared)
+        return float(2 * gradient[0])
 
     def evaluate(self, points: Tensor) -> Tensor:
         return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)

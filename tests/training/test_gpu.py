@@ -24,10 +24,10 @@ def test_mixed_precision(kind: str, make_trainer: MakeTrainer) -> None:
 
 @on_gpu
 def test_a_band_of_gram_matrices(make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pe_lightning.networks import gram
+    from pe_lightning.networks import quadratic
 
-    monkeypatch.setattr(gram, "MIN_BANDED_FEATURES_CPU", 64)
-    monkeypatch.setattr(gram, "MIN_BANDED_FEATURES", 64)
+    monkeypatch.setattr(quadratic, "MIN_BANDED_FEATURES_CPU", 64)
+    monkeypatch.setattr(quadratic, "MIN_BANDED_FEATURES", 64)
     compare(Case(lambda: ComplexLinear({**GAU, "num_features": 64}), steps=20), make_trainer, decibels=0.01)
 
 

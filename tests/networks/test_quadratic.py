@@ -12,8 +12,8 @@ from torch import Tensor
 from pe_lightning import encoders
 from pe_lightning.linalg import Banded
 from pe_lightning.networks import complex_ensemble
-from pe_lightning.networks import gram as gram_module
-from pe_lightning.networks.gram import GramErrors
+from pe_lightning.networks import quadratic as quadratic_module
+from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals import Batching, GridBatch
 from pe_lightning.signals.loaders import FullLoader
 from pe_lightning.signals.process import Process
@@ -31,13 +31,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The axes of all Gram matrices that modules make."""
     calls: list[tuple[int, ...]] = []
 
-    class Spy(GramErrors):
+    class Spy(QuadraticErrors):
         def __init__(self, features: Any, target: Tensor) -> None:
             super().__init__(features, target)
             if self.axes:
                 calls.append(self.axes)
 
-    monkeypatch.setattr(complex_ensemble, "GramErrors", Spy)
+    monkeypatch.setattr(complex_ensemble, "QuadraticErrors", Spy)
     return calls
 
 
@@ -76,8 +76,8 @@ def test_value_and_gradient(
     count = 3
     rows, target, weight, whole = problem(*SIZES[name], count, dtype)
     chosen = iter(axis in axes for axis in range(len(rows)))
-    monkeypatch.setattr(gram_module, "_gram_if_cheaper", lambda *axis: gram_module._gram(*axis) if next(chosen) else None)
-    errors = GramErrors(rows, target)
+    monkeypatch.setattr(quadratic_module, "_gram_if_cheaper", lambda *axis: quadratic_module._gram(*axis) if next(chosen) else None)
+    errors = QuadraticErrors(rows, target)
     assert errors.axes == axes
     factors = torch.arange(1, count + 1, dtype=dtype)  # each signal's gradient has its own factor
     other = (weight.detach() + 0.1).requires_grad_()
@@ -110,15 +110,16 @@ def test_neighbouring_features_are_multiplied_in_blocks(
     rows = [encoders.create(name, num_features=256)(torch.arange(n, dtype=dtype) / n) for n in sizes]
     target = torch.rand(2, 3, *sizes, dtype=dtype)
     weight = torch.rand(2, 3, *(part.shape[1] for part in rows), dtype=dtype)
-    errors = GramErrors(rows, target)
+    errors = QuadraticErrors(rows, target)
     if not local:
         assert not any(isinstance(gram, Banded) for gram in errors.grams.values())
         return
     assert errors.axes == (0, 1)
-    assert all(isinstance(gram, Banded) and gram.density < 0.5 for gram in errors.grams.values())
-    monkeypatch.setattr(gram_module, "MIN_BANDED_FEATURES_CPU", 1000)
-    monkeypatch.setattr(gram_module, "_gram_if_cheaper", gram_module._gram)
-    dense = GramErrors(rows, target)
+    # features that interpolate have a diagonal one
+    assert all(gram.density < 0.5 if isinstance(gram, Banded) else gram.ndim == 1 for gram in errors.grams.values())
+    monkeypatch.setattr(quadratic_module, "MIN_BANDED_FEATURES_CPU", 1000)
+    monkeypatch.setattr(quadratic_module, "_gram_if_cheaper", quadratic_module._gram)
+    dense = QuadraticErrors(rows, target)
     assert not any(isinstance(gram, Banded) for gram in dense.grams.values())
     tolerance = 30 * torch.finfo(dtype).eps
     got, wanted = (made.evaluate(weight, True)[1] for made in (errors, dense))

@@ -1,0 +1,256 @@
+r"""The squared error of a linear layer at samples of a grid, and its gradient, without autograd.
+
+With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \dots \times_D \Psi_D - Y\|^2` is
+:math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
+A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
+there are more samples. Features that overlap with a few neighbours have a banded Gram matrix, multiplied in blocks, and
+features that interpolate a diagonal one. Axes with more features than samples, and all axes if only some samples of the grid
+are known, are multiplied by their features and by the transposed features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+from pe_lightning.linalg import (
+    Banded,
+    Call,
+    contraction_order,
+    full_precision,
+    mode_product,
+    mode_product_calls,
+    mode_products,
+)
+from pe_lightning.signals.blocks import grid_blocks
+
+MIN_BANDED_FEATURES_CPU = 128
+"""Features of an axis from which matrices are stored in blocks on a CPU."""
+MIN_BANDED_FEATURES = 1024
+"""The same on other devices, where starting a small product takes longer than computing it."""
+MAX_BLOCK_DENSITY = 0.5
+"""Largest share of entries in blocks; matrices with more are stored densely."""
+MAX_STEPS_BETWEEN_EVALUATIONS = 50
+"""Evaluations after which the error is computed through the samples again; the first intervals are 1, 2, 4, ..."""
+
+
+class Group(NamedTuple):
+    """Signals that are processed together: the calls for half their gradient, and their errors at the samples, if computed."""
+
+    signals: slice
+    calls: list[Call]
+    errors: Tensor | None
+
+
+class QuadraticErrors:
+    r"""The squared error per signal as a function of the weights, differentiable once.
+
+    The gradient equals the gradient through the samples to rounding. Where Gram matrices are used, the error cannot be
+    computed from them in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated
+    through the samples from time to time, at weights :math:`W_0`, and in between as
+
+    .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
+
+    which is exact for a quadratic function and sums only differences, down to float32's rounding of the last evaluation.
+
+    Args:
+        features: Features of each axis, ``(N_a, K_a)``.
+        target: ``(S, C, N_1, ..., N_D)``; any finite values where the ``mask`` is false.
+        mask: True for known samples, ``(S or 1, N_1, ..., N_D)``; ``None``: all.
+    """
+
+    def __init__(self, features: Sequence[Tensor], target: Tensor, mask: Tensor | None = None) -> None:
+        self.features = list(features)
+        self.mask = None if mask is None else mask.unsqueeze(1).to(target.dtype)
+        self.grams: dict[int, Tensor | Banded] = {}
+        if mask is None:
+            self.rows = [_compact(rows) for rows in features]
+            with full_precision(target.device):
+                operators = zip(self.features, self.rows, strict=True)
+                grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
+            self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
+        self.target = target
+        self.axes = tuple(self.grams)
+        with full_precision(target.device):
+            # sums over the samples in float64: rounding errors here would last for the whole fit
+            adjoints = {axis: features[axis].double().T for axis in self.axes}
+            self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
+        sizes = [rows.shape for rows in features]
+        order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
+        self.sampled = [axis for axis in order if axis not in self.axes]
+        self._at: tuple[Tensor, Tensor, Tensor] | None = None
+        self._since, self._period = 0, 1
+        self._scratch: list[Tensor] = []
+        self._groups: list[Group] = []
+        self._address = 0  # of the weights that the calls of the groups read
+        self._half = torch.empty(0)
+
+    def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
+        """The squared error of each signal, ``(S,)``, for weights ``(S, C, K_1, ..., K_D)``, autocast or not.
+
+        With Gram matrices evaluated through the samples if ``exact``, else at every 50th call.
+        """
+        squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
+        return squared
+
+    def half_gradient(self, weight: Tensor) -> Tensor:
+        """Half the gradient of the sum of the errors, in memory that the next call overwrites."""
+        with full_precision(weight.device):
+            for _, calls, _ in self._bind(weight):
+                for function, inputs, out in calls:
+                    function(*inputs, out=out)
+        return self._half
+
+    def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
+        """The squared errors, ``(S,)``, and half their gradient."""
+        with full_precision(weight.device):
+            parts, anew = [], bool(self.axes) and (self._at is None or exact or self._since >= self._period)
+            for signals, calls, errors in self._bind(weight):
+                for function, inputs, out in calls:
+                    function(*inputs, out=out)
+                if errors is not None:
+                    parts.append(_total(errors.square()))
+                elif not anew:
+                    parts.append(self._change(weight[signals], signals))
+            half = self._half.clone()
+            if not self.axes:
+                return torch.cat(parts), half
+            if anew:
+                squared = self.through_samples(weight)
+                self._at = (weight.clone(), half, squared.clone())  # autograd marks its inputs
+                self._since, self._period = 0, min(2 * self._period, MAX_STEPS_BETWEEN_EVALUATIONS)
+            else:
+                assert self._at is not None
+                start = self._at[2]  # smaller than its rounding error is not known before the next evaluation
+                squared = torch.maximum(start + torch.cat(parts), torch.finfo(start.dtype).eps * start)
+            self._since += 1
+        return squared, half
+
+    def through_samples(self, weight: Tensor) -> Tensor:
+        """The squared errors on a whole grid as they are defined, ``(S,)``."""
+        errors = mode_products(weight, self.rows).sub_(self.target)
+        return _total(errors.square_())
+
+    def _bind(self, weight: Tensor) -> list[Group]:
+        """The groups, whose calls read these weights: allocating or slicing memory takes longer than small products."""
+        if self._address != weight.data_ptr():
+            self._half = torch.empty_like(weight, requires_grad=False)
+            self._groups, memory = [], _Memory(weight)
+            for (signals,) in grid_blocks([len(weight)], [_signals_at_once(weight)]):
+                self._groups.append(self._group(weight[signals], signals, self._half[signals], memory))
+            self._address = weight.data_ptr()
+        return self._groups
+
+    def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
+        before: list[tuple[Tensor | Banded, int]] = [(self.features[axis], 2 + axis) for axis in self.sampled]
+        # the last axis first: one large product into contiguous memory
+        before += [(self.grams[axis], 2 + axis) for axis in reversed(self.axes)]
+        after = [(self.features[axis].T, 2 + axis) for axis in reversed(self.sampled)]
+        products: list[tuple[Tensor | Banded, int]] = [*before, *after]
+        calls: list[Call] = []
+        errors = None
+        for number, (matrix, axis) in enumerate(products, 1):
+            shape = (*x.shape[:axis], matrix.shape[0], *x.shape[axis + 1 :])
+            result = out if number == len(products) else memory.like(number, shape)
+            calls += mode_product_calls(x, matrix, axis, result)
+            x = result
+            if number == len(before):
+                calls.append((torch.sub, (x, self.projected[signals]), x))
+                if self.mask is not None:
+                    calls.append((torch.mul, (x, self.mask if len(self.mask) == 1 else self.mask[signals]), x))
+                errors = None if self.axes else x
+        return Group(signals, calls, errors)
+
+    def _change(self, weight: Tensor, signals: slice) -> Tensor:
+        """Change of the errors of some signals since the weights where they were evaluated last, ``(s,)``."""
+        assert self._at is not None
+        start, slope, _ = self._at
+        if not self._scratch:  # allocating memory in every step would take longer than the sums
+            self._scratch = [torch.empty_like(weight) for _ in range(2)]
+        one, two = (scratch[: len(weight)] for scratch in self._scratch)
+        torch.sub(weight, start[signals], out=one)
+        return _total(one.mul_(torch.add(slope[signals], self._half[signals], out=two)))
+
+
+class _Memory:
+    """Memory of intermediate results, the same for all groups of signals."""
+
+    def __init__(self, like: Tensor) -> None:
+        self._like = like
+        self._held: dict[tuple[int, ...], Tensor] = {}
+
+    def like(self, number: int, shape: Sequence[int]) -> Tensor:
+        key = (number, *shape)
+        if key not in self._held:
+            self._held[key] = torch.empty(tuple(shape), dtype=self._like.dtype, device=self._like.device)
+        return self._held[key]
+
+
+class _SquaredErrors(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, weight: Tensor, errors: QuadraticErrors, exact: bool) -> Tensor:
+        squared, half = errors.evaluate(weight, exact)
+        ctx.save_for_backward(half)
+        return squared
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (half,) = ctx.saved_tensors
+        return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None, None
+
+
+def _signals_at_once(weight: Tensor) -> int:
+    bytes_per_signal = weight.element_size() * math.prod(weight.shape[1:])
+    # bytes of the weights of signals that are processed together on a CPU, so that they stay in its cache
+    return max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else len(weight)
+
+
+def _compact(features: Tensor) -> Tensor | Banded:
+    """The features in blocks, if most entries are zero to rounding."""
+    least = MIN_BANDED_FEATURES_CPU if features.device.type == "cpu" else MIN_BANDED_FEATURES
+    return (features.shape[1] >= least and Banded.from_dense(features, _negligible(features), MAX_BLOCK_DENSITY)) or features
+
+
+def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
+    """The Gram matrix ``(K, K)`` in the dtype of the features, from sums in float64: dense, banded, or its diagonal."""
+    precise = features.double()
+    gram = rows.to(torch.float64).gram() if isinstance(rows, Banded) else precise.T @ precise
+    diagonal = gram.diagonal()
+    if bool(((gram - diagonal.diag()).abs() <= _negligible(features) * diagonal.amax()).all()):
+        return diagonal.to(features.dtype)
+    gram = gram.to(features.dtype)
+    banded = isinstance(rows, Banded) and Banded.from_dense(gram, _negligible(features), MAX_BLOCK_DENSITY, width=16)
+    return banded or gram
+
+
+def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:
+    samples, count = features.shape
+    if not isinstance(rows, Banded) and count >= 2 * samples:
+        return None
+    gram = _gram(features, rows)
+    entries = count**2 * gram.density if isinstance(gram, Banded) else gram.numel()
+    return None if entries >= 2 * samples * count else gram
+
+
+def _negligible(values: Tensor) -> float:
+    return torch.finfo(values.dtype).eps / 128
+
+
+def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:
+    for axis, adjoint in adjoints.items():
+        target = mode_product(target, adjoint, 1 + axis)
+    return target
+
+
+def _total(x: Tensor) -> Tensor:
+    """The sum per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis in its dtype, sums of rows in float64.
+
+    The rounding error of one long float32 sum would be too large for the differences of :meth:`QuadraticErrors.evaluate`.
+    """
+    return x.sum(-1).flatten(1).sum(1, dtype=torch.float64).to(x.dtype)
