@@ -3,6 +3,7 @@
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axes, factor_axis, largest_eigenvalue, ridge_response
 from pe_lightning.linalg.operators import (
+    Band,
     Banded,
     Call,
     Dense,
@@ -10,6 +11,7 @@ from pe_lightning.linalg.operators import (
     Identity,
     LinearMap,
     Operator,
+    PairRotation,
     as_operator,
     contraction_order,
     encode_axis,
@@ -24,6 +26,7 @@ from pe_lightning.linalg.row_banded import RowBanded
 
 __all__ = [
     "AxisFactor",
+    "Band",
     "Banded",
     "Call",
     "Dense",
@@ -33,6 +36,7 @@ __all__ = [
     "LinearMap",
     "Minimum",
     "Operator",
+    "PairRotation",
     "RowBanded",
     "as_operator",
     "conjugate_gradients",

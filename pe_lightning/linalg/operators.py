@@ -243,6 +243,21 @@ class Banded(GridOperator):
         return first, Banded(bands, (self.shape[0], last - first))
 
 
+class PairRotation(NamedTuple):
+    """A rotation of each pair of entries j and j + K/2: cosines and sines of the K/2 angles."""
+
+    cosines: Tensor
+    sines: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return 2 * len(self.cosines), 2 * len(self.cosines)
+
+    @property
+    def transposed(self) -> PairRotation:
+        return PairRotation(self.cosines, -self.sines)
+
+
 def as_operator(matrix: Tensor | Operator) -> Operator:
     """:class:`Dense` of a tensor ``(N, K)``."""
     return Dense(matrix) if isinstance(matrix, Tensor) else matrix
@@ -282,13 +297,24 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     return product.reshape(*lead, matrix.shape[0], *trail)
 
 
-def mode_product_calls(x: Tensor, matrix: Tensor | Banded, axis: int, out: Tensor) -> list[Call]:
+def mode_product_calls(x: Tensor, matrix: Tensor | Banded | PairRotation, axis: int, out: Tensor) -> list[Call]:
     """The calls that write the product of a matrix and an axis of ``x`` to ``out``, both contiguous.
 
-    Repeated calls allocate nothing and read what is then in ``x``. The matrix is ``(N, K)``, or the diagonal ``(K,)`` of one.
+    Repeated calls allocate nothing and read what is then in ``x``. A tensor is the matrix ``(N, K)``, or its diagonal
+    ``(K,)``.
     """
+    trailing = (1,) * (x.ndim - 1 - axis)
+    if isinstance(matrix, PairRotation):
+        cosines, sines = (values.reshape(-1, *trailing) for values in matrix)
+        (first, second), (above, below) = x.chunk(2, axis), out.chunk(2, axis)
+        return [
+            (torch.mul, (first, cosines), above),
+            (torch.addcmul, (above, second, sines), above),
+            (torch.mul, (second, cosines), below),
+            (torch.addcmul, (below, first, -sines), below),
+        ]
     if isinstance(matrix, Tensor) and matrix.ndim == 1:
-        return [(torch.mul, (x, matrix.reshape(-1, *[1] * (x.ndim - 1 - axis))), out)]
+        return [(torch.mul, (x, matrix.reshape(-1, *trailing)), out)]
     bands = matrix.bands if isinstance(matrix, Banded) else (Band(0, 0, matrix),)
     lead, trail = x.shape[:axis].numel(), x.shape[axis + 1 :].numel()
     if axis == x.ndim - 1:
@@ -296,9 +322,7 @@ def mode_product_calls(x: Tensor, matrix: Tensor | Banded, axis: int, out: Tenso
         return [(torch.mm, (rows[:, band.columns], band.values.T), result[:, band.rows]) for band in bands]
     # a batched product of (batch, K, rest) needs no transposed copy of x
     rows, result = (tensor.view(lead, tensor.shape[axis], trail) for tensor in (x, out))
-    return [
-        (torch.bmm, (band.values.expand(lead, -1, -1), rows[:, band.columns]), result[:, band.rows]) for band in bands
-    ]
+    return [(torch.bmm, (band.values.expand(lead, -1, -1), rows[:, band.columns]), result[:, band.rows]) for band in bands]
 
 
 def contraction_order(sizes_in: Sequence[int], sizes_out: Sequence[int]) -> tuple[int, ...]:

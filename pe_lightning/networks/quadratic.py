@@ -4,7 +4,8 @@ With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \d
 :math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
 A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
 there are more samples. Features that overlap with a few neighbours have a banded Gram matrix, multiplied in blocks, and
-features that interpolate a diagonal one. Axes with more features than samples, and all axes if only some samples of the grid
+features that interpolate a diagonal one. Cosines and sines, rotated in pairs to be even and odd about the centre of the grid,
+have a Gram matrix of two blocks. Axes with more features than samples, and all axes if only some samples of the grid
 are known, are multiplied by their features and by the transposed features.
 """
 
@@ -12,15 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 from pe_lightning.linalg import (
+    Band,
     Banded,
     Call,
+    PairRotation,
     contraction_order,
     full_precision,
     mode_product,
@@ -29,14 +32,26 @@ from pe_lightning.linalg import (
 )
 from pe_lightning.signals.blocks import grid_blocks
 
+Factor: TypeAlias = Tensor | Banded | PairRotation
+"""A matrix that multiplies an axis, or its diagonal."""
+
 MIN_BANDED_FEATURES_CPU = 128
 """Features of an axis from which matrices are stored in blocks on a CPU."""
 MIN_BANDED_FEATURES = 1024
 """The same on other devices, where starting a small product takes longer than computing it."""
 MAX_BLOCK_DENSITY = 0.5
 """Largest share of entries in blocks; matrices with more are stored densely."""
+MAX_ASYMMETRY = 1024
+"""Largest difference of features from even and odd ones, in units of their rounding: phases of 1000 have that error."""
 MAX_STEPS_BETWEEN_EVALUATIONS = 50
 """Evaluations after which the error is computed through the samples again; the first intervals are 1, 2, 4, ..."""
+
+
+class Gram(NamedTuple):
+    """The Gram matrix of an axis by its factors, the first of which is multiplied first, and its features in float64."""
+
+    factors: tuple[Factor, ...]
+    features: Tensor
 
 
 class Group(NamedTuple):
@@ -67,7 +82,7 @@ class QuadraticErrors:
     def __init__(self, features: Sequence[Tensor], target: Tensor, mask: Tensor | None = None) -> None:
         self.features = list(features)
         self.mask = None if mask is None else mask.unsqueeze(1).to(target.dtype)
-        self.grams: dict[int, Tensor | Banded] = {}
+        self.grams: dict[int, Gram] = {}
         if mask is None:
             self.rows = [_compact(rows) for rows in features]
             with full_precision(target.device):
@@ -78,7 +93,7 @@ class QuadraticErrors:
         self.axes = tuple(self.grams)
         with full_precision(target.device):
             # sums over the samples in float64: rounding errors here would last for the whole fit
-            adjoints = {axis: features[axis].double().T for axis in self.axes}
+            adjoints = {axis: gram.features.T for axis, gram in self.grams.items()}
             self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         sizes = [rows.shape for rows in features]
         order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
@@ -147,23 +162,24 @@ class QuadraticErrors:
         return self._groups
 
     def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
-        before: list[tuple[Tensor | Banded, int]] = [(self.features[axis], 2 + axis) for axis in self.sampled]
+        before: list[tuple[Factor, int]] = [(self.features[axis], 2 + axis) for axis in self.sampled]
         # the last axis first: one large product into contiguous memory
-        before += [(self.grams[axis], 2 + axis) for axis in reversed(self.axes)]
+        before += [(factor, 2 + axis) for axis in reversed(self.axes) for factor in self.grams[axis].factors]
         after = [(self.features[axis].T, 2 + axis) for axis in reversed(self.sampled)]
-        products: list[tuple[Tensor | Banded, int]] = [*before, *after]
+        products: list[tuple[Factor, int]] = [*before, *after]
         calls: list[Call] = []
         errors = None
         for number, (matrix, axis) in enumerate(products, 1):
             shape = (*x.shape[:axis], matrix.shape[0], *x.shape[axis + 1 :])
-            result = out if number == len(products) else memory.like(number, shape)
+            are_errors = number == len(before) and not self.axes
+            result = out if number == len(products) else memory.like(-1 if are_errors else number % 2, shape)
             calls += mode_product_calls(x, matrix, axis, result)
             x = result
             if number == len(before):
                 calls.append((torch.sub, (x, self.projected[signals]), x))
                 if self.mask is not None:
                     calls.append((torch.mul, (x, self.mask if len(self.mask) == 1 else self.mask[signals]), x))
-                errors = None if self.axes else x
+                errors = x if are_errors else None
         return Group(signals, calls, errors)
 
     def _change(self, weight: Tensor, signals: slice) -> Tensor:
@@ -178,7 +194,7 @@ class QuadraticErrors:
 
 
 class _Memory:
-    """Memory of intermediate results, the same for all groups of signals."""
+    """Memory of intermediate results by number, the same for all groups of signals."""
 
     def __init__(self, like: Tensor) -> None:
         self._like = like
@@ -211,31 +227,71 @@ def _signals_at_once(weight: Tensor) -> int:
     return max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else len(weight)
 
 
+def _min_banded(device: torch.device) -> int:
+    return MIN_BANDED_FEATURES_CPU if device.type == "cpu" else MIN_BANDED_FEATURES
+
+
 def _compact(features: Tensor) -> Tensor | Banded:
     """The features in blocks, if most entries are zero to rounding."""
-    least = MIN_BANDED_FEATURES_CPU if features.device.type == "cpu" else MIN_BANDED_FEATURES
-    return (features.shape[1] >= least and Banded.from_dense(features, _negligible(features), MAX_BLOCK_DENSITY)) or features
+    enough = features.shape[1] >= _min_banded(features.device)
+    return (enough and Banded.from_dense(features, _negligible(features), MAX_BLOCK_DENSITY)) or features
 
 
-def _gram(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded:
-    """The Gram matrix ``(K, K)`` in the dtype of the features, from sums in float64: dense, banded, or its diagonal."""
-    precise = features.double()
-    gram = rows.to(torch.float64).gram() if isinstance(rows, Banded) else precise.T @ precise
-    diagonal = gram.diagonal()
-    if bool(((gram - diagonal.diag()).abs() <= _negligible(features) * diagonal.amax()).all()):
-        return diagonal.to(features.dtype)
-    gram = gram.to(features.dtype)
-    banded = isinstance(rows, Banded) and Banded.from_dense(gram, _negligible(features), MAX_BLOCK_DENSITY, width=16)
-    return banded or gram
+def _gram(features: Tensor, rows: Tensor | Banded) -> Gram:
+    """The Gram matrix ``(K, K)``, whose factors are in the dtype of the features, from sums in float64."""
+    precise, dtype = features.double(), features.dtype
+    if not isinstance(rows, Banded) and (gram := _even_and_odd(precise, dtype)) is not None:
+        return gram
+    matrix = rows.to(torch.float64).gram() if isinstance(rows, Banded) else precise.T @ precise
+    diagonal = matrix.diagonal()
+    if bool(((matrix - diagonal.diag()).abs() <= _negligible(features) * diagonal.amax()).all()):
+        return Gram((diagonal.to(dtype),), precise)
+    banded = None
+    if isinstance(rows, Banded):
+        banded = Banded.from_dense(matrix.to(dtype), _negligible(features), MAX_BLOCK_DENSITY, width=16)
+    return Gram((banded or matrix.to(dtype),), precise)
 
 
-def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Tensor | Banded | None:
+def _even_and_odd(features: Tensor, dtype: torch.dtype) -> Gram | None:
+    """The Gram matrix of cosines and sines in pairs, rotated to be even and odd about the centre of the samples.
+
+    Even and odd features are orthogonal. ``None`` if the features ``(N, K)`` are too few, or not such pairs.
+    """
+    half, rest = divmod(features.shape[1], 2)
+    if rest or features.shape[1] < _min_banded(features.device):
+        return None
+    first, second = features.split(half, 1)
+    mirrored_first, mirrored_second = (values.flip(0) for values in (first, second))
+    # the angle with the smallest odd part of the even feature and even part of the odd feature, in least squares
+    mixed = (first * mirrored_second + second * mirrored_first).sum(0)
+    angles = torch.atan2(mixed, (first * mirrored_first - second * mirrored_second).sum(0)) / 2
+    cosines, sines = angles.cos(), angles.sin()
+    rotated = cosines * first + sines * second, cosines * second - sines * first
+    even, odd = rotated[0] + rotated[0].flip(0), rotated[1] - rotated[1].flip(0)
+    even, odd = even / 2, odd / 2
+    rounding = MAX_ASYMMETRY * torch.finfo(dtype).eps * features.abs().amax()
+    if any(bool((x - y).abs().amax() > rounding) for x, y in zip((even, odd), rotated, strict=True)):
+        return None
+    blocks = [(values.T @ values).to(dtype) for values in (even, odd)]
+    matrix = Banded([Band(0, 0, blocks[0]), Band(half, half, blocks[1])], (2 * half, 2 * half))
+    rotation = PairRotation(cosines.to(dtype), sines.to(dtype))
+    precise = torch.cat([cosines * even - sines * odd, sines * even + cosines * odd], 1)
+    return Gram((rotation, matrix, rotation.transposed), precise)
+
+
+def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Gram | None:
     samples, count = features.shape
     if not isinstance(rows, Banded) and count >= 2 * samples:
         return None
     gram = _gram(features, rows)
-    entries = count**2 * gram.density if isinstance(gram, Banded) else gram.numel()
-    return None if entries >= 2 * samples * count else gram
+    return None if sum(_operations(factor) for factor in gram.factors) >= 2 * samples * count else gram
+
+
+def _operations(factor: Factor) -> float:
+    """Multiplications per entry of the other axes."""
+    if isinstance(factor, PairRotation):
+        return 2.0 * factor.shape[0]
+    return factor.density * math.prod(factor.shape) if isinstance(factor, Banded) else factor.numel()
 
 
 def _negligible(values: Tensor) -> float:
