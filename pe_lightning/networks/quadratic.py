@@ -4,8 +4,8 @@ With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \d
 :math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
 A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
 there are more samples. Features that overlap with a few neighbours have a banded Gram matrix, multiplied in blocks, and
-features that interpolate a diagonal one. Cosines and sines, rotated in pairs to be even and odd about the centre of the grid,
-have a Gram matrix of two blocks. Axes with more features than samples, and all axes if only some samples of the grid
+features that interpolate a diagonal one. Cosines and sines, rotated in pairs to be even and odd about the centre of the
+grid, have a Gram matrix of two blocks. Axes with more features than samples, and all axes if only some samples of the grid
 are known, are multiplied by their features and by the transposed features.
 """
 
@@ -55,7 +55,7 @@ class Gram(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Signals that are processed together: the calls for half their gradient, and their errors at the samples, if computed."""
+    """Signals that are processed together: the calls for half their gradient, and their errors if these are computed."""
 
     signals: slice
     calls: list[Call]
@@ -66,8 +66,8 @@ class QuadraticErrors:
     r"""The squared error per signal as a function of the weights, differentiable once.
 
     The gradient equals the gradient through the samples to rounding. Where Gram matrices are used, the error cannot be
-    computed from them in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is evaluated
-    through the samples from time to time, at weights :math:`W_0`, and in between as
+    computed from them in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is
+    evaluated through the samples from time to time, at weights :math:`W_0`, and in between as
 
     .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
 
@@ -113,13 +113,16 @@ class QuadraticErrors:
         squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
         return squared
 
-    def half_gradient(self, weight: Tensor) -> Tensor:
-        """Half the gradient of the sum of the errors, in memory that the next call overwrites."""
+    def scaled_gradient(self, weight: Tensor, factor: Tensor) -> Tensor:
+        """A factor ``()`` times half the gradient of the sum of the errors, bit for bit as by autograd, without the errors.
+
+        Its memory is overwritten by the next call.
+        """
         with full_precision(weight.device):
-            for _, calls, _ in self._bind(weight):
-                for function, inputs, out in calls:
+            for group in self._bind(weight):
+                for function, inputs, out in group.calls:
                     function(*inputs, out=out)
-        return self._half
+            return torch.mul(self._half, factor, out=self._half)
 
     def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
         """The squared errors, ``(S,)``, and half their gradient."""

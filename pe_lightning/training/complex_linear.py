@@ -267,20 +267,21 @@ class ComplexLinear(CoordinateModule):
         return super().squared_errors(batch) if quadratic is None else quadratic(self.weight, exact)
 
     def compute_gradients(self, batch: GridBatch | PointBatch, optimizer: torch.optim.Optimizer) -> None:
-        """As in the base class; of full batches of a grid without autograd and without evaluating the loss."""
-        is_usual = self.loss_is_quadratic and type(self).squared_errors is ComplexLinear.squared_errors
-        quadratic = self.stack.quadratic_errors(batch) if is_usual else None
+        """As in the base class; of full batches of a grid without autograd, and without evaluating the loss."""
+        stack, is_usual = self.stack, type(self).squared_errors is ComplexLinear.squared_errors
+        quadratic = stack.quadratic_errors(batch) if self.loss_is_quadratic and is_usual else None
         if quadratic is None:
             super().compute_gradients(batch, optimizer)
-        else:
-            factor = batch.cached("gradient_factor", lambda: self._gradient_factor(batch))
-            self.weight.grad = quadratic.half_gradient(self.weight).mul_(factor)
+            return
+        weight = stack.network.weight
+        factor = batch.cached("factor", lambda: self._factor(batch))
+        weight.grad = quadratic.scaled_gradient(weight, factor)
 
-    def _gradient_factor(self, batch: GridBatch | PointBatch) -> float:
-        """Twice the derivative of the loss by the squared error of a signal, which all signals have."""
+    def _factor(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Twice the derivative of the loss by the squared error of any one signal, ``()``."""
         squared = self.weight.new_zeros(len(batch.values), requires_grad=True)
         (gradient,) = torch.autograd.grad(self._loss(squared, batch), squared)
-        return float(2 * gradient[0])
+        return 2 * gradient[0]
 
     def evaluate(self, points: Tensor) -> Tensor:
         return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)

@@ -1,4 +1,4 @@
-"""The loss of a linear layer without autograd: the same gradient, a loss that does not cancel, and only where it is exact."""
+"""The loss of linear layers without autograd: the same gradient, a loss that does not cancel, only where it is exact."""
 
 from __future__ import annotations
 
@@ -208,8 +208,8 @@ def test_steps_outside_of_lightning_have_the_same_gradients(
     grid: Any, encoder: Any, data: Any, settings: Any, make_trainer: MakeTrainer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps, evaluations = [], []
-    take, evaluate = QuadraticErrors.half_gradient, QuadraticErrors.evaluate
-    monkeypatch.setattr(QuadraticErrors, "half_gradient", lambda self, *a: (steps.append(1), take(self, *a))[1])
+    take, evaluate = QuadraticErrors.scaled_gradient, QuadraticErrors.evaluate
+    monkeypatch.setattr(QuadraticErrors, "scaled_gradient", lambda self, *a: (steps.append(1), take(self, *a))[1])
     monkeypatch.setattr(QuadraticErrors, "evaluate", lambda self, *a: (evaluations.append(1), evaluate(self, *a))[1])
     settings, weights = dict(settings), []
     optimizer = settings.pop("optimizer", None)
