@@ -80,13 +80,12 @@ class QuadraticErrors:
     """
 
     def __init__(self, features: Sequence[Tensor], target: Tensor, mask: Tensor | None = None) -> None:
-        self.features = list(features)
         self.mask = None if mask is None else mask.unsqueeze(1).to(target.dtype)
+        self.rows = [_compact(rows) for rows in features]
         self.grams: dict[int, Gram] = {}
         if mask is None:
-            self.rows = [_compact(rows) for rows in features]
             with full_precision(target.device):
-                operators = zip(self.features, self.rows, strict=True)
+                operators = zip(features, self.rows, strict=True)
                 grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
             self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
         self.target = target
@@ -98,6 +97,7 @@ class QuadraticErrors:
         sizes = [rows.shape for rows in features]
         order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
         self.sampled = [axis for axis in order if axis not in self.axes]
+        self.columns = {axis: _compact(features[axis].T) for axis in self.sampled}
         self._at: tuple[Tensor, Tensor, Tensor] | None = None
         self._since, self._period = 0, 1
         self._scratch: list[Tensor] = []
@@ -165,11 +165,10 @@ class QuadraticErrors:
         return self._groups
 
     def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
-        before: list[tuple[Factor, int]] = [(self.features[axis], 2 + axis) for axis in self.sampled]
+        before: list[tuple[Factor, int]] = [(self.rows[axis], 2 + axis) for axis in self.sampled]
         # the last axis first: one large product into contiguous memory
         before += [(factor, 2 + axis) for axis in reversed(self.axes) for factor in self.grams[axis].factors]
-        after = [(self.features[axis].T, 2 + axis) for axis in reversed(self.sampled)]
-        products: list[tuple[Factor, int]] = [*before, *after]
+        products = [*before, *((self.columns[axis], 2 + axis) for axis in reversed(self.sampled))]
         calls: list[Call] = []
         errors = None
         for number, (matrix, axis) in enumerate(products, 1):

@@ -202,6 +202,7 @@ NARROW = {"name": "gau", "num_features": 128, "sigma": 0.01}
         ((16, 20), GAU, RANDOM, {}),
         ((16, 20), GAU, SHARED, ADAM),
         ((10, 12, 8), {"name": "gau", "num_features": 4, "sigma": 0.2}, RANDOM, {}),
+        ((136, 12), [NARROW, GAU], RANDOM, {}),
     ],
 )
 def test_steps_outside_of_lightning_have_the_same_gradients(
