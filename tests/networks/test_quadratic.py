@@ -64,11 +64,12 @@ SIZES = {
     "2-mixed": ((12, 3), (5, 8)),
     "3-mixed": ((6, 2, 7), (4, 6, 5)),
     "3-more-features": ((3, 2, 4), (4, 6, 5)),
+    "3-square": ((4, 4, 4), (4, 4, 4)),
 }
 CHOICES = [(name, axes, 0) for name, (n, _) in SIZES.items() for bits in range(1, 2 ** len(n))
            for axes in [tuple(a for a in range(len(n)) if bits >> a & 1)]]  # fmt: skip
 # some samples of the grid: one mask for all signals, or one each
-CHOICES += [(name, (), masks) for name in ("1-more-samples", "2-mixed", "3-mixed") for masks in (0, 1, 3)]
+CHOICES += [(name, (), masks) for name in ("2-mixed", "3-mixed", "3-square") for masks in (0, 1, 3)]
 
 
 @pytest.mark.parametrize(("name", "axes", "masks"), CHOICES)
