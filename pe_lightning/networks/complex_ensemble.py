@@ -76,7 +76,7 @@ class ComplexEnsemble:
         known.scatter_(1, batch.index, True)
         values = target.new_zeros(signals, channels, known.shape[1])
         values.scatter_(2, batch.index.unsqueeze(1).expand(signals, channels, -1), target)
-        return QuadraticErrors(features, values.unflatten(2, sizes), known.unflatten(1, sizes))
+        return QuadraticErrors(features, values.view(signals, channels, *sizes), known.view(-1, *sizes))
 
     def curvature(self, batch: GridBatch | PointBatch) -> float | None:
         """A bound of the second derivative of the mean squared error of single linear layers on a grid; ``None`` if zero."""

@@ -102,8 +102,8 @@ class QuadraticErrors:
         self._since, self._period = 0, 1
         self._scratch: list[Tensor] = []
         self._groups: list[Group] = []
-        self._address = 0  # of the weights that the calls of the groups read
-        self._half = torch.empty(0)
+        self._address: int | None = None  # of the weights that the calls of the groups read
+        self._half = torch.empty(0, device=target.device)
 
     def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
         """The squared error of each signal, ``(S,)``, for weights ``(S, C, K_1, ..., K_D)``, autocast or not.
@@ -262,7 +262,7 @@ def _even_and_odd(features: Tensor, dtype: torch.dtype) -> Gram | None:
     half, rest = divmod(features.shape[1], 2)
     if rest or features.shape[1] < _min_banded(features.device):
         return None
-    first, second = features.split(half, 1)
+    first, second = torch.split(features, half, 1)
     mirrored_first, mirrored_second = (values.flip(0) for values in (first, second))
     # the angle with the smallest odd part of the even feature and even part of the odd feature, in least squares
     mixed = (first * mirrored_second + second * mirrored_first).sum(0)
