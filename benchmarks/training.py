@@ -17,11 +17,13 @@ checkpoints are left out: the loops have none.
   numbers), with the same number of weights, samples and steps; their features are computed once where ours are.
 - ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
   relative to tables of vectors (Embed).
+- ``compile``: a step of three networks with and without ``compile``, and the processor seconds of the compilation.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import tempfile
@@ -282,10 +284,41 @@ def attention(_: argparse.Namespace) -> None:
             print_row(name, 1000 * seconds, seconds / medians[table])
 
 
+class Epochs(Callback):
+    """Processor seconds at the end of each epoch, also of the compiler that is started."""
+
+    def __init__(self) -> None:
+        self.ends = [sum(os.times()[:4])]
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        self.ends.append(sum(os.times()[:4]))
+
+
+def compiled(_: argparse.Namespace) -> None:
+    """A row for each network and size."""
+    columns = ("as it is, ms", "compiled, ms", "as it is / compiled", "compilation, s")
+    print_titles("a step of", "trained samples", *columns)
+    for name in ("relu, rff", "sine, identity", "relu, hash"):
+        for size, steps in ((64, 20), (256, 4)):
+            data = TensorDataModule(torch.rand(1, 2 * size, 2 * size, 3), batching=Batching(steps_per_epoch=steps))
+            least: dict[bool, float] = {False: math.inf, True: math.inf}
+            first = math.nan
+            for turn in range(2):
+                for option in least:
+                    epochs = Epochs()
+                    make_trainer(4 * steps, epochs).fit(NETWORKS[name](compile=option), data)
+                    seconds = [end - began for began, end in itertools.pairwise(epochs.ends)]
+                    least[option] = min(least[option], *seconds[1:])
+                    first = seconds[0] if option and not turn else first
+            plain, fast = (1000 * least[option] / steps for option in (False, True))
+            print_row(name, f"{size} x {size}", plain, fast, plain / fast, first - least[True])
+
+
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--steps", type=int, default=200, help="of an epoch at 32 x 32 samples; fewer of more samples")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
     linear, others = partial(step_costs, LINEAR, (256,)), partial(step_costs, NETWORKS, (64,))
-    run_sections(parser, {"steps": small_and_large, "linear": linear, "networks": others, "tasks": attention}, ["steps"])
+    sections = {"steps": small_and_large, "linear": linear, "networks": others, "tasks": attention, "compile": compiled}
+    run_sections(parser, sections, ["steps"])

@@ -45,8 +45,8 @@ from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 from pe_lightning.training.resumption import Resumption, refuse_other_data
 
-MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk"})
-"""Arguments of models that change memory and time but no result: they may differ from a checkpoint."""
+MEMORY_OPTIONS = frozenset({"signals_per_chunk", "points_per_chunk", "compile"})
+"""Arguments of models that change memory and time, results only by rounding: they may differ from a checkpoint."""
 
 OPTIMIZER_OPTIONS = frozenset({"encoder_lr", "lr", "weight_decay"})
 """Arguments of models that a resumed fit takes in place of the values in its checkpoint."""

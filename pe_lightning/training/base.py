@@ -19,6 +19,7 @@ from pe_lightning.evaluation import metrics
 from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.registry import Registry
 from pe_lightning.results.checkpoint_files import VERSION_KEY, refuse_other_version
+from pe_lightning.training.compilation import WRAPPER, refuse_compiled
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import (
     check_optimizer_covers,
@@ -178,6 +179,7 @@ class TrainedModule(LightningModule, ABC):
         return with_scheduler(optimizer, scheduler, self.monitor, self.monitor_mode, period)
 
     def configure_callbacks(self) -> list[Callback]:
+        refuse_compiled(self)  # this hook is the first of all verbs
         return own_callbacks(trainer_of(self))
 
     def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
@@ -243,6 +245,7 @@ class TrainedModule(LightningModule, ABC):
             raise InputError(f"this checkpoint was not written by pe_lightning: it holds no {self.content}")
         refuse_other_version(checkpoint)
         refuse_other_model(checkpoint.get("hyper_parameters", {}), dict(self.hparams), self.may_differ)
+        checkpoint["state_dict"] = {name.replace(WRAPPER, ""): x for name, x in checkpoint["state_dict"].items()}
         if (trainer := trainer_of(self)) is not None:
             # Lightning would convert, such as to float64, what float32 has rounded
             trainer.precision_plugin.convert_module(self)

@@ -62,6 +62,8 @@ class ComplexLinear(CoordinateModule):
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
             ``1 / (1 + t / 500)``, else a constant rate.
+        compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
+            a C++ compiler; for ``depth`` >= 1 or an encoder with parameters.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
@@ -85,9 +87,10 @@ class ComplexLinear(CoordinateModule):
         encoder_lr: float | None = None,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
+        compile: bool = False,
     ) -> None:
         given = automatic_width(encoder) if choose_bandwidth else encoder
-        super().__init__(given, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler)
+        super().__init__(given, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile)
         validation.integer("ComplexLinear: depth", depth)
         validation.integer("ComplexLinear: hidden_size", hidden_size, 1)
         validation.choice("ComplexLinear: solver", solver, ("exact", None))
@@ -95,6 +98,12 @@ class ComplexLinear(CoordinateModule):
         if not find_activation(activation, plain=True).carries_identity and solver and depth:
             allowed = [name for name in activations if activations.get(name).carries_identity]
             validation.choice("solver: exact with a head: activation", activation, allowed)
+        fixed = not any(p.requires_grad for encoder in self.configured.entries for p in encoder.parameters())
+        if compile and fixed and not depth and self.loss_is_quadratic:
+            raise InputError(
+                "ComplexLinear: compile: true does nothing for a single linear layer on fixed features, whose step is a few "
+                "matrix products: leave out --model.compile, or give --model.depth 1"
+            )
         self.depth = depth
         self.hidden_size = hidden_size
         self.activation = activation
@@ -114,6 +123,7 @@ class ComplexLinear(CoordinateModule):
             center=center,
             solver=solver,
             ridge=ridge,
+            compile=compile,
         )
 
     @staticmethod

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import torch
+from lightning.pytorch import Callback
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.training.compilation import CompiledErrors, check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import clip_by_norm, flush_subnormal, parameter_groups
@@ -57,10 +59,11 @@ class CoordinateModule(FunctionModule):
         lr_scheduler: Makes the scheduler from the optimiser; it steps after every optimiser step
             (``ReduceLROnPlateau``: after every validation). ``None``: a constant rate; with the default optimiser the rate
             falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
+        compile: Whether :meth:`errors` and its gradient are compiled in training steps.
     """
 
     networks: VmapEnsemble
-    may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk"})
+    may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk", "compile"})
 
     def __init__(
         self,
@@ -70,17 +73,20 @@ class CoordinateModule(FunctionModule):
         signals_per_chunk: int | None,
         optimizer: OptimizerCallable | None,
         lr_scheduler: LRSchedulerCallable | None,
+        compile: bool = False,
     ) -> None:
         super().__init__()
         if encoder_lr is not None:
             validation.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for the rate of the network")
         if signals_per_chunk is not None:
             validation.integer("signals_per_chunk", signals_per_chunk, 1, hint=", or null for all")
+        validation.choice("compile", compile, (False, True))
         self.configured = ConfiguredEncoders(encoder)
         """Encoders as configured; after :meth:`build_from` with all arguments resolved for the data."""
         self.shared_encoder = shared_encoder
         self.encoder_lr = encoder_lr
         self.signals_per_chunk = signals_per_chunk
+        self.compiled_errors = CompiledErrors() if compile else None  # `compile` is a method of every nn.Module
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         self.is_calibrated = False
@@ -90,6 +96,11 @@ class CoordinateModule(FunctionModule):
         self.shard: SignalsStrategy | None = None
         """The strategy ``independent_signals``, while the networks are of the signals of this process alone."""
         self._last_errors = torch.zeros(0), 0
+
+    def configure_callbacks(self) -> list[Callback]:
+        if self.is_fitting and self.compiled_errors is not None and self.trainer.max_steps != 0:
+            check_compiler(self.trainer.strategy.root_device)  # this hook precedes all work
+        return super().configure_callbacks()
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
         parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
@@ -155,7 +166,7 @@ class CoordinateModule(FunctionModule):
             exact: Whether the value may not rely on earlier ones. The gradient never does.
             by_samples: Whether value and gradient are computed at the samples, also where another way is faster.
         """
-        errors = self.errors(batch)
+        errors = self.errors(batch) if self.compiled_errors is None else self.compiled_errors(self, batch)
         with without_autocast(errors.device):  # half precision overflows at 65504
             squared: Tensor = torch.linalg.vecdot(errors, errors)
         return squared

@@ -55,6 +55,8 @@ class SimpleMLP(CoordinateModule):
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
+        compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
+            a C++ compiler.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
@@ -78,10 +80,11 @@ class SimpleMLP(CoordinateModule):
         encoder_lr: float | None = None,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
+        compile: bool = False,
     ) -> None:
         kind = find_activation(activation)
         adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
-        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler)
+        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler, compile)
         validation.integer("SimpleMLP: depth", depth)
         validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
         validation.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
@@ -108,6 +111,7 @@ class SimpleMLP(CoordinateModule):
             layout=layout,
             normalize=normalize,
             points_per_chunk=points_per_chunk,
+            compile=compile,
         )
         if any(automatic(encoder) is not None for encoder in self.configured.entries):
             raise InputError("SimpleMLP takes the width of an encoder as a number, or its rule if none is given, not 'auto'")
