@@ -58,6 +58,7 @@ CASES: dict[str, Case] = {
     "blocks, complex": Case(MODULES["complex"], data={"batching": Batching("blocks", size=9)}, steps=3),
     "chunks of signals": Case(lambda: MODULES["simple"](signals_per_chunk=2), steps=3),
     "one learned encoder": Case(lambda: ComplexLinear("lff", shared_encoder=True), steps=3),
+    "lookups": Case(lambda: SimpleMLP("planes", depth=1, hidden_size=8), steps=3),
     "validation": Case(MODULES["simple"], data={"validation": 0.2}, steps=3),
     "gap, simple": Case(MODULES["simple"], with_gap, steps=3),
     "gap, exact": Case(_exact(), with_gap),

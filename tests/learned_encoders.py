@@ -97,9 +97,9 @@ def takes(name: str, key: str) -> bool:
 
 
 def train(encoder: Encoder, seed: int = 0) -> Encoder:
-    """The encoder, with every parameter and buffer moved away from its initial value."""
+    """The encoder, with every parameter and buffer of real numbers moved away from its initial value."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for value in [*encoder.parameters(), *encoder.buffers()]:
+        for value in filter(torch.is_floating_point, [*encoder.parameters(), *encoder.buffers()]):
             value.add_(0.1 + 0.2 * torch.rand(value.shape, generator=generator, dtype=value.dtype))
     return encoder

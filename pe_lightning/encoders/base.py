@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -13,6 +13,7 @@ from typing_extensions import Self
 
 from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, RecordedArguments, Samples, Width, count_value, plain
 from pe_lightning.encoders.coordinates import boxes, quadrature
+from pe_lightning.encoders.lookups import Lookup, SparseLookup
 from pe_lightning.errors import InputError
 
 
@@ -83,6 +84,22 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     def __call__(self, x: Tensor) -> Tensor:
         features: Tensor = super().__call__(x.add(x.detach(), alpha=0))  # 0 times a number that is not finite is NaN
         return features
+
+    def lookup(self, x: Tensor) -> Sequence[Lookup]:
+        """Rows of a trained table that the features at coordinates follow from; none if they follow from the coordinates.
+
+        They depend on coordinates alone: a fit computes them once where it has the same samples in every step.
+        """
+        return ()
+
+    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        """The features ``(*batch, num_features)`` from what :meth:`lookup` returned; defined where it returns any."""
+        raise NotImplementedError(f"{type(self).__name__} has no table")
+
+    def register_constants(self, **constants: Tensor) -> None:
+        """Registers integers that follow from the arguments as buffers, which all signals share and no checkpoint holds."""
+        for name, tensor in constants.items():
+            self.register_buffer(name, tensor, persistent=False)
 
     def cell(self, x: Tensor, size: Tensor | float) -> Tensor:
         """Features averaged over cells with centres ``x`` and lengths ``size`` > 0, which are broadcast; by quadrature."""

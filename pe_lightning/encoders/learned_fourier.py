@@ -112,11 +112,12 @@ class Grouped(Encoder):
         """``(*batch, num_axes)`` -> ``(*batch, G, M)``."""
         return coords.reshape(*coords.shape[:-1], self.groups, self.num_axes // self.groups)
 
+    def joined(self, features: Tensor) -> Tensor:
+        """The output from the features of each group: ``(*batch, G, num_inputs)`` -> ``(*batch, num_features)``."""
+        return (features if self.modulator is None else self.modulator(features)).flatten(-2)
+
     def forward(self, x: Tensor) -> Tensor:
-        features = self.group_features(self.grouped(points(self, x)))
-        if self.modulator is not None:
-            features = self.modulator(features)
-        return features.flatten(-2).to(x.dtype)
+        return self.joined(self.group_features(self.grouped(points(self, x)))).to(x.dtype)
 
 
 class _GroupedWaves(Grouped):

@@ -11,11 +11,13 @@ from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Samples, plain
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import points
 from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, positions_for
+from pe_lightning.encoders.lookups import Lookup, SparseLookup, at_once
 from pe_lightning.encoders.resolution import sample_value
 from pe_lightning.encoders.shifted import cell
 from pe_lightning.errors import InputError
@@ -28,31 +30,38 @@ Cells: TypeAlias = int | list[int] | Literal["auto"]
 """Cells of a table: one number for all axes, one per axis, or ``auto`` from the trained samples."""
 
 
-def interpolate(
-    table: Tensor, positions: Sequence[Tensor], cells: Sequence[int], factors: Sequence[int], hashed: bool = False
-) -> Tensor:
-    """Linear interpolation, axis by axis, between the entries of a table at the ``2^D`` corners of a cell.
+def corners(positions: Tensor, last: Tensor, factors: Tensor, hashed: int | None = None) -> tuple[Tensor, Tensor]:
+    """Linear interpolation, axis by axis, between the ``2^D`` corners of a cell: rows and shares, as of :class:`Lookup`.
 
     Args:
-        table: ``(rows, F)``.
-        positions: Coordinates on each axis in units of cells, from 0 to their number, ``(*batch,)``.
-        cells: Number of cells on each axis; one less than there are nodes.
-        factors: One per axis. The row of a node is the sum of its coordinates times the factors.
-        hashed: Whether the row is the exclusive or of these products instead, modulo the number of rows.
+        positions: Coordinates in units of cells, ``(D, *batch, lookups)``.
+        last: Number of the last cell on each axis, ``(D, lookups)``.
+        factors: The row of a node is the sum of its coordinates times the factors, ``(D, lookups)``.
+        hashed: If given, the row is the exclusive or of these products instead, modulo this number.
     """
     # clamped as integers, which a coordinate that is NaN has too: its shares are NaN
-    lower = [x.detach().long().clamp_(0, n - 1) for x, n in zip(positions, cells, strict=True)]
-    shares = [(1 - (x - left), x - left) for x, left in zip(positions, lower, strict=True)]
-    terms = [(left * factor, (left + 1) * factor) for left, factor in zip(lower, factors, strict=True)]
-    features = table.new_zeros(())
-    # all corners of the cell, in the same order for both products
-    for row_terms, axis_shares in zip(itertools.product(*terms), itertools.product(*shares), strict=True):
-        row = functools.reduce(operator.xor if hashed else operator.add, row_terms)
-        share = functools.reduce(operator.mul, axis_shares)
-        # index_select has a faster backward pass than table[row]
-        entries = table.index_select(0, (row % len(table) if hashed else row).flatten())
-        features = features + share[..., None] * entries.reshape(*row.shape, table.shape[-1])
-    return features
+    lower = torch.minimum(positions.detach().long().clamp(0), beside(last, positions))
+    upper = positions - lower
+    steps = beside(factors, positions)
+    terms = lower * steps
+    shares, *other_shares = torch.stack([1 - upper, upper], 1)
+    rows, *other_terms = torch.stack([terms, terms + steps], 1)
+    for term, share in zip(other_terms, other_shares, strict=True):
+        rows = (rows[:, None] + term if hashed is None else rows[:, None] ^ term).flatten(0, 1)
+        shares = (shares[:, None] * share).flatten(0, 1)
+    if hashed is not None:  # the remainder takes long where it is not that of a power of two
+        rows = rows % hashed if hashed & (hashed - 1) else rows & (hashed - 1)
+    return rows, shares
+
+
+def beside(constants: Tensor, positions: Tensor) -> Tensor:
+    """Numbers of each axis and lookup, ``(D, lookups)``, in the shape for positions ``(D, *batch, lookups)``."""
+    return constants.reshape(len(constants), *[1] * (positions.ndim - 2), -1)
+
+
+def starts(sizes: Sequence[int]) -> Tensor:
+    """The first row of each of several tables of these sizes in one, ``(tables,)``."""
+    return torch.tensor([0, *itertools.accumulate(sizes)], device="cpu")[:-1]
 
 
 def strides(nodes: Sequence[int]) -> list[int]:
@@ -118,6 +127,9 @@ class Grids(Encoder):
     from_samples: ClassVar = {"finest": share_of_samples(4)}
     cell_nodes = 4
     table_size: int | None = None
+    level_cells: Tensor
+    factors: Tensor
+    first: Tensor
 
     def __init__(
         self,
@@ -138,18 +150,42 @@ class Grids(Encoder):
         self.sizes = [min(nodes, self.table_size or nodes) for nodes in dense]
         self.hashed = [size < nodes for size, nodes in zip(self.sizes, dense, strict=True)]
         self.table = uniform_table(sum(self.sizes), self.level_features, -1e-4, 1e-4, seed)
+        primes, levels = PRIMES[: self.num_axes], zip(self.cells, self.hashed, strict=True)
+        factors = [primes if hashed else strides([n + 2 for n in cells]) for cells, hashed in levels]
+        level_cells = torch.tensor(self.cells, device="cpu").T
+        factors_of_axes = torch.tensor(factors, device="cpu").T
+        self.register_constants(level_cells=level_cells, factors=factors_of_axes, first=starts(self.sizes))
+
+    def _columns(self, x: Tensor) -> Tensor:
+        """Coordinates, clamped to [0, 1], axis by axis: ``(D, *batch, 1)``."""
+        return points(self, x).clamp(0, 1).movedim(-1, 0).contiguous()[..., None]
+
+    def _levels(self, columns: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """The corners in the tables of some levels, either dense or hashed ones."""
+        cells, factors = self.level_cells[:, first:last], self.factors[:, first:last]
+        # shifted by half a cell, so that the nodes of different levels do not coincide; this takes one more cell
+        positions = columns * beside(cells, columns) + 0.5
+        return corners(positions, cells, factors, self.table_size if self.hashed[first] else None)
+
+    def lookup(self, x: Tensor) -> list[Lookup]:
+        """The corners of a cell of each level, from the coarsest; coordinates outside [0, 1] are clamped."""
+        columns = self._columns(x)
+        borders = [0, self.hashed.count(False), len(self.hashed)]  # finer levels are hashed
+        kinds = [self._levels(columns, *ends) for ends in itertools.pairwise(borders) if ends[0] < ends[1]]
+        rows, shares = (torch.cat(parts, -1) for parts in zip(*kinds, strict=True)) if len(kinds) > 1 else kinds[0]
+        return [Lookup(rows + self.first, shares, tuple(self.sizes))]
+
+    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        return lookups[0].of(self.table).flatten(-2)
 
     def forward(self, x: Tensor) -> Tensor:
         """The features of each level, from the coarsest; coordinates outside [0, 1] are clamped."""
-        coords = points(self, x).clamp(0, 1)
-        features = []
-        tables = torch.split(self.table.to(coords.dtype), self.sizes)
-        for table, cells, hashed in zip(tables, self.cells, self.hashed, strict=True):
-            # shifted by half a cell, so that the nodes of different levels do not coincide; this takes one more cell
-            positions = [column * n + 0.5 for column, n in zip(coords.unbind(-1), cells, strict=True)]
-            factors = PRIMES[: self.num_axes] if hashed else strides([n + 2 for n in cells])
-            features.append(interpolate(table, positions, [n + 1 for n in cells], factors, hashed))
-        return torch.cat(features, -1).to(x.dtype)
+        columns = self._columns(x)
+        if at_once(columns[0].numel() * self.num_features * 2**self.num_axes, columns.device):
+            return self.from_lookup(self.lookup(x)).to(x.dtype)
+        tables = enumerate(torch.split(self.table, self.sizes))
+        levels = [Lookup(*self._levels(columns, level, level + 1), (len(table),)).of(table) for level, table in tables]
+        return torch.cat(levels, -1).squeeze(-2).to(x.dtype)
 
 
 @registry.register("hash")
@@ -185,9 +221,9 @@ class HashGrid(Grids):
         num_axes: PositiveInt = 1,
     ) -> None:
         self.table_size = table_size
-        super().__init__(num_levels, level_features, finest, span, seed, num_axes)
-        if self.num_axes > len(PRIMES):
+        if axes_of(num_axes, finest) > len(PRIMES):
             raise InputError(f"HashGrid: num_axes must be at most {len(PRIMES)}, got {num_axes!r}")
+        super().__init__(num_levels, level_features, finest, span, seed, num_axes)
 
 
 @registry.register("lines")
@@ -217,6 +253,12 @@ class Lines(Encoder):
     normalizable = False
     cell_nodes = 4
     plane_cells: list[int] | None = None
+    line_cells: Tensor
+    line_first: Tensor
+    plane_axes: Tensor
+    cells_of_planes: Tensor
+    plane_factors: Tensor
+    plane_first: Tensor
 
     def __init__(
         self, rank: PositiveInt = 64, cells: Cells = "auto", seed: NonNegativeInt = 0, num_axes: PositiveInt = 1
@@ -232,25 +274,49 @@ class Lines(Encoder):
         nodes += [[n + 1 for n in self._plane(pair)] for pair in self.pairs]
         self.sizes = [math.prod(sizes) for sizes in nodes]
         self.table = uniform_table(sum(self.sizes), self.num_features, 0.1, 0.5, seed)
+        cells, first = torch.tensor([self.cells], device="cpu"), starts(self.sizes[: self.num_axes])
+        self.register_constants(line_cells=cells, line_first=first)
+        if self.pairs:
+            axes = torch.tensor(self.pairs, device="cpu").T
+            planes = torch.tensor([self._plane(pair) for pair in self.pairs], device="cpu").T
+            factors = torch.stack([planes[1] + 1, torch.ones_like(planes[1])])
+            first = starts(self.sizes[self.num_axes :])
+            self.register_constants(plane_axes=axes, cells_of_planes=planes, plane_factors=factors, plane_first=first)
+
+    def _tables(self) -> list[Tensor]:
+        """The rows of all lines, and of all planes if there are any."""
+        lines, planes = sum(self.sizes[: self.num_axes]), sum(self.sizes[self.num_axes :])
+        return list(torch.split(self.table, [lines, planes] if self.pairs else [lines]))
 
     def _plane(self, pair: tuple[int, int]) -> list[int]:
         assert self.plane_cells is not None
         return [self.plane_cells[axis] for axis in pair]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The product of the lines, plus each plane times the lines of other axes; coordinates are clamped to [0, 1]."""
-        columns = points(self, x).clamp(0, 1).unbind(-1)
-        tables = torch.split(self.table.to(columns[0].dtype), self.sizes)
-        sides = zip(tables[: self.num_axes], columns, self.cells, strict=True)
-        lines = [interpolate(table, [column * n], [n], [1]) for table, column, n in sides]
+    def lookup(self, x: Tensor) -> list[Lookup]:
+        """Positions on the lines, and on the planes if there are any; coordinates are clamped to [0, 1]."""
+        coords, sizes = points(self, x).clamp(0, 1), tuple(self.sizes)
+        rows, shares = corners(coords[None] * self.line_cells, self.line_cells - 1, torch.ones_like(self.line_cells))
+        lookups = [Lookup(rows + self.line_first, shares, sizes[: self.num_axes])]
+        if self.pairs:
+            columns = coords[..., self.plane_axes].movedim(-2, 0)
+            positions = columns * beside(self.cells_of_planes, columns)
+            rows, shares = corners(positions, self.cells_of_planes - 1, self.plane_factors)
+            lookups.append(Lookup(rows + self.plane_first, shares, sizes[self.num_axes :]))
+        return lookups
+
+    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        if self.num_axes == 1:
+            return lookups[0].of(self.table).squeeze(-2)
+        lines, *planes = (lookup.each(table) for lookup, table in zip(lookups, self._tables(), strict=True))
         features = functools.reduce(operator.mul, lines)
-        for pair, table in zip(self.pairs, tables[self.num_axes :], strict=True):
-            cells = self._plane(pair)
-            position = [columns[axis] * n for axis, n in zip(pair, cells, strict=True)]
-            plane = interpolate(table, position, cells, strides([n + 1 for n in cells]))
+        for pair, plane in zip(self.pairs, *planes, strict=True):
             others = [line for axis, line in enumerate(lines) if axis not in pair]
             features = features + functools.reduce(operator.mul, others, plane)
-        return features.to(x.dtype)
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of the lines, plus each plane times the lines of other axes; coordinates are clamped to [0, 1]."""
+        return self.from_lookup(self.lookup(x)).to(x.dtype)
 
 
 @registry.register("planes")
@@ -317,6 +383,8 @@ class Embedding(Grouped):
     cell_nodes = 4
     from_samples: ClassVar = {"num_positions": positions_for}
     normalizable = False
+    factors: Tensor
+    first: Tensor
 
     def __init__(
         self,
@@ -348,15 +416,35 @@ class Embedding(Grouped):
         )
         self.table = nn.Parameter(start.normal_(0, self.num_inputs**-0.5, generator=generator))
         self.add_modulator(hidden, layer_norm, dropout, generator)
+        # one lookup of all axes, or one per axis, in a block of the columns
+        blocks = 1 if flat else axes_per_group
+        nodes = strides([self.num_positions] * axes_per_group) if flat else [1] * axes_per_group
+        factors = torch.tensor(nodes, device="cpu").reshape(-1, blocks)
+        self.register_constants(factors=factors, first=starts([len(start)] * blocks))
 
-    def group_features(self, coords: Tensor) -> Tensor:
+    def _lookup(self, coords: Tensor) -> list[Lookup]:
         last = self.num_positions - 1
         nearest = self.interpolation == "nearest"
         position = (cell(coords, self.num_positions, 0.5) if nearest else coords * self.num_positions).clamp(0, last)
-        table, positions = self.table.to(coords.dtype), position.unbind(-1)
-        if self.flat:
-            nodes = [self.num_positions] * len(positions)
-            return interpolate(table, positions, [last] * len(positions), strides(nodes))
-        blocks = torch.tensor_split(table, len(positions), 1)
-        vectors = [interpolate(block, [column], [last], [1]) for block, column in zip(blocks, positions, strict=True)]
-        return torch.cat(vectors, -1)
+        positions = position.movedim(-1, 0)[..., None] if self.flat else position[None]
+        cells = torch.full_like(self.factors, last - 1)
+        rows, shares = corners(positions, cells, self.factors)
+        return [Lookup(rows + self.first, shares, (len(self.table),) * len(self.first))]
+
+    def _vectors(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        blocks = torch.tensor_split(self.table, len(self.first), 1)
+        width = blocks[0].shape[1]  # the last ones may have a column less
+        table = torch.cat([F.pad(block, (0, width - block.shape[1])) for block in blocks])
+        if width * len(blocks) == self.num_inputs:
+            return lookups[0].of(table).flatten(-2)
+        parts = zip(lookups[0].each(table), blocks, strict=True)
+        return torch.cat([vectors[..., : block.shape[1]] for vectors, block in parts], -1)
+
+    def lookup(self, x: Tensor) -> list[Lookup]:
+        return self._lookup(self.grouped(points(self, x)))
+
+    def from_lookup(self, lookups: Sequence[Lookup | SparseLookup]) -> Tensor:
+        return self.joined(self._vectors(lookups))
+
+    def group_features(self, coords: Tensor) -> Tensor:
+        return self._vectors(self._lookup(coords))

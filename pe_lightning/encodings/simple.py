@@ -12,6 +12,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike, resolve
 from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES
 from pe_lightning.encoders.cells import projected_cell
+from pe_lightning.encoders.lookups import Lookup, SparseLookup
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
 from pe_lightning.errors import InputError, check_known
 
@@ -67,6 +68,7 @@ class Simple(Encoding):
         self.encoders = EncoderList(encoders)
         self.num_features: int = sum(entry.num_features for entry in encoders)
         self.normalize = normalize
+        self.is_normalizable = all(encoder.normalizable for encoder in encoders)
         self.scale: Tensor
         self.register_buffer("scale", torch.ones(()))
 
@@ -74,25 +76,45 @@ class Simple(Encoding):
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale from the training points ``(*batch, D)`` if all encoders are normalisable."""
         self.check_points(coords)
-        if self.normalize and all(encoder.normalizable for encoder in self.encoders):
+        if self.normalize and self.is_normalizable:
             self.scale.copy_(1 / largest_row_norm(self._raw, coords.reshape(-1, self.num_axes)))
 
-    def _raw(self, coords: Tensor) -> Tensor:
+    def _inputs(self, coords: Tensor) -> list[Tensor]:
+        """What each encoder encodes."""
         if self.layout == "joint":
-            whole, several = self.encoders[0], self.num_axes > 1
-            x = coords if several else coords[..., 0]
-            return whole.cell(x, x.new_tensor(self.cells if several else self.cells[0])) if self.cells else whole(x)
+            return [coords if self.num_axes > 1 else coords[..., 0]]
         # a matrix product may have reduced precision on GPUs
-        projected = [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
+        return [(coords * row[:-1]).sum(-1) + row[-1] for row in self.directions.to(coords.dtype)]
+
+    def _raw(self, coords: Tensor) -> Tensor:
+        projected = self._inputs(coords)
+        if self.cells and self.layout == "joint":
+            sizes = projected[0].new_tensor(self.cells if self.num_axes > 1 else self.cells[0])
+            return self.encoders[0].cell(projected[0], sizes)
         if self.cells:
             sizes = coords.new_tensor(self.cells).expand(coords.shape)
             parts = zip(self.encoders, projected, self.directions.tolist(), strict=True)
             return torch.cat([projected_cell(encoder, v, sizes, row[:-1]) for encoder, v, row in parts], -1)
         return torch.cat([encoder(v) for encoder, v in zip(self.encoders, projected, strict=True)], -1)
 
+    def lookups(self, coords: Tensor) -> list[list[Lookup]]:
+        """The lookups of each encoder at points ``(P, D)``; none unless all encoders look their features up at points."""
+        if self.cells:
+            return []
+        every = [list(encoder.lookup(x)) for encoder, x in zip(self.encoders, self._inputs(coords), strict=True)]
+        return every if all(every) else []
+
+    def from_lookups(self, lookups: Sequence[Sequence[Lookup | SparseLookup]]) -> Tensor:
+        """The features from :meth:`lookups`, ``(P, num_features)``."""
+        parts = [encoder.from_lookup(some) for encoder, some in zip(self.encoders, lookups, strict=True)]
+        return self._scaled(torch.cat(parts, -1) if len(parts) > 1 else parts[0])
+
+    def _scaled(self, features: Tensor) -> Tensor:
+        return features * self.scale if self.is_normalizable else features
+
     def forward(self, coords: Tensor) -> Tensor:
         self.check_points(coords)
-        return self._raw(coords) * self.scale
+        return self._scaled(self._raw(coords))
 
 
 def _layout(layout: Layout, encoders: Sequence[Encoder], several: bool, num_axes: int) -> Layout:

@@ -52,8 +52,10 @@ class VmapEnsemble(nn.Module):
     ) -> VmapEnsemble:
         """Networks that share their ``encoding``, unless it is trained and ``shared_encoder`` is false."""
         is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())  # type: ignore[union-attr]
-        names = [name for name, _ in (*network.named_parameters(), *network.named_buffers())]
-        shared = [name for name in names if name.startswith("encoding.")] if shared_encoder or not is_trained else []
+        named = [*network.named_parameters(), *network.named_buffers()]
+        all_shared = shared_encoder or not is_trained
+        # integers, such as sizes of tables, follow from arguments
+        shared = [name for name, x in named if name.startswith("encoding.") and (all_shared or not x.is_floating_point())]
         return cls(network, num_signals, shared, chunk)
 
     def per_signal(self) -> Iterator[tuple[str, Tensor]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 import torch
 from torch import Tensor, nn
 
+from pe_lightning.encoders.lookups import Lookup, SparseLookup
 from pe_lightning.encodings import Simple
 from pe_lightning.linalg import without_autocast
 from pe_lightning.networks.activations import find_activation
@@ -85,6 +87,10 @@ class SimpleNetwork(Network):
         """Values from features: ``(*batch, num_features)`` -> ``(*batch, C)``."""
         values: Tensor = self.mlp(features)
         return values
+
+    def look_up(self, lookups: Sequence[Sequence[Lookup | SparseLookup]]) -> Tensor:
+        """Values from the lookups of the encoding, ``(P, C)``."""
+        return self.respond(self.encoding.from_lookups(lookups))
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
         """As in :class:`MLP`."""

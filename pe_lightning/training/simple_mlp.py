@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from pe_lightning.encoders import Samples, automatic, for_data
+from pe_lightning.encoders.lookups import SparseLookup, sparse_lookups
 from pe_lightning.encodings import Simple
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import samples_of
@@ -25,7 +27,7 @@ from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 
 MAX_CACHED_BYTES = 1 << 30
-"""Most bytes of training features that are cached between steps; more are computed anew in each step."""
+"""Most bytes of training features, or of lookups, that are cached between steps; more are computed anew in each step."""
 
 
 @models.register("SimpleMLP")
@@ -151,13 +153,21 @@ class SimpleMLP(CoordinateModule):
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         values, networks = batch.values, self.networks
-        if networks.features_are_shared:
+        sets = len(batch.coords) if isinstance(batch, PointBatch) else 1
+        lookups = self._lookups(batch)
+        if lookups and networks.features_are_shared:
+            looked_up: Tensor = self.encoding.from_lookups(lookups)
+            inputs, each = _for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
+            prediction = networks.call("respond", inputs, each=each)
+        elif lookups:
+            prediction = networks.call("look_up", lookups, each=sets > 1)
+        elif networks.features_are_shared:
 
             def features() -> tuple[Tensor, bool]:
                 return _for_each(self.encoding(_coordinates(batch)))
 
             def small_features() -> tuple[Tensor, bool] | None:
-                points = math.prod(values.shape[1:-1]) * (len(batch.coords) if isinstance(batch, PointBatch) else 1)
+                points = math.prod(values.shape[1:-1]) * sets
                 small = points * self.encoding.num_features * values.element_size() <= MAX_CACHED_BYTES
                 return features() if small else None
 
@@ -168,6 +178,33 @@ class SimpleMLP(CoordinateModule):
             prediction = networks.call("forward", coords, each=each)
         errors: Tensor = (prediction - values.reshape(prediction.shape)).flatten(1)
         return errors
+
+    def _lookups(self, batch: GridBatch | PointBatch) -> list[list[SparseLookup]]:
+        """The lookups of a batch that comes in every step: of the points of all signals together where features are shared.
+
+        Empty for encoders without tables and for batches above the limit of memory, and in compiled programs, which take no
+        sparse matrices.
+        """
+        trained = self.networks.features_are_trained and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if batch.derived is None or not trained:
+            return []
+
+        def make() -> list[list[SparseLookup]]:
+            encoding, coords = self.networks.network_of(0).encoding, _coordinates(batch)
+            assert isinstance(encoding, Simple)
+            points = coords.flatten(0, 1)
+            terms = sum(lookup.shares.numel() for some in encoding.lookups(points[:1]) for lookup in some)
+            if terms * len(points) * 2 * (4 + points.element_size()) > MAX_CACHED_BYTES:
+                return []
+            if self.networks.features_are_shared or len(coords) == 1:
+                return sparse_lookups(encoding.lookups, points)
+            own: list[list[SparseLookup]] = tree_map(
+                lambda *signals: torch.stack(signals), *[sparse_lookups(encoding.lookups, some) for some in coords]
+            )
+            return own
+
+        lookups: list[list[SparseLookup]] = batch.cached("lookups", make)
+        return lookups
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """As in the base class, computed for a few rows of the first axis, or points of a row, at a time."""

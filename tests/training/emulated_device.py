@@ -66,9 +66,9 @@ class Emulated(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> Emulated:
-        made = torch.Tensor._make_wrapper_subclass(
-            cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(), dtype=inner.dtype, device=DEVICE
-        )
+        # a sparse matrix looks dense from outside
+        memory = (inner.stride(), inner.storage_offset()) if inner.layout is torch.strided else (None, None)
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, *memory, dtype=inner.dtype, device=DEVICE)
         made.inner = inner
         return made
 
