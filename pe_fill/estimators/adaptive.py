@@ -72,7 +72,7 @@ class LocalFits(NamedTuple):
         tried = (ridge,) if ridge is not None else choices if self.noise == "auto" else (without_noise,)
         covariances = self._covariances(samples)
         fits = (self._fit(samples, ridge, covariances) for ridge in tried)
-        best = min(fits, key=lambda fit: fit.error) if len(tried) > 1 else next(fits)
+        best = min(fits, key=lambda fit: float(fit.error)) if len(tried) > 1 else next(fits)
         return self._with_prior(best), best
 
     def spread(self, samples: TrainedSamples, field: SignalField, ridge: float) -> AdaptivePoints:
@@ -99,7 +99,7 @@ class LocalFits(NamedTuple):
         """The fit, mixed with the prior if this improves it."""
         if self.prior is None or not isinstance(fit, AdaptiveGrid) or fit.ridge != RIDGES[0]:
             return fit
-        prior, bank, grid, first, step = self.prior, self.bank, self.grid, fit.first.tolist(), fit.step.tolist()
+        prior, bank, grid, first, step = self.prior, self.bank, self.grid, fit.first, fit.step
         spaced = spaced_axes(fit.sizes, grid)
         if spaced is None:
             return fit

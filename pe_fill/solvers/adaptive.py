@@ -13,11 +13,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from pe_fill.networks.bank import AnisotropicKernels
+from pe_fill.solvers.weighted_rows import weighted_rows
 
 NEIGHBOUR_RADIUS = 2
 """Leave-one-out predictions use the samples up to this distance along each axis: 5 x 5 - 1 in 2-D."""
@@ -83,22 +85,20 @@ class AdaptiveGrid:
         self.bank, self.values, self.grid, self.window, self.ridge = bank, values, grid, window, ridge
         self.sizes, self.has_linear = values.shape[:-1], len(bank.forms) > 1
         self.num_members = len(bank.forms) + self.has_linear
-        float64 = {"dtype": torch.float64, "device": values.device}
-        self.first, self.step = torch.tensor(first, **float64), torch.tensor(step, **float64)  # type: ignore[arg-type]
-        self.spacing = math.prod(step) ** (1 / len(step))
+        self.first, self.step, self.spacing = list(first), list(step), math.prod(step) ** (1 / len(step))
+        self._distances = torch.tensor(self.step, dtype=torch.float64, device=values.device)
         # samples around a point, counted from the sample on its left: 4 x 4 in 2-D
         self.taps = _cube((-1, 0, 1, 2), len(grid), values.device)
         self.slope, self.mean = self._kriging(self.taps)
         mixed = [self._mixture(rows) for rows in self._rows(self.sizes, 4 * self.num_members)]
         self.mixture = torch.cat([mixture for mixture, _ in mixed])
         """Weight of each member at each sample, ``(n_1, ..., n_D, M)``; they sum to one."""
-        self.error = sum(float(error) for _, error in mixed) / math.prod(self.sizes)
+        self.error = torch.stack([error for _, error in mixed]).double().sum() / math.prod(self.sizes)
         """Mean squared held-out error of the members with the weights of the mixture."""
 
     def _similarity(self, delta: Tensor) -> Tensor:
         """Similarities of points from differences in trained samples: ``(*batch, D)`` -> ``(M, *batch)``."""
-        step = self.step.to(delta.dtype)
-        return self.bank.similarity(delta * step, self.spacing, max(self.grid)).movedim(-1, 0)
+        return self.bank.similarity(delta * self._distances.to(delta.dtype), self.spacing, max(self.grid)).movedim(-1, 0)
 
     def _kriging(self, taps: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
@@ -124,9 +124,12 @@ class AdaptiveGrid:
         The leave-one-out error, plus the error of predictions from samples two spacings apart, averaged over the midpoints
         of edges, faces and cells.
         """
-        axes, count = len(self.sizes), self.num_members
+        axes, count, device = len(self.sizes), self.num_members, self.values.device
         ends = [(rows.start, rows.stop), *((0, n) for n in self.sizes[1:])]
-        padded = self._near([torch.arange(a - ERROR_RADIUS, b + ERROR_RADIUS, device=self.values.device) for a, b in ends])
+        padded = self.values
+        for axis, ((start, stop), size) in enumerate(zip(ends, self.sizes, strict=True)):
+            positions = torch.arange(start - ERROR_RADIUS, stop + ERROR_RADIUS, device=device)
+            padded = padded.index_select(axis, positions.clamp_(0, size - 1))
         padded = padded.movedim(-1, 0)[:, None]  # (C, 1, ...)
         truth, convolve = _crop(padded, [(ERROR_RADIUS, b - a) for a, b in ends]), CONVOLUTIONS[axes - 1]
 
@@ -135,57 +138,37 @@ class AdaptiveGrid:
             length = dilation * (side - 1)
             part = _crop(padded, [(ERROR_RADIUS - reach - s, b - a + length) for s, (a, b) in zip(shift, ends, strict=True)])
             kernel = weights.to(padded).reshape(count, 1, *[side] * axes)
-            total = torch.zeros((), device=padded.device)
-            for channel, known in zip(part, truth, strict=True):  # one at a time: the result has M times its size
-                total = total + (convolve(channel[None], kernel, dilation=dilation)[0] - known).square_()
-            return total / len(part)
+            return (convolve(part, kernel, dilation=dilation) - truth).square_().mean(0)
 
-        around = _cube(range(-NEIGHBOUR_RADIUS, NEIGHBOUR_RADIUS + 1), axes, self.values.device)
-        others = around.abs().sum(1) > 0
-        slope, mean = self._kriging(around[others])
-        weights = mean.new_zeros(count, len(around))
-        weights[: len(mean), others] = (self._similarity(around[others])[:, None] @ slope)[:, 0] + mean
+        around = _cube(range(-NEIGHBOUR_RADIUS, NEIGHBOUR_RADIUS + 1), axes, device)
+        middle = len(around) // 2
+        others = torch.cat([around[:middle], around[middle + 1 :]])
+        slope, mean = self._kriging(others)
+        found = (self._similarity(others)[:, None] @ slope)[:, 0] + mean
         if self.has_linear:  # the mean of the samples before and after it along each axis
-            weights[-1] = (around.abs().sum(1) == 1) / (2 * axes)
+            found = torch.cat([found, (others.abs().sum(1) == 1)[None] / (2 * axes)])
+        weights = torch.cat([found[:, :middle], torch.zeros_like(found[:, :1]), found[:, middle:]], 1)
         result = squared(weights, NEIGHBOUR_RADIUS, 1, [0] * axes)
         kinds = list(itertools.product((0, 1), repeat=axes))[1:]
-        for kind in kinds:
-            offset = torch.tensor([kind], dtype=torch.float64, device=self.values.device) / 2
-            result += squared(self.weights(offset)[:, 0], 2, 2, kind) / len(kinds)
+        between = self.weights(torch.tensor(kinds, dtype=torch.float64, device=device) / 2)
+        for kind, weights in zip(kinds, between.unbind(1), strict=True):
+            result.add_(squared(weights, 2, 2, kind), alpha=1 / len(kinds))
         return result
 
     def _mixture(self, rows: slice) -> tuple[Tensor, Tensor]:
         radius = math.ceil(3 * self.window)
         outer = slice(max(0, rows.start - radius), min(self.sizes[0], rows.stop + radius))
         errors = self.errors(outer)
-        at = torch.arange(-radius, radius + 1, dtype=errors.dtype, device=errors.device)
-        bell = torch.exp(-0.5 * (at / self.window) ** 2)
-        for axis, size in enumerate(errors.shape[1:]):  # weighted mean over the samples inside of the grid
-            shape = [1] * axis + [-1] + [1] * (errors.ndim - 2 - axis)
-            convolve = CONVOLUTIONS[errors.ndim - 2]
-            padding = [radius if a == axis else 0 for a in range(errors.ndim - 1)]
-            total = convolve(
-                errors.new_ones(1, 1, *[size if a == axis else 1 for a in range(errors.ndim - 1)]),
-                bell.reshape(1, 1, *shape),
-                padding=padding,
-            )
-            errors = (convolve(errors[:, None], bell.reshape(1, 1, *shape), padding=padding) / total)[:, 0]
+        errors = _local_mean(errors, self.window, radius)
         inner = errors[:, rows.start - outer.start : rows.stop - outer.start]
         mixture = torch.softmax(-ERROR_POWER * (inner + ERROR_FLOOR).log(), 0)
         return mixture.movedim(0, -1).contiguous(), (mixture * inner).sum()
 
     # -- values ---------------------------------------------------------------------------------------------------------
 
-    def _near(self, index: Sequence[Tensor], table: Tensor | None = None) -> Tensor:
-        """The samples, or the entries of a table, at positions per axis; the border is replicated."""
-        found = self.values if table is None else table
-        for axis, (positions, size) in enumerate(zip(index, self.sizes, strict=True)):
-            found = found.index_select(axis, positions.clamp(0, size - 1))
-        return found
-
     def _positions(self, x: Tensor, axis: int) -> Tensor:
         """Positions in trained samples of coordinates in [0, 1)."""
-        return (x * self.grid[axis] - self.first[axis].to(x.dtype)) / self.step[axis].to(x.dtype)
+        return (x * self.grid[axis] - self.first[axis]) / self.step[axis]
 
     def at(self, points: Tensor) -> Tensor:
         """Values at points ``(P, D)`` in [0, 1), differentiable: ``(P, C)``."""
@@ -215,51 +198,68 @@ class AdaptiveGrid:
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(N_a,)`` per axis: ``(N_1, ..., N_D, C)``.
 
-        Points at the same place within their cells share their weights, which are computed once.
+        Points at the same place within their cells share their weights, which are computed once. The groups of these points
+        are made on the CPU, since every size that is read from a GPU waits for it.
         """
-        along = [_by_place(self._positions(x.double(), axis)) for axis, x in enumerate(axes)]
+        device = self.values.device
+        along = [_by_place(self._positions(x.cpu().double(), axis)) for axis, x in enumerate(axes)]
         *others, last = along
         many = len(last.places) > 16  # of few, each place of the last axis is computed by itself
-        groups = [torch.arange(len(last.cells), device=self.values.device)] if many else last.groups
+        groups = [torch.arange(len(last.cells))] if many else last.groups
         result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
+        per_point = 2 * (self.num_members + len(self.taps))
         for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
             places = [axis.places[k] for k, axis in zip(kind, others, strict=True)]
             offset = torch.stack([*(place.expand(len(last.places)) for place in places), last.places], 1)
-            weights = self.weights(offset).to(self.values).movedim(0, 1)  # (U, M, 4^D)
+            weights = self.weights(offset.to(device)).to(self.values).movedim(0, 1)  # (U, M, 4^D)
             rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
             for columns in groups:
+                own = last.which[columns[: None if many else 1]]
                 first, *rest = *rows, columns
-                step = MAX_NUMBERS // (self.num_members * 2 * math.prod(map(len, rest)))
+                step = MAX_NUMBERS // (per_point * math.prod(map(len, rest)))
                 for some in torch.split(first, max(1, step)):
                     targets = [some, *rest]
-                    own = last.which[targets[-1][: None if many else 1]]
-                    result[torch.meshgrid(*targets, indexing="ij")] = self._mixed(
-                        [axis.cells[at] for at, axis in zip(targets, along, strict=True)],
-                        [*places, last.places[own, None]],
-                        weights[own],
-                    )
+                    cells = [axis.cells[at] for at, axis in zip(targets, along, strict=True)]
+                    found = self._mixed(cells, [*places, last.places[own, None]], weights[own.to(device)])
+                    result[torch.meshgrid(*(at.to(device) for at in targets), indexing="ij")] = found
         return result
 
     def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Values on a grid of cells ``(n_a,)`` per axis, all at one place within their cells.
+        """Values on a grid of cells ``(n_a,)`` per axis, all at one place within their cells; both are on the CPU.
 
         Along the last axis places may differ: its offset is ``(n_D or 1, 1)``, and weights are ``(n_D or 1, M, 4^D)``.
         """
-        mixture = self.mixture
+        device, count = self.values.device, len(cells)
+        index, shares = torch.zeros((), dtype=torch.int64, device=device), self.values.new_ones(())
         for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
-            left, right = (mixture.index_select(axis, (cell + s).clamp(0, self.sizes[axis] - 1)) for s in (0, 1))
-            mixture = left.lerp(right, share.to(left))
+            near = (cell[:, None] + torch.arange(-1, 3)).clamp(0, self.sizes[axis] - 1) * math.prod(self.sizes[axis + 1 :])
+            sides = torch.cat([1 - share.expand(len(cell), 1), share.expand(len(cell), 1)], 1)
+            shape = [len(cell) if a == axis else 1 for a in range(count)]
+            index = index + near.to(device).reshape(*shape, *[4 if a == axis else 1 for a in range(count)])
+            shares = shares * sides.to(self.values).reshape(*shape, *[2 if a == axis else 1 for a in range(count)])
+        corners = index[(..., *[slice(1, 3)] * count)].flatten(-count)
+        mixture = weighted_rows(self.mixture.flatten(0, -2), corners, shares.flatten(-count))
         kernels = torch.einsum("...nm,nmt->...nt", mixture, weights)
-        found = torch.zeros((), device=self.values.device)
-        for n, tap in enumerate(self.taps.long().tolist()):
-            near = self._near([cell + t for cell, t in zip(cells, tap, strict=True)])
-            found = found + kernels[..., n, None] * near
-        return found
+        return weighted_rows(self.values.flatten(0, -2), index.flatten(-count), kernels)
 
 
 def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
     """All combinations of numbers, one per axis: ``(n^D, D)`` float64."""
     return torch.tensor(list(itertools.product(along, repeat=axes)), dtype=torch.float64, device=device)
+
+
+def _local_mean(errors: Tensor, window: float, radius: int) -> Tensor:
+    """Means over the samples inside of the grid with weights of a Gaussian per axis: ``(M, n_1, ..., n_D)``, of equal shape."""
+    bell = [math.exp(-0.5 * (k / window) ** 2) for k in range(-radius, radius + 1)]
+    for axis, size in enumerate(errors.shape[1:], 1):
+        result = torch.zeros_like(errors)
+        for shift, weight in zip(range(-radius, radius + 1), bell, strict=True):
+            if (length := size - abs(shift)) > 0:
+                target = result.narrow(axis, max(0, -shift), length)
+                target.add_(errors.narrow(axis, max(0, shift), length), alpha=weight)  # faster than a convolution
+        total = np.convolve(np.ones(size), bell)[radius : radius + size]
+        errors = result.div_(torch.from_numpy(total).to(errors).reshape(-1, *[1] * (errors.ndim - 1 - axis)))
+    return errors
 
 
 def _crop(padded: Tensor, parts: Sequence[tuple[int, int]]) -> Tensor:

@@ -22,11 +22,15 @@ Analysis*, 1975.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 
 import torch
 from scipy.fft import next_fast_len
 from torch import Tensor
+from torch.nn import functional as F
+
+from pe_fill.solvers.weighted_rows import weighted_rows
 
 DEGREES = (1, 3, 5, 7, 9, 13, 17, 25)
 """Degrees of the splines."""
@@ -38,6 +42,8 @@ MARGIN = 64
 """Samples that continue the signal at both ends; the outer half tends to the mean of the outermost ones."""
 ORDER, MEMORY = 32, 512
 """Coefficients of the linear prediction at most, and the samples that it is estimated from."""
+AT_ONCE = 8
+"""Samples that one product predicts from the samples before all of them; :data:`MARGIN` is a multiple."""
 LINEAR_RATIO, LOCAL_RATIO, EXACT_RATIO = 1 / 16, 0.6, 1e-12
 """Errors of splines below which they interpolate an axis of a grid; see :func:`spline_predictable_axes`."""
 MIN_SAMPLES = 8
@@ -65,22 +71,21 @@ class AdaptiveLine:
         self, values: Tensor, size: int, first: float, step: float, ridge: float, mixture: Tensor | None = None
     ) -> None:
         self.values, self.size, self.first, self.step, self.ridge = values, size, first, step, ridge
-        padded = continued(values.double(), MARGIN)
+        padded = continued(values.double())
         spectrum = torch.fft.rfft(padded, dim=0)
         symbols, precisions = spectra(len(padded), values.device)
         if mixture is None:
             mixture, self.error = _choose(member_errors(values))
         self.mixture = mixture
-        filters = dict[int, float | Tensor](zip(DEGREES, mixture.tolist(), strict=False))
-        for crossover, weight in zip(CROSSOVERS, mixture[len(DEGREES) :].tolist(), strict=True):
-            if weight:
-                share = _share(precisions, crossover)
-                filters[ROUGH] = filters[ROUGH] + weight * share
-                filters[SMOOTH] = filters[SMOOTH] + weight * (1 - share)
+        weights, shares = mixture[len(DEGREES) :, None], _shares(precisions)
+        filters = mixture[: len(DEGREES), None].repeat(1, len(spectrum))
+        filters[DEGREES.index(ROUGH)] += (weights * shares).sum(0)
+        filters[DEGREES.index(SMOOTH)] += (weights * (1 - shares)).sum(0)
+        largest = dict(zip(DEGREES, filters.amax(1).tolist(), strict=True))
         self.coefficients = {
-            degree: torch.fft.irfft(spectrum * (share / symbols[degree])[:, None], len(padded), dim=0)
-            for degree, share in filters.items()
-            if isinstance(share, Tensor) or share
+            degree: torch.fft.irfft(spectrum * response[:, None], len(padded), dim=0)
+            for degree, response in zip(DEGREES, filters / symbols, strict=True)
+            if largest[degree]
         }
         """B-spline coefficients by degree, ``(MARGIN + n + MARGIN or more, C)`` float64; the splines add up to the field."""
 
@@ -100,10 +105,9 @@ class AdaptiveLine:
         place = ((position - self.first) / self.step).clamp(-1, len(self.values))
         cell = place.detach().floor()
         result = torch.zeros((), dtype=torch.float64, device=x.device)
-        for degree, coefficients in self.coefficients.items():
+        for degree, basis in spline_bases(place - cell, self.coefficients).items():
             taps = torch.arange(degree + 1, device=x.device) - degree // 2 + MARGIN
-            near = coefficients[cell.long()[:, None] + taps]
-            result = result + torch.einsum("pt,ptc->pc", spline_basis(place - cell, degree), near)
+            result = result + weighted_rows(self.coefficients[degree], cell.long()[:, None] + taps, basis.T)
         return result.to(self.values.dtype)
 
     @torch.no_grad()
@@ -112,41 +116,45 @@ class AdaptiveLine:
         return self.at(axes[0][:, None])
 
 
-def spline_basis(place: Tensor, degree: int) -> Tensor:
-    """B-splines that are not zero at places within a cell of uniform knots: ``(P,)`` in [0, 1] -> ``(P, degree + 1)``."""
-    basis = torch.ones_like(place)[:, None]
-    for k in range(1, degree + 1):  # Cox and de Boor
-        before, after = (torch.nn.functional.pad(basis, side) for side in ((1, 0), (0, 1)))
-        r = torch.arange(k + 1, dtype=place.dtype, device=place.device)
-        basis = ((r + 1 - place[:, None]) * after + (place[:, None] + k - r) * before) / k
-    return basis
+def spline_bases(place: Tensor, degrees: Collection[int]) -> dict[int, Tensor]:
+    """B-splines that are not zero at places within a cell of uniform knots, by degree: ``(P,)`` in [0, 1] -> ``(d + 1, P)``."""
+    largest = max(degrees)
+    before = place + torch.arange(largest, -1, -1, dtype=place.dtype, device=place.device)[:, None]
+    after = before.flip(0) + (1 - 2 * place)
+    found, basis = {}, torch.ones_like(place)[None]
+    for k in range(1, largest + 1):  # Cox and de Boor
+        padded = F.pad(basis, (0, 0, 1, 1))
+        basis = torch.addcmul(after[: k + 1] * padded[1:], before[-k - 1 :], padded[:-1]) / k
+        if k in degrees:
+            found[k] = basis
+    return found
 
 
 def member_errors(values: Tensor) -> Tensor:
     """Leave-one-out errors of every member at samples ``(n, C)``: ``(M, n, C)`` float64."""
-    padded = continued(values.double(), MARGIN)
+    padded = continued(values.double())
     spectrum = torch.fft.rfft(padded, dim=0)
     _, precisions = spectra(len(padded), values.device)
-    sums = [precisions[ROUGH] * _share(precisions, crossover) for crossover in CROSSOVERS]
-    errors = []
-    for precision in (*precisions.values(), *sums):
-        diagonal = torch.fft.irfft(precision.to(spectrum), len(padded))[0]
-        error = torch.fft.irfft(spectrum * (precision / diagonal)[:, None], len(padded), dim=0)
-        errors.append(error[MARGIN : MARGIN + len(values)])
-    return torch.stack(errors)
+    precisions = torch.cat([precisions, precisions[DEGREES.index(ROUGH)] * _shares(precisions)])
+    diagonal = torch.fft.irfft(precisions.to(spectrum), len(padded))[:, :1]
+    errors = [
+        torch.fft.irfft(spectrum * some[..., None], len(padded), dim=1)[:, MARGIN : MARGIN + len(values)]
+        for some in torch.split(precisions / diagonal, max(1, (MAX_VALUES >> 4) // spectrum.numel()))
+    ]
+    return torch.cat(errors)
 
 
-def _choose(errors: Tensor) -> tuple[Tensor, float]:
+def _choose(errors: Tensor) -> tuple[Tensor, Tensor]:
     """Weights of the members ``(M,)``, which sum to one, and the mean squared error of the mixture."""
     squared = errors.square().mean(-1)
     mean = squared.mean(1)
-    best = int(mean.argmin())
-    difference = squared - squared[best]
+    best = mean.argmin()[None]
+    difference = squared - squared.index_select(0, best)
     deviation = difference.std(1, correction=0) / math.sqrt(squared.shape[1]) + TINY
     weights = torch.exp(-difference.mean(1) / deviation)
-    weights[(mean > 4 * mean[best] + TINY) | (weights < 1e-3)] = 0
+    weights = weights.masked_fill((mean > 4 * mean.index_select(0, best) + TINY) | (weights < 1e-3), 0)
     weights /= weights.sum()
-    return weights, float(torch.einsum("m,mnc->nc", weights, errors).square().mean())
+    return weights, torch.einsum("m,mnc->nc", weights, errors).square().mean()
 
 
 def spline_predictable_axes(
@@ -181,8 +189,10 @@ def spline_predictable_axes(
         lines = some.movedim(axis, 0).flatten(1)
         errors = member_errors(lines)
         mixture, error = _choose(errors)
-        bounds = [LINEAR_RATIO * float(errors[0].square().mean()), EXACT_RATIO * float(lines.double().var(correction=0))]
-        if error > max(bounds) and (local is None or error > LOCAL_RATIO * local(some, step, axis)):
+        scales = torch.stack([error, errors[0].square().mean(), lines.double().var(correction=0)])
+        own, linear, variance = scales.tolist()  # at once: every number read from a GPU waits for it
+        is_exact = own <= max(LINEAR_RATIO * linear, EXACT_RATIO * variance)
+        if not is_exact and (local is None or own > LOCAL_RATIO * local(some, step, axis)):
             continue
         x = torch.arange(size, dtype=torch.float64, device=values.device) / size
         lines = values.movedim(axis, 0)
@@ -193,55 +203,83 @@ def spline_predictable_axes(
     return values, first, step
 
 
-def spectra(count: int, device: torch.device) -> tuple[dict[int, Tensor], dict[int, Tensor]]:
-    """Symbols of the B-splines and inverse folded spectra by degree, at the frequencies of so many samples."""
+@cache
+def _spline_samples() -> Tensor:
+    """Values of the centred B-splines at 0, 1, ..., doubled beyond 0: ``(D, 13)`` on the CPU, padded with zeros."""
+    bases = spline_bases(torch.zeros(1, dtype=torch.float64), DEGREES)
+    samples = torch.zeros(len(DEGREES), max(DEGREES) // 2 + 1, dtype=torch.float64)
+    for row, (degree, basis) in zip(samples, bases.items(), strict=True):
+        row[: degree // 2 + 1] = basis[degree // 2 : degree, 0]
+    samples[:, 1:] *= 2
+    return samples
+
+
+def spectra(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Symbols of the B-splines and inverse folded spectra of every degree, at the frequencies of so many samples."""
     theta = 2 * math.pi * torch.fft.rfftfreq(count, dtype=torch.float64, device=device)
-    start, symbols = torch.zeros(1, dtype=torch.float64, device=device), dict[int, Tensor]()
-    for degree in DEGREES:
-        samples = spline_basis(start, degree)[0, degree // 2 : degree]  # of the centred B-spline at 0, 1, ...
-        samples[1:] *= 2
-        symbols[degree] = (theta[:, None] * torch.arange(len(samples), device=device)).cos() @ samples
-    return symbols, {degree: (2 * (theta / 2).sin()) ** (degree + 1) / symbols[degree] for degree in DEGREES}
+    samples = _spline_samples().to(device)
+    symbols = samples @ (torch.arange(samples.shape[1], device=device)[:, None] * theta).cos()
+    powers = torch.tensor(DEGREES, device=device)[:, None] + 1
+    return symbols, (2 * (theta / 2).sin()) ** powers / symbols
 
 
-def _share(precisions: dict[int, Tensor], crossover: float) -> Tensor:
-    """Share of the rough part in the folded sum of two spectra, which are equal at ``crossover``."""
-    ratio = (math.pi * crossover) ** (SMOOTH - ROUGH)
-    smooth = precisions[SMOOTH]
-    share = smooth / (smooth + ratio * precisions[ROUGH])
-    share[0] = 0  # the limit
-    return share
+def _shares(precisions: Tensor) -> Tensor:
+    """Shares of the rough part in the folded sums of two spectra, which are equal at :data:`CROSSOVERS`: ``(3, F)``."""
+    rough, smooth = (precisions[DEGREES.index(degree)] for degree in (ROUGH, SMOOTH))
+    ratios = [(math.pi * crossover) ** (SMOOTH - ROUGH) for crossover in CROSSOVERS]
+    shares = smooth / (smooth + precisions.new_tensor(ratios)[:, None] * rough)
+    shares[:, 0] = 0  # the limit
+    return shares
 
 
-def continued(samples: Tensor, margin: int) -> Tensor:
-    """One period, ``(margin + n + more, C)``, of samples ``(n, C)`` that linear prediction continues at both ends."""
-    count = len(samples)
-    before, after = _predicted(samples.flip(0), margin).flip(0), _predicted(samples, margin)
-    middle, half = (samples[:1] + samples[-1:]) / 2, margin // 2
-    fade = torch.arange(1, half + 1, dtype=samples.dtype, device=samples.device)[:, None]
+def continued(samples: Tensor) -> Tensor:
+    """One period, ``(MARGIN + n + MARGIN or more, C)``, of samples ``(n, C)`` that linear prediction continues at both ends."""
+    before, after = _predicted(samples)
+    middle, half = (samples[:1] + samples[-1:]) / 2, MARGIN // 2
+    fade = torch.arange(half, 0, -1, dtype=samples.dtype, device=samples.device)[:, None]
     fade = 0.5 - 0.5 * torch.cos(math.pi * (fade - 0.5) / half)
-    before[:half] = middle.lerp(before[:half], fade)
-    after[-half:] = middle.lerp(after[-half:], fade.flip(0))
-    rest = next_fast_len(count + 2 * margin, real=True) - count - 2 * margin
-    return torch.cat([before, samples, after, middle.expand(rest, -1)])
+    tails = middle.lerp(torch.stack([before[half:], after[half:]]), fade)
+    count = len(samples) + 2 * MARGIN
+    rest = middle.expand(next_fast_len(count, real=True) - count, -1)
+    return torch.cat([tails[0].flip(0), before[:half].flip(0), samples, after[:half], tails[1], rest])
 
 
-def _predicted(samples: Tensor, margin: int) -> Tensor:
-    """The samples after the last of ``(n, C)`` by linear prediction, ``(margin, C)``."""
-    recent = samples[-MEMORY:]
-    mean = recent.mean(0)
-    forward = backward = recent - mean
-    coefficients = torch.ones_like(recent[:1])  # of the prediction error: 1, a_1, ...
-    for _ in range(min(ORDER, len(recent) // 3)):
-        forward, backward = forward[1:], backward[:-1]
-        power = forward.square().sum(0) + backward.square().sum(0)
-        reflection = -2 * (forward * backward).sum(0) / power.clamp_min(TINY)
-        longer = torch.cat([coefficients, torch.zeros_like(mean)[None]])
-        coefficients = longer + reflection * longer.flip(0)
-        forward, backward = forward + reflection * backward, backward + reflection * forward
-    order = len(coefficients) - 1
-    result = torch.cat([recent[len(recent) - order :] - mean, recent.new_zeros(margin, len(mean))])
-    weights = -coefficients[1:].flip(0)
-    for place in range(order, order + margin):
-        result[place] = (weights * result[place - order : place]).sum(0)
-    return result[order:] + mean
+def _predicted(samples: Tensor) -> Tensor:
+    """Linear prediction of samples ``(n, C)`` beyond both ends, nearest first: ``(2, MARGIN, C)``."""
+    # of few samples both ends have the same coefficients, since Burg's method is symmetric in time
+    recent = torch.stack([samples[:MEMORY].flip(0), samples[-MEMORY:]]) if len(samples) > MEMORY else samples[None]
+    mean = recent.mean(1, keepdim=True)
+    coefficients = _burg(recent - mean).mT  # (1 or 2, C, order)
+    order = coefficients.shape[-1]
+    # the weights of the samples before for each of the next ones, of the oldest sample first, after a zero
+    rows = coefficients.new_zeros(*coefficients.shape[:-1], AT_ONCE, order + 1)
+    rows[..., 0, 1:] = -coefficients.flip(-1)
+    for k in range(1, AT_ONCE):
+        torch.addcmul(rows[..., k - 1, :-1], rows[..., k - 1, -1:], rows[..., 0, 1:], out=rows[..., k, 1:])
+    ends = torch.stack([samples[:order].flip(0), samples[len(samples) - order :]]) - mean  # (2, order, C)
+    ends = ends.reshape(len(mean), 2 // len(mean), *ends.shape[1:]).permute(
+        0, 3, 2, 1
+    )  # a column for each end with the same rows
+    result = F.pad(ends, (0, 0, 0, MARGIN))
+    for place in range(order, order + MARGIN, AT_ONCE):
+        result[:, :, place : place + AT_ONCE] = rows[..., 1:] @ result[:, :, place - order : place]
+    return result[:, :, order:].permute(0, 3, 2, 1).flatten(0, 1) + mean
+
+
+def _burg(signals: Tensor) -> Tensor:
+    """Coefficients ``a_1, ...`` of the prediction error of signals ``(S, n, C)`` by Burg's method: ``(S, order, C)``."""
+    order = min(ORDER, signals.shape[1] // 3)
+    coefficients = signals.new_zeros(len(signals), order + 1, signals.shape[-1])
+    coefficients[:, 0] = 1
+    forward = backward = signals
+    for k in range(1, order + 1):
+        forward, backward = forward[:, 1:], backward[:, :-1]
+        power = torch.addcmul(forward * forward, backward, backward).sum(1, keepdim=True).clamp_min_(TINY)
+        ratio = (forward * backward).sum(1, keepdim=True) / power  # minus half of the reflection coefficient
+        some = coefficients[:, : k + 1]
+        some.addcmul_(ratio, some.flip(1), value=-2)
+        forward, backward = (
+            torch.addcmul(forward, ratio, backward, value=-2),
+            torch.addcmul(backward, ratio, forward, value=-2),
+        )
+    return coefficients[:, 1:]
