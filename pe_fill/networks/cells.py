@@ -12,8 +12,10 @@ over the parts: the means over the parts of a cell always average to the cell.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,8 +27,8 @@ CELL_INNER = slice(1, 6)
 """The inner cells of a patch, whose standard deviation normalises it."""
 DEVIATION_OFFSET = 0.01
 """Added to the standard deviation of a patch, so that noise of flat patches is not enlarged."""
-MAX_PATCHES = 1 << 14
-"""Patches that the perceptron takes at once."""
+MAX_PATCHES, MAX_PATCHES_GPU = 1 << 14, 1 << 18
+"""Patches that the perceptron takes at once, on a CPU and on a GPU."""
 UP, LEFT, TRANSPOSED = 4, 2, 1
 """Flags of an orientation: the upper half is brighter, the left half is, their difference is the larger one."""
 ROUNDING = 1e-5
@@ -50,17 +52,23 @@ def orientations(patches: Tensor, negated: bool = True) -> tuple[Tensor, Tensor]
     An orientation, from 0 to 7, has the flags :data:`UP`, :data:`LEFT` and :data:`TRANSPOSED`. A patch is dark if its middle
     is darker than its mean; its orientation is then the orientation of its negative. Unless ``negated``, all signs are 1.
     """
-    position = torch.arange(patches.shape[-1]) - (patches.shape[-1] - 1) / 2
-    inner, middle = ((position.abs() < position[-1] - margin).float() for margin in (0, 1))
-    from_mean = torch.outer(middle, middle) / middle.sum() ** 2 - torch.outer(inner, inner) / inner.sum() ** 2
-    side = position.sign() * inner
-    differences = torch.stack([torch.outer(side, inner), torch.outer(inner, side), from_mean])
     flat = patches.flatten(1)
-    down, right, brighter = (flat @ differences.flatten(1).T.to(patches)).unbind(1)
+    down, right, brighter = (flat @ torch.from_numpy(_differences(patches.shape[-1])).to(patches)).unbind(1)
     equal = ROUNDING * flat.abs().amax(1)
     sign = torch.where(brighter < -equal, -1.0, 1.0).to(patches) if negated else torch.ones_like(brighter)
     down, right = sign * down, sign * right
     return UP * (down < -equal) + LEFT * (right < -equal) + TRANSPOSED * (right.abs() > down.abs() + equal), sign
+
+
+@cache
+def _differences(size: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Weights ``(size^2, 3)`` of a patch: lower minus upper half, right minus left half, middle minus mean."""
+    position = np.arange(size) - (size - 1) / 2
+    inner, middle = (abs(position) < position[-1] - margin for margin in (0, 1))
+    from_mean = np.outer(middle, middle) / middle.sum() ** 2 - np.outer(inner, inner) / inner.sum() ** 2
+    side = np.sign(position) * inner
+    columns = np.stack([np.outer(side, inner), np.outer(inner, side), from_mean], -1)
+    return columns.reshape(-1, 3).astype(np.float32)
 
 
 class CellPrior(nn.Module):

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from pe_fill.networks.cells import LEFT, MAX_PATCHES, TRANSPOSED, UP, moments, orientations
+from pe_fill.networks.cells import LEFT, MAX_PATCHES, MAX_PATCHES_GPU, TRANSPOSED, UP, moments, orientations, turns
 from pe_lightning.encoders import EncoderLike, resolve
 from pe_lightning.encoders.kernels import KERNELS
 from pe_lightning.encodings import EncoderList, Encoding
@@ -83,7 +83,7 @@ class LocalPrior(Encoding):
 
     name: ClassVar[str] = "local"
     reflection: Tensor
-    turns: Tensor
+    places: Tensor
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class LocalPrior(Encoding):
         nn.init.zeros_(self.trunk.layers[-1].weight)  # type: ignore[arg-type]
         nn.init.zeros_(self.trunk.layers[-1].bias)  # type: ignore[arg-type]
         self.register_buffer("reflection", self._reflection(), persistent=False)
-        self.register_buffer("turns", self._turns(), persistent=False)
+        self.register_buffer("places", turns(PATCH), persistent=False)
 
     def for_axes(self, num_axes: int) -> LocalPrior:
         """A copy with the same weights for signals of so many axes: for the frames of three (:class:`LocalFrames`)."""
@@ -147,40 +147,28 @@ class LocalPrior(Encoding):
             )
         return matrix.float()
 
-    def _turns(self) -> Tensor:
-        """For every orientation, the matrix from coefficients of a turned patch to coefficients of the patch."""
-        count = self.num_features
-        turns = []
-        for orientation in range(8):
-            matrix = torch.eye(count**2, dtype=self.reflection.dtype).reshape(-1, count, count)
-            if orientation & TRANSPOSED:
-                matrix = matrix.mT
-            if orientation & LEFT:
-                matrix = matrix @ self.reflection.mT
-            if orientation & UP:
-                matrix = self.reflection @ matrix
-            turns.append(matrix.flatten(1))
-        return torch.stack(turns)
-
     def coefficients(self, patches: Tensor) -> Tensor:
         """Coefficients of the features of cells: patches ``(B, 6, 6)`` -> ``(B, K, K)``, in units of the samples."""
         mean, deviation = moments(patches[:, INNER, INNER])
         orientation, sign = orientations(patches, self.negated)
         scale = sign * (deviation + DEVIATION_OFFSET)
-        order, counts = orientation.argsort(stable=True), orientation.bincount(minlength=8).tolist()
-        x = ((patches - mean[:, None, None]) / scale[:, None, None])[order]
-        turned = [_turned(some, o).flatten(1) for o, some in enumerate(torch.split(x, counts))]
-        found: tuple[Tensor, ...] = torch.split(self.trunk(torch.cat(turned)), counts)
-        coefficients = torch.cat([some @ turn for some, turn in zip(found, self.turns, strict=True)])
-        result = torch.empty_like(coefficients).index_copy(0, order, coefficients) * scale[:, None]
-        return result.reshape(-1, self.num_features, self.num_features)
+        x = ((patches - mean[:, None, None]) / scale[:, None, None]).flatten(1)
+        found = self.trunk(x.gather(1, self.places[orientation])).unflatten(1, (self.num_features, self.num_features))
+        # back from orientation 0: a patch that is transposed or reflected has such coefficients
+        transposed, left, up = (((orientation & flag) > 0)[:, None, None] for flag in (TRANSPOSED, LEFT, UP))
+        found = torch.where(transposed, found.mT, found)
+        found = torch.where(left, found @ self.reflection.mT, found)
+        found = torch.where(up, (found.mT @ self.reflection.mT).mT, found)
+        result: Tensor = found * scale[:, None, None]
+        return result
 
     @torch.no_grad()
     def coefficients_of_cells(self, patches: Tensor) -> Tensor:
         """:meth:`coefficients` of many cells, zero for flat ones: ``(B, 6, 6)`` -> ``(B, K, K)``."""
         result = patches.new_zeros(len(patches), self.num_features, self.num_features)
         index = (moments(patches[:, INNER, INNER])[1] > MIN_DEVIATION).nonzero()[:, 0]
-        for some in torch.split(index, MAX_PATCHES) if len(index) else ():
+        limit = MAX_PATCHES if patches.device.type == "cpu" else MAX_PATCHES_GPU
+        for some in torch.split(index, limit) if len(index) else ():
             result[some] = self.coefficients(patches[some].to(self.reflection)).to(result)
         return result
 
@@ -190,13 +178,6 @@ class LocalPrior(Encoding):
         keys, features, cosine = keys_kernel(place[:, None] - taps), self.features(place), _cosine(place)
         envelope = 1 - cosine[:, None] * cosine
         return keys @ patches @ keys.mT + envelope * (features @ self.coefficients(patches) @ features.mT)
-
-
-def _turned(patches: Tensor, orientation: int) -> Tensor:
-    """Patches ``(B, 6, 6)`` of an orientation, reflected and transposed to orientation 0."""
-    flips = [axis for axis, flag in ((1, UP), (2, LEFT)) if orientation & flag]
-    flipped = patches.flip(flips) if flips else patches
-    return flipped.mT if orientation & TRANSPOSED else flipped
 
 
 def _cosine(place: Tensor) -> Tensor:

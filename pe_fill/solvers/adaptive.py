@@ -249,7 +249,7 @@ def _cube(along: Sequence[int], axes: int, device: torch.device) -> Tensor:
 
 
 def _local_mean(errors: Tensor, window: float, radius: int) -> Tensor:
-    """Means over the samples inside of the grid with weights of a Gaussian per axis: ``(M, n_1, ..., n_D)``, of equal shape."""
+    """Means over the samples inside of the grid with the weights of a Gaussian along each axis: ``(M, n_1, ..., n_D)``."""
     bell = [math.exp(-0.5 * (k / window) ** 2) for k in range(-radius, radius + 1)]
     for axis, size in enumerate(errors.shape[1:], 1):
         result = torch.zeros_like(errors)

@@ -25,7 +25,9 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from functools import cache
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.fft import next_fast_len
 from torch import Tensor
 from torch.nn import functional as F
@@ -117,7 +119,10 @@ class AdaptiveLine:
 
 
 def spline_bases(place: Tensor, degrees: Collection[int]) -> dict[int, Tensor]:
-    """B-splines that are not zero at places within a cell of uniform knots, by degree: ``(P,)`` in [0, 1] -> ``(d + 1, P)``."""
+    """B-splines that are not zero at places within a cell of uniform knots, by degree ``d``.
+
+    Places ``(P,)`` in [0, 1] -> ``(d + 1, P)``.
+    """
     largest = max(degrees)
     before = place + torch.arange(largest, -1, -1, dtype=place.dtype, device=place.device)[:, None]
     after = before.flip(0) + (1 - 2 * place)
@@ -204,20 +209,20 @@ def spline_predictable_axes(
 
 
 @cache
-def _spline_samples() -> Tensor:
-    """Values of the centred B-splines at 0, 1, ..., doubled beyond 0: ``(D, 13)`` on the CPU, padded with zeros."""
+def _spline_samples() -> NDArray[np.float64]:
+    """Values of the centred B-splines at 0, 1, ..., doubled beyond 0: ``(D, 13)``, padded with zeros."""
     bases = spline_bases(torch.zeros(1, dtype=torch.float64), DEGREES)
     samples = torch.zeros(len(DEGREES), max(DEGREES) // 2 + 1, dtype=torch.float64)
     for row, (degree, basis) in zip(samples, bases.items(), strict=True):
         row[: degree // 2 + 1] = basis[degree // 2 : degree, 0]
     samples[:, 1:] *= 2
-    return samples
+    return samples.numpy()
 
 
 def spectra(count: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Symbols of the B-splines and inverse folded spectra of every degree, at the frequencies of so many samples."""
     theta = 2 * math.pi * torch.fft.rfftfreq(count, dtype=torch.float64, device=device)
-    samples = _spline_samples().to(device)
+    samples = torch.from_numpy(_spline_samples()).to(device)
     symbols = samples @ (torch.arange(samples.shape[1], device=device)[:, None] * theta).cos()
     powers = torch.tensor(DEGREES, device=device)[:, None] + 1
     return symbols, (2 * (theta / 2).sin()) ** powers / symbols
@@ -233,7 +238,7 @@ def _shares(precisions: Tensor) -> Tensor:
 
 
 def continued(samples: Tensor) -> Tensor:
-    """One period, ``(MARGIN + n + MARGIN or more, C)``, of samples ``(n, C)`` that linear prediction continues at both ends."""
+    """One period, ``(MARGIN + n + MARGIN or more, C)``: samples ``(n, C)``, continued at both ends by linear prediction."""
     before, after = _predicted(samples)
     middle, half = (samples[:1] + samples[-1:]) / 2, MARGIN // 2
     fade = torch.arange(half, 0, -1, dtype=samples.dtype, device=samples.device)[:, None]
@@ -257,9 +262,7 @@ def _predicted(samples: Tensor) -> Tensor:
     for k in range(1, AT_ONCE):
         torch.addcmul(rows[..., k - 1, :-1], rows[..., k - 1, -1:], rows[..., 0, 1:], out=rows[..., k, 1:])
     ends = torch.stack([samples[:order].flip(0), samples[len(samples) - order :]]) - mean  # (2, order, C)
-    ends = ends.reshape(len(mean), 2 // len(mean), *ends.shape[1:]).permute(
-        0, 3, 2, 1
-    )  # a column for each end with the same rows
+    ends = ends.unflatten(0, (len(mean), -1)).permute(0, 3, 2, 1)  # ends with the same rows are columns
     result = F.pad(ends, (0, 0, 0, MARGIN))
     for place in range(order, order + MARGIN, AT_ONCE):
         result[:, :, place : place + AT_ONCE] = rows[..., 1:] @ result[:, :, place - order : place]
@@ -278,8 +281,6 @@ def _burg(signals: Tensor) -> Tensor:
         ratio = (forward * backward).sum(1, keepdim=True) / power  # minus half of the reflection coefficient
         some = coefficients[:, : k + 1]
         some.addcmul_(ratio, some.flip(1), value=-2)
-        forward, backward = (
-            torch.addcmul(forward, ratio, backward, value=-2),
-            torch.addcmul(backward, ratio, forward, value=-2),
-        )
+        pairs = ((forward, backward), (backward, forward))
+        forward, backward = (torch.addcmul(one, ratio, other, value=-2) for one, other in pairs)
     return coefficients[:, 1:]
