@@ -54,11 +54,14 @@ class AnisotropicKernels(Encoding):
             first = len(stretches)
             if num_axes == 1:
                 stretches += [eye * math.sqrt(rho), eye / math.sqrt(rho)]
-            for d in _directions(num_axes, angles):
-                for aspect in (rho, 1 / rho)[: num_axes - 1]:  # in 2-D, short in d is long across it
-                    stretches.append(aspect ** (1 / num_axes) * (eye + (1 / aspect - 1) * torch.outer(d, d)))
+            directions = _directions(num_axes, angles)
+            along = directions[:, None, :, None] * directions[:, None, None, :]
+            aspect = torch.tensor((rho, 1 / rho)[: num_axes - 1], dtype=torch.float64)[:, None, None]
+            # in 2-D, short in a direction is long across it
+            stretches += (aspect ** (1 / num_axes) * (eye + (1 / aspect - 1) * along)).flatten(0, 1)
             sparse += range(first, len(stretches), 2 if num_axes == 2 and rho < max(aspects) else 1)
-        self.forms = torch.stack([t.T @ t for t in stretches]).flatten(1)
+        stretch = torch.stack(stretches)
+        self.forms = (stretch.mT @ stretch).flatten(1)
         """Quadratic forms of :math:`|T \\Delta|^2`, ``(M, D * D)``; not a buffer, so that they stay float64."""
         self.sparse_forms = self.forms[sparse]
         """In 2-D without every second direction of the aspects that are not the largest."""
@@ -89,11 +92,11 @@ class AnisotropicKernels(Encoding):
         return partial(encoder.correlation, unit=domain)
 
 
-def _directions(num_axes: int, angles: int) -> list[Tensor]:
-    """Unit vectors in distinct directions up to sign."""
+def _directions(num_axes: int, angles: int) -> Tensor:
+    """Unit vectors in distinct directions up to sign, ``(K, num_axes)``; none of one axis."""
     if num_axes == 2:
-        turns = [math.pi * k / angles for k in range(angles)]
-        return [torch.tensor([math.cos(t), math.sin(t)], dtype=torch.float64) for t in turns]
+        turns = math.pi * torch.arange(angles, dtype=torch.float64) / angles
+        return torch.stack([turns.cos(), turns.sin()], 1)
     steps = [step for step in itertools.product((-1, 0, 1), repeat=num_axes) if step > (0,) * num_axes]
     vectors = torch.tensor(steps if num_axes == 3 else [], dtype=torch.float64).reshape(-1, num_axes)
-    return list(vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True))
+    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)

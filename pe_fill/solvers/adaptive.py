@@ -11,16 +11,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.solvers.weighted_rows import weighted_rows
 
+Numbers: TypeAlias = NDArray[Any]
 NEIGHBOUR_RADIUS = 2
 """Leave-one-out predictions use the samples up to this distance along each axis: 5 x 5 - 1 in 2-D."""
 ERROR_RADIUS = 4
@@ -202,44 +204,46 @@ class AdaptiveGrid:
         are made on the CPU, since every size that is read from a GPU waits for it.
         """
         device = self.values.device
-        along = [_by_place(self._positions(x.cpu().double(), axis)) for axis, x in enumerate(axes)]
+        along = [_by_place(self._positions(x.cpu().double(), axis).numpy()) for axis, x in enumerate(axes)]
         *others, last = along
         many = len(last.places) > 16  # of few, each place of the last axis is computed by itself
-        groups = [torch.arange(len(last.cells))] if many else last.groups
+        groups = [np.arange(len(last.cells))] if many else last.groups
         result = self.values.new_empty(*map(len, axes), self.values.shape[-1])
         per_point = 2 * (self.num_members + len(self.taps))
         for kind in itertools.product(*(range(len(axis.places)) for axis in others)):
             places = [axis.places[k] for k, axis in zip(kind, others, strict=True)]
-            offset = torch.stack([*(place.expand(len(last.places)) for place in places), last.places], 1)
-            weights = self.weights(offset.to(device)).to(self.values).movedim(0, 1)  # (U, M, 4^D)
+            offset = np.stack([*(np.full_like(last.places, place) for place in places), last.places], 1)
+            weights = self.weights(torch.from_numpy(offset).to(device)).to(self.values).movedim(0, 1)  # (U, M, 4^D)
             rows = [axis.groups[k] for k, axis in zip(kind, others, strict=True)]
             for columns in groups:
                 own = last.which[columns[: None if many else 1]]
                 first, *rest = *rows, columns
-                step = MAX_NUMBERS // (per_point * math.prod(map(len, rest)))
-                for some in torch.split(first, max(1, step)):
-                    targets = [some, *rest]
+                step = max(1, MAX_NUMBERS // (per_point * math.prod(map(len, rest))))
+                for start in range(0, len(first), step):
+                    targets = [first[start : start + step], *rest]
                     cells = [axis.cells[at] for at, axis in zip(targets, along, strict=True)]
-                    found = self._mixed(cells, [*places, last.places[own, None]], weights[own.to(device)])
-                    result[torch.meshgrid(*(at.to(device) for at in targets), indexing="ij")] = found
+                    at_places = weights[own] if many else weights[own[0]]
+                    found = self._mixed(cells, [*places, last.places[own]], at_places)
+                    result[tuple(torch.from_numpy(at).to(device) for at in np.ix_(*targets))] = found
         return result
 
-    def _mixed(self, cells: Sequence[Tensor], offset: Sequence[Tensor], weights: Tensor) -> Tensor:
-        """Values on a grid of cells ``(n_a,)`` per axis, all at one place within their cells; both are on the CPU.
+    def _mixed(self, cells: Sequence[Numbers], offset: Sequence[Numbers], weights: Tensor) -> Tensor:
+        """Values on a grid of cells ``(n_a,)`` per axis, all at one place within their cells.
 
-        Along the last axis places may differ: its offset is ``(n_D or 1, 1)``, and weights are ``(n_D or 1, M, 4^D)``.
+        Along the last axis places may differ: its offset is ``(n_D or 1,)``, weights are ``(n_D, M, 4^D)`` or ``(M, 4^D)``.
         """
         device, count = self.values.device, len(cells)
         index, shares = torch.zeros((), dtype=torch.int64, device=device), self.values.new_ones(())
         for axis, (cell, share) in enumerate(zip(cells, offset, strict=True)):
-            near = (cell[:, None] + torch.arange(-1, 3)).clamp(0, self.sizes[axis] - 1) * math.prod(self.sizes[axis + 1 :])
-            sides = torch.cat([1 - share.expand(len(cell), 1), share.expand(len(cell), 1)], 1)
+            near = (cell[:, None] + np.arange(-1, 3)).clip(0, self.sizes[axis] - 1) * math.prod(self.sizes[axis + 1 :])
+            sides = np.broadcast_to(np.stack([1 - share, share], -1), (len(cell), 2))
             shape = [len(cell) if a == axis else 1 for a in range(count)]
-            index = index + near.to(device).reshape(*shape, *[4 if a == axis else 1 for a in range(count)])
-            shares = shares * sides.to(self.values).reshape(*shape, *[2 if a == axis else 1 for a in range(count)])
+            index = index + torch.from_numpy(near).to(device).reshape(*shape, *[4 if a == axis else 1 for a in range(count)])
+            sides = sides.reshape(*shape, *[2 if a == axis else 1 for a in range(count)])
+            shares = shares * torch.tensor(sides, dtype=shares.dtype, device=device)
         corners = index[(..., *[slice(1, 3)] * count)].flatten(-count)
         mixture = weighted_rows(self.mixture.flatten(0, -2), corners, shares.flatten(-count))
-        kernels = torch.einsum("...nm,nmt->...nt", mixture, weights)
+        kernels = torch.einsum("...nm,nmt->...nt" if weights.ndim == 3 else "...m,mt->...t", mixture, weights)
         return weighted_rows(self.values.flatten(0, -2), index.flatten(-count), kernels)
 
 
@@ -279,15 +283,15 @@ class _Axis(NamedTuple):
         groups: Indices of the positions at each place.
     """
 
-    cells: Tensor
-    places: Tensor
-    which: Tensor
-    groups: tuple[Tensor, ...]
+    cells: Numbers
+    places: Numbers
+    which: Numbers
+    groups: list[Numbers]
 
 
-def _by_place(position: Tensor) -> _Axis:
-    cell = (position + SNAP).floor()
+def _by_place(position: Numbers) -> _Axis:
+    cell = np.floor(position + SNAP)
     place = position - cell
-    _, which, counts = torch.unique((place / SNAP).round(), return_inverse=True, return_counts=True)
-    groups = torch.split(which.argsort(stable=True), counts.tolist())
-    return _Axis(cell.long(), which.bincount(place) / counts, which, groups)
+    _, which, counts = np.unique(np.round(place / SNAP), return_inverse=True, return_counts=True)
+    groups = np.split(which.argsort(kind="stable"), counts.cumsum()[:-1])
+    return _Axis(cell.astype(np.int64), np.bincount(which, place) / counts, which, groups)
