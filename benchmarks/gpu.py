@@ -10,7 +10,11 @@ Gaussian encoder unless the name says another; settings are those of the papers'
 - clip: every second sample of the three axes of 128 x 128 x 128 RGB, a window that slides over a picture.
 
 A fit that does not end within its share of ``--budget`` is stopped; its seconds are then all steps at the speed of its own,
-marked ``~``, and it has no PSNR. The first step is left out of ms per step. A first fit, not shown, warms the device up.
+marked ``~``, and it has no PSNR. The first step is left out of ms per step.
+
+Every fit is first made once untimed on the same data, of steps a few, since a GPU loads a kernel when it is first used.
+These fits count operations (calls of PyTorch's kernels, without views) and synchronisations (tensors whose numbers or shape
+the processor waits for): of one step, or of a fit without steps; ``-`` if 20 steps take longer than a fifth of its share.
 """
 
 from __future__ import annotations
@@ -24,10 +28,18 @@ from typing import Any
 import torch
 from harness import load, machine, make_parser, make_trainer, print_row, print_titles
 from lightning.pytorch import Callback, LightningModule, Trainer, seed_everything
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from pe_fill import Adaptive
 from pe_lightning.signals import RandomSampling
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+
+COUNTED = 20
+"""Steps whose operations are counted."""
+WAITING = {"_local_scalar_dense", "_unique2", "equal", "masked_select", "nonzero", "unique_consecutive", "unique_dim"}
+"""Operations whose result the processor waits for."""
 
 
 @dataclass(frozen=True)
@@ -100,18 +112,63 @@ class Stopwatch(Callback):
         trainer.should_stop = now - self._began > self.limit
 
 
-def run(fit: Fit, data: TensorDataModule, device: str, limit: float) -> tuple[float, list[object]]:
-    """Seconds of a fit on a device, and what its row says; ``-`` is what there is not."""
+class Operations(TorchDispatchMode):
+    """Counts operations, without views, and those that the processor waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = self.waits = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            self.count += 1
+            self.waits += self._waits(func.overloadpacket.__name__, args, result)
+        return result
+
+    def _waits(self, name: str, args: Any, result: Any) -> bool:
+        given = [x for x in tree_leaves(args) if isinstance(x, Tensor)]
+        by_mask = name in ("index", "index_put", "index_put_") and any(x.dtype == torch.bool for x in given[1:])
+        to_processor = name in ("_to_copy", "copy_") and result.is_cpu and not all(x.is_cpu for x in given)
+        return name in WAITING or by_mask or to_processor
+
+
+def fitted(
+    fit: Fit, data: TensorDataModule, device: str, limit: float, steps: int
+) -> tuple[CoordinateModule, Trainer, Stopwatch, float]:
+    """A fit of so many steps on a device, and its seconds."""
     seed_everything(0, verbose=False)
-    watch, module, on_gpu = Stopwatch(limit), fit.make(), device == "cuda"
-    trainer = make_trainer(fit.steps, watch, accelerator=device, devices=1)
-    if on_gpu:
-        torch.cuda.reset_peak_memory_stats()
+    watch, module = Stopwatch(limit), fit.make()
+    trainer = make_trainer(steps, watch, accelerator=device, devices=1)
     began = time.perf_counter()
     trainer.fit(module, data)
-    if on_gpu:
+    if device == "cuda":
         torch.cuda.synchronize()
-    seconds, psnr, mark = time.perf_counter() - began, "-", ""
+    return module, trainer, watch, time.perf_counter() - began
+
+
+def warm_up(fit: Fit, data: TensorDataModule, device: str, limit: float) -> list[object]:
+    """Makes a fit untimed, so that its kernels are loaded; its operations and synchronisations, of steps those of one."""
+    counts = []
+    for steps in (2, 2, 2 + COUNTED) if fit.steps else (0, 0):  # the first one prepares the data too
+        with Operations() as found:
+            _, trainer, watch = fitted(fit, data, device, limit, steps)[:3]
+        counts.append((found.count, found.waits))
+        if fit.steps and (trainer.global_step < steps or watch.seconds / watch.steps * COUNTED > limit):
+            return ["-", "-"]
+    before, last = counts[-2:]
+    if not fit.steps:
+        return [*last]
+    return [f"{(many - few) / COUNTED:.4g}" for few, many in zip(before, last, strict=True)]
+
+
+def run(fit: Fit, data: TensorDataModule, device: str, limit: float) -> tuple[float, list[object]]:
+    """Seconds of a fit on a device, and what its row says; ``-`` is what there is not."""
+    counts, on_gpu = warm_up(fit, data, device, limit / 5), device == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    module, trainer, watch, seconds = fitted(fit, data, device, limit, fit.steps)
+    psnr, mark = "-", ""
     if trainer.global_step < fit.steps:
         step = watch.seconds / watch.steps if watch.steps else watch.first
         seconds, mark = watch.first + step * (fit.steps - 1), "~"
@@ -120,7 +177,7 @@ def run(fit: Fit, data: TensorDataModule, device: str, limit: float) -> tuple[fl
         psnr = f"{module.psnr:.2f}"
     milliseconds = f"{watch.seconds / watch.steps * 1e3:.2f}" if watch.steps else "-"
     memory = f"{torch.cuda.max_memory_allocated() / 2**20:.0f}" if on_gpu else "-"
-    return seconds, [device, f"{mark}{seconds:.2f}", milliseconds, psnr, memory]
+    return seconds, [device, f"{mark}{seconds:.2f}", milliseconds, *counts, psnr, memory]
 
 
 if __name__ == "__main__":
@@ -134,9 +191,10 @@ if __name__ == "__main__":
     print(machine())
     fits = [fit for fit in FITS if not options.only or fit.data in options.only]
     runs, left = len(fits) * len(devices), options.budget
-    for device in devices:
-        run(FITS[0], datamodule("photograph", 64, 0), device, left)
-    print_titles("data", "fit", "device", "seconds", "ms per step", "PSNR, dB", "MB of the GPU", "ratio to the first device")
+    counted = ("operations", "synchronisations")
+    print_titles(
+        "data", "fit", "device", "seconds", "ms per step", *counted, "PSNR, dB", "MB of the GPU", "ratio to the first device"
+    )
     for fit in fits:
         data, seconds = datamodule(fit.data, options.size, options.cube), []
         for device in devices:
