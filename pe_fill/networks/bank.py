@@ -99,4 +99,5 @@ def _directions(num_axes: int, angles: int) -> Tensor:
         return torch.stack([turns.cos(), turns.sin()], 1)
     steps = [step for step in itertools.product((-1, 0, 1), repeat=num_axes) if step > (0,) * num_axes]
     vectors = torch.tensor(steps if num_axes == 3 else [], dtype=torch.float64).reshape(-1, num_axes)
-    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    units: Tensor = vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    return units

@@ -241,7 +241,7 @@ class AdaptiveGrid:
             index = index + torch.from_numpy(near).to(device).reshape(*shape, *[4 if a == axis else 1 for a in range(count)])
             sides = sides.reshape(*shape, *[2 if a == axis else 1 for a in range(count)])
             shares = shares * torch.tensor(sides, dtype=shares.dtype, device=device)
-        corners = index[(..., *[slice(1, 3)] * count)].flatten(-count)
+        corners = index[(slice(None),) * count + (slice(1, 3),) * count].flatten(-count)
         mixture = weighted_rows(self.mixture.flatten(0, -2), corners, shares.flatten(-count))
         kernels = torch.einsum("...nm,nmt->...nt" if weights.ndim == 3 else "...m,mt->...t", mixture, weights)
         return weighted_rows(self.values.flatten(0, -2), index.flatten(-count), kernels)

@@ -262,7 +262,7 @@ def _predicted(samples: Tensor) -> Tensor:
     for k in range(1, AT_ONCE):
         torch.addcmul(rows[..., k - 1, :-1], rows[..., k - 1, -1:], rows[..., 0, 1:], out=rows[..., k, 1:])
     ends = torch.stack([samples[:order].flip(0), samples[len(samples) - order :]]) - mean  # (2, order, C)
-    ends = ends.unflatten(0, (len(mean), -1)).permute(0, 3, 2, 1)  # ends with the same rows are columns
+    ends = ends.reshape(len(mean), 2 // len(mean), *ends.shape[1:]).permute(0, 3, 2, 1)  # columns: ends of the same rows
     result = F.pad(ends, (0, 0, 0, MARGIN))
     for place in range(order, order + MARGIN, AT_ONCE):
         result[:, :, place : place + AT_ONCE] = rows[..., 1:] @ result[:, :, place - order : place]

@@ -8,6 +8,7 @@ import pytest
 import skimage
 import torch
 from fits import fit, signals
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import pe_lightning
 from pe_fill import Adaptive
@@ -137,3 +138,24 @@ def test_a_clip_is_not_below_interpolation(stride, brightness):
 
     for name in ("nearest", "linear", "bicubic", "spline"):
         assert error(fitted.grid(axes)) <= error(interpolate(name, data.train_batch(), axes)) + 1e-12
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, without views."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += not func.is_view
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_fit_takes_few_operations_which_a_gpu_has_to_launch(make_trainer):
+    made = []
+    for _ in range(2):  # constants are made once
+        model = Adaptive(pretrained="none")
+        with Operations() as operations:
+            fit(model, TensorDataModule(signals(1, 40, 32)), make_trainer, 0)
+            model.predict_grid([torch.arange(n) / n for n in (40, 32)])
+        made.append(operations.count)
+    assert made[-1] < 1500
