@@ -26,7 +26,7 @@ from pe_lightning.signals import GridBatch, GridSplit, Signals, validation
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.solvers import Choice, Solution, solve_grid
-from pe_lightning.solvers.solution import encode
+from pe_lightning.solvers.features import encode
 
 KeepLike = int | float | Literal["auto"] | dict[str, float]
 """Numbers to keep of a signal's layer, of all channels together: a count, a share in (0, 1], ``{"psnr": dB}`` for the fewest
@@ -142,7 +142,7 @@ class SparseRidge(LinearRidge):
 
     @torch.no_grad()
     def sparsify(self, found: Solution, dataset: SignalDataset) -> tuple[Solution, list[SparseLayer]]:
-        """Replaces the weights of an exact fit, in place, by their largest coefficients."""
+        """Replaces the weights of an exact fit by their largest coefficients, in place."""
         options, layers = self.options, []
         counts = [options.count(found.weight.shape[1:].numel())] * len(found.weight)
         noise: list[tuple[float, bool] | None] = [None] * len(found.weight)
@@ -162,7 +162,7 @@ class SparseRidge(LinearRidge):
                     kept = coefficients.keep(count, options.storage_dtype)
                 weight.copy_(kept.weight())
                 layers.append(SparseLayer(kept, noise[index]))
-        return found, layers
+        return found.with_weight(found.weight), layers
 
 
 def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
@@ -262,7 +262,7 @@ def _predicts_better(
     norms = [axis_norms(options.transform, *pair) for pair in zip(coarse, encode(coarse, fewer, signal.device), strict=True)]
     coefficients = Coefficients(smooth.weight[0], options.transform, norms)
     count = min(max(1, math.ceil(DENOISED_COUNT * clean.count)), coefficients.size)
-    sparse = replace(smooth, weight=coefficients.keep(count, options.storage_dtype).weight()[None])
+    sparse = smooth.with_weight(coefficients.keep(count, options.storage_dtype).weight()[None])
 
     def error(solution: Solution) -> float:
         return float((solution.predict(axes)[0] - signal)[unseen].square().sum(dtype=torch.float64))

@@ -20,7 +20,7 @@ from pe_lightning.encoders import Encoder, samples_per_unit, sized
 from pe_lightning.errors import InputError, console
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.solvers import LowRankWarning, solve_grid
-from pe_lightning.solvers.solution import encode
+from pe_lightning.solvers.features import encode
 from pe_lightning.studies.suggest.report import as_text
 from pe_lightning.training import SignalDataModule
 
@@ -114,7 +114,7 @@ def sparsity(
         norms = [axis_norms(transform, *pair) for pair in zip(found.encoders, features, strict=True)]
         coefficients, scored = Coefficients(weight, transform, norms), []
         for kept in (*(coefficients.keep(count).weight() for count in numbers), weight):
-            squared = (replace(found, weight=kept[None]).evaluate(features)[0] - values).square().sum(dtype=torch.float64)
+            squared = (found.with_weight(kept[None]).evaluate(features)[0] - values).square().sum(dtype=torch.float64)
             scored.append(float(psnr(squared, torch.tensor(float(values.numel())))))
         scores.append(scored)
     *means, of_all = (sum(column) / len(scores) for column in zip(*scores, strict=True))

@@ -127,7 +127,13 @@ def ridge_response(factors: Sequence[AxisFactor], ridge: float, dtype: torch.dty
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, str]:
     """The economy SVD and its LAPACK route: divide and conquer, or QR iterations where that fails."""
     try:
-        u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
+        if matrix.shape[0] == matrix.shape[1] and torch.equal(matrix, matrix.T):  # shifted functions at their shifts
+            eigenvalues, vectors = torch.linalg.eigh(matrix)
+            s, order = eigenvalues.abs().sort(descending=True)
+            u = vectors[:, order]
+            vh = (u * eigenvalues[order].sign()).T
+        else:
+            u, s, vh = torch.linalg.svd(matrix, full_matrices=False)
         # finds NaN and wrong factors: the product of the factors has to equal the matrix on a few fixed random vectors
         probe = torch.randn(matrix.shape[1], 4, generator=torch.Generator().manual_seed(0), dtype=s.dtype).to(matrix.device)
         error = (matrix @ probe - u @ (s[:, None] * (vh @ probe))).norm()

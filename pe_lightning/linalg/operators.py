@@ -55,8 +55,8 @@ class Operator(ABC):
         """The whole matrix, ``(N, K)``."""
 
     @abstractmethod
-    def to(self, dtype: torch.dtype) -> Self:
-        """The same matrix in another dtype."""
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> Self:
+        """The same matrix in another dtype, and on another device if one is given."""
 
 
 class GridOperator(Operator):
@@ -91,8 +91,8 @@ class Dense(GridOperator):
     def rows(self, start: int, stop: int) -> Dense:
         return Dense(self.values[start:stop])
 
-    def to(self, dtype: torch.dtype) -> Dense:
-        return Dense(self.values.to(dtype))
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> Dense:
+        return Dense(self.values.to(device or self.device, dtype))
 
 
 class Identity(GridOperator):
@@ -118,8 +118,8 @@ class Identity(GridOperator):
     def rows(self, start: int, stop: int) -> Identity:
         return Identity((stop - start, self.shape[1]), self.dtype, self.device, self.start + start)
 
-    def to(self, dtype: torch.dtype) -> Identity:
-        return Identity(self.shape, dtype, self.device, self.start)
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> Identity:
+        return Identity(self.shape, dtype, device or self.device, self.start)
 
     def trimmed(self) -> tuple[int, Identity]:
         return self.start, Identity((self.shape[0], self.shape[0]), self.dtype, self.device)
@@ -232,8 +232,9 @@ class Banded(GridOperator):
                 parts.append(Band(first - start, band.column, band.values[first - band.row : last - band.row]))
         return Banded(parts or [Band(0, 0, self.bands[0].values[:0, :0])], (stop - start, self.shape[1]))
 
-    def to(self, dtype: torch.dtype) -> Banded:
-        return Banded([Band(row, column, values.to(dtype)) for row, column, values in self.bands], self.shape)
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> Banded:
+        bands = [Band(row, column, values.to(device or self.device, dtype)) for row, column, values in self.bands]
+        return Banded(bands, self.shape)
 
     def trimmed(self) -> tuple[int, Banded]:
         used = [band.columns for band in self.bands if band.values.shape[1]]

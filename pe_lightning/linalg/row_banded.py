@@ -65,8 +65,9 @@ class RowBanded(Operator):
     def dense(self) -> Tensor:
         return self.matvec(torch.eye(self.shape[1], dtype=self.dtype, device=self.device), 0)
 
-    def to(self, dtype: torch.dtype) -> RowBanded:
-        return RowBanded(self.values.to(dtype), self.first, self.shape[1])
+    def to(self, dtype: torch.dtype, device: torch.device | None = None) -> RowBanded:
+        device = device or self.device
+        return RowBanded(self.values.to(device, dtype), self.first.to(device), self.shape[1])
 
     def _columns(self, dtype: torch.dtype = torch.int64) -> Tensor:
         return self.first.to(dtype)[:, None] + torch.arange(self.values.shape[1], dtype=dtype, device=self.device)

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -24,20 +24,21 @@ from pe_lightning.encoders.configured import changed
 from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import psnr
-from pe_lightning.linalg import factor_axes, factor_axis, full_precision, mode_products, ridge_response
+from pe_lightning.linalg import factor_axes, full_precision, ridge_response
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation
+from pe_lightning.solvers.features import on_host
+from pe_lightning.solvers.grid_scorer import GridScorer
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
     MAX_POINT_SIGNALS,
     MIN_HELD_OUT_POINTS,
-    ThinnedGrid,
     draw_fractions,
     point_density,
     point_windows,
     thinned_grid,
 )
-from pe_lightning.solvers.iterative import PointProblem, power_of_two
+from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.samples import point_samples
 
@@ -46,9 +47,8 @@ TIE_DB = 0.05
 WIDTH_FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, relative to the default width."""
 
-Scorer: TypeAlias = Callable[[float], float]
-"""Held-out PSNR in dB of a relative ridge, mean over signals."""
-
+Scorer: TypeAlias = Callable[[Sequence[float]], list[float]]
+"""Held-out PSNR in dB of relative ridges, mean over signals."""
 
 GRID_RIDGES = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
 """Ridges of every width on a grid, where one costs a product: the factorisation of a width serves all of them."""
@@ -202,23 +202,31 @@ class _Search:
         return max(self.curves[factor].values())
 
     def _curve(self, score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
-        """Scores of ridges in order, at points until they get worse."""
+        """Scores of ridges; at points in order, until they get worse."""
         if self.ridge is not None:
-            return {self.ridge: score(self.ridge)}
+            return {self.ridge: score([self.ridge])[0]}
+        if self.on_grid:
+            return self._grid_curve(score, ridges, refine)
         found: dict[float, float] = {}
         best, worse = -math.inf, 0
         for r in ridges:
-            found[r] = score(r)
+            found[r] = score([r])[0]
             best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
-            if worse == 2 and not self.on_grid:
+            if worse == 2:
                 break
+        return found
+
+    @staticmethod
+    def _grid_curve(score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
+        found = dict(zip(ridges, score(ridges), strict=True))
         if refine:  # half and quarter decades around the best, and the least ridge that is tied with it
             for step in (10**0.5, 10**0.25):
                 top = max(found, key=lambda r: found[r])
-                found.update({r: score(r) for r in (top / step, top * step)})
+                near = (top / step, top * step)
+                found.update(zip(near, score(near), strict=True))
             edge = tied(sorted(found.items()))["least"]
             if edge not in found:
-                found[edge] = score(edge)
+                found[edge] = score([edge])[0]
         return found
 
 
@@ -252,20 +260,14 @@ def choose_grid(
         return given
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
     thinned = thinned_grid(values, axes, sizes)
-    scale = float(power_of_two(thinned.values.abs().mean(dtype=torch.float64), thinned.values.dtype))
-    scaled, gain = thinned._replace(values=thinned.values / scale), 20 * math.log10(scale)
-
-    def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
-        score = _grid_scorer(scaled, candidate)
-        return lambda r: score(r) - gain
-
     fallback = None if 2 in thinned.strides else max(encoder.fallback_ridge for encoder in encoders)
     with full_precision(values.device):
         samples = [samples_per_unit(x) for x in axes]
+        scorer = partial(GridScorer, thinned)
         chosen = _Search(True, tuple(encoders), samples, strength, sigma == "auto", scorer).run(fallback)
         if strength is None and any(encoder.drawn for encoder in chosen.encoders):
-            axes = [x[:n].to(values.device, torch.float64) for x, n in zip(axes, thinned.weight.shape, strict=True)]
-            return replace(chosen, ridge=_ridge_for_noise(chosen.ridge, chosen.encoders, axes))
+            small = [x[:n].to(torch.float64) for x, n in zip(axes, thinned.values.shape[3:], strict=True)]
+            return replace(chosen, ridge=_ridge_for_noise(chosen.ridge, *on_host(chosen.encoders, small, values.device)))
         return chosen
 
 
@@ -276,11 +278,10 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     vanishes at the samples alone. The variance of unit noise at a point is the squared norm of the weights that the samples
     have there, about 1/2 without such a frequency.
     """
-    factors, at, both = [], [], []
-    for encoder, x in zip(encoders, axes, strict=True):
-        factors.append(factor_axis(encoder(x)))
+    factors, at, both = factor_axes([encoder(x) for encoder, x in zip(encoders, axes, strict=True)]), [], []
+    for encoder, x, factor in zip(encoders, axes, factors, strict=True):
         half = x + (x[min(1, len(x) - 1)] - x[0]) / 2
-        norms = [(encoder(points) @ factors[-1].right).square().mean(0) for points in (x, half)]
+        norms = [(encoder(points) @ factor.right).square().mean(0) for points in (x, half)]
         at.append(norms[0])
         both.append(norms[0] + norms[1])
     between = (reduce(torch.kron, both) - reduce(torch.kron, at)) / (2 ** len(factors) - 1)
@@ -291,28 +292,6 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     while noise(ridge) > 0.75 and ridge < FINAL_RIDGES[-1]:
         ridge *= 10**0.125
     return ridge
-
-
-def _grid_scorer(grid: ThinnedGrid, encoders: Sequence[Encoder]) -> Scorer:
-    """Scores a ridge by the held-out samples."""
-    windows, dtype, strides = grid.values, grid.values.dtype, grid.strides
-    parts = zip(encoders, grid.coords, grid.enlarged, strides, strict=True)
-    features = [shrunk(resized(encoder, ratio), stride * ratio)(x) for encoder, x, ratio, stride in parts]
-    factors = factor_axes([f[::stride] for f, stride in zip(features, strides, strict=True)])
-    bases = [(f @ factor.right).to(dtype) for f, factor in zip(features, factors, strict=True)]
-    weight = grid.weight.to(dtype)
-    sparse = windows[(slice(None),) * 3 + tuple(slice(None, None, stride) for stride in strides)]
-    mean = sparse.mean(tuple(range(3, windows.ndim)), keepdim=True, dtype=torch.float64).to(dtype)
-    target, projection = windows - mean, mode_products(sparse - mean, [f.left().to(dtype).T.contiguous() for f in factors])
-
-    def score(ridge: float) -> float:
-        response = ridge_response(factors, ridge, dtype)[1].reshape([f.rank for f in factors])
-        error = mode_products(projection * response.to(dtype), bases).sub_(target).square_().mul_(weight)
-        total = error.transpose(0, 1).flatten(1).sum(1, dtype=torch.float64)
-        count = weight.sum(dtype=torch.float64) * (error[:, 0, :].numel() // weight.numel())
-        return float(psnr(total, count.expand_as(total)).clamp(-1000, 120).mean())
-
-    return score
 
 
 # -- scattered points -------------------------------------------------------------------------------------------------
@@ -384,11 +363,14 @@ def choose_points(
             rest = (problem if candidate is encoders else build(candidate)).select(signals, fitted)
             z: list[Tensor] | None = None
 
-            def score(r: float) -> float:
+            def score(ridges: Sequence[float]) -> list[float]:
                 nonlocal z
-                z = [part.z for part in rest.solve(r, 20, 3e-4, True, z)]
-                errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
-                return float(psnr(errors, counts[0] * values.shape[-1]).mean())
+                scores = []
+                for r in ridges:
+                    z = [part.z for part in rest.solve(r, 20, 3e-4, True, z)]
+                    errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
+                    scores.append(float(psnr(errors, counts[0] * values.shape[-1]).mean()))
+                return scores
 
             return score
 

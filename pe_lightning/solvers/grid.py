@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
-from threading import Lock
-from typing import TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -24,19 +21,13 @@ from pe_lightning.linalg import (
     factor_axes,
     full_precision,
     mode_product,
-    mode_products,
     ridge_response,
 )
-from pe_lightning.linalg.threads import side_by_side
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import used_ridge
 from pe_lightning.solvers.dense import excess_error
+from pe_lightning.solvers.layers import LayerIndex, by_layers, squared_norms
 from pe_lightning.solvers.solution import Solution
-
-LayerIndex: TypeAlias = tuple[slice, slice]
-
-NUMBERS_AT_ONCE = 1 << 18
-"""Numbers of the layers that a thread computes at once, about, so that they fit in the cache of a CPU."""
 
 
 class LowRankWarning(UserWarning):
@@ -72,12 +63,21 @@ class GridSolver:
         self._banded = any(isinstance(factor.projector, Banded) for factor in self.factors)
         self._projectors: dict[int, GridOperator] = {}
         self._final = False
-        # set by the first block: dtype of the data; sum, sum of squares and count per signal and channel, (3, S, C);
-        # sums in the bases, (S, C, *m) with m the columns of each axis's projector
+        self._count = 0
+        # set by the first block: dtype of the data; sum and sum of squares per signal and channel, (2, S, C); sums in the
+        # bases, (S, C, *m) with m the columns of each axis's projector
         self._dtype: torch.dtype | None = None
         self._sums: Tensor | None = None
         self._projection: Tensor
         self._spectrum: Tensor | None = None
+        self._subtracted: Tensor | None = None
+
+    @classmethod
+    def of_grid(cls, features: Sequence[Tensor | Operator], values: Tensor, *, center: bool = True) -> GridSolver:
+        """The solver of all values ``(S, N_1, ..., N_D, C)``; means are subtracted first, which is more accurate in float32."""
+        solver = cls(features, center=center)
+        solver._add(values, [0] * len(solver.grid), center)
+        return solver
 
     def accumulate(self, block: Tensor, start: Sequence[int] | None = None) -> None:
         """Adds a block of the data. The blocks of all calls and processes cover the grid exactly once, in any order.
@@ -93,22 +93,30 @@ class GridSolver:
             raise InputError("GridSolver: the sums are final after reduce() or solve(); make a new solver for more data")
         if any(first < 0 or first + n > size for first, n, size in zip(origin, block.shape[1:-1], self.grid, strict=True)):
             raise InputError(f"the block at {origin} of shape {tuple(block.shape)} is outside the grid of {list(self.grid)}")
+        self._add(block, origin, subtract_mean=False)
+
+    def _add(self, block: Tensor, origin: list[int], subtract_mean: bool) -> None:
         with full_precision(block.device):
             dtype = self._dtype = torch.promote_types(block.dtype, torch.float32)
             layers = block.movedim(-1, 1)
-            projectors, corner = self._rows(origin, layers.shape[2:], torch.float64 if self._banded else dtype)
+            numbers = math.prod(layers.shape[2:])
+            projectors, corner = self._rows(origin, layers.shape[2:], torch.float64 if self._banded else dtype, block.device)
 
             def projected(index: LayerIndex) -> list[Tensor]:
                 x = layers[index].to(dtype)
-                if not self._banded:
+                if not self._banded or subtract_mean:
                     x = x.contiguous()  # products with banded features copy slices instead
-                sums, projection = _sums(x), x if projectors else x.clone()
+                total = x.flatten(2).sum(2, dtype=torch.float64)
+                mean = (total / numbers).to(dtype)
+                if subtract_mean:
+                    x = x - mean.reshape(*mean.shape, *[1] * len(self.grid))
+                squares, projection = squared_norms(x), x if projectors else x.clone()
                 for axis, rows in projectors:
                     projection = rows.rmatvec(projection, 2 + axis)
-                return [*sums, projection]
+                return [total, squares, mean, projection]
 
-            total, squares, x = by_layers(projected, layers.shape, block.device)
-            sums = torch.stack([total, squares, torch.full_like(squares, math.prod(layers.shape[2:]))])
+            total, squares, mean, x = by_layers(projected, layers.shape, block.device)
+            sums = torch.stack([total, squares])
             if not torch.isfinite(sums).all():
                 raise InputError(f"the block at {origin} holds values that are NaN, infinite or too large to be squared")
             shape = (*x.shape[:2], *(factor.projector.shape[1] for factor in self.factors))
@@ -121,9 +129,11 @@ class GridSolver:
                     part = part.narrow(2 + axis, first, x.shape[2 + axis])
                 part += x
             self._sums += sums
+            self._count += numbers
+            self._subtracted = mean if subtract_mean else None
 
     def _rows(
-        self, origin: list[int], sizes: Sequence[int], dtype: torch.dtype
+        self, origin: list[int], sizes: Sequence[int], dtype: torch.dtype, device: torch.device
     ) -> tuple[list[tuple[int, GridOperator]], list[int]]:
         """The matrices that multiply a block, with their axes, in their order, and the first column of each axis."""
         found, corner = [], [0] * len(self.grid)
@@ -132,7 +142,7 @@ class GridSolver:
             if isinstance(projector, Identity) and sizes[axis] == self.grid[axis]:
                 continue
             if not isinstance(projector, Banded):  # cached after its conversion
-                projector = self._projectors.setdefault(id(projector), projector.to(dtype))
+                projector = self._projectors.setdefault(id(projector), projector.to(dtype, device))
             corner[axis], rows = projector.rows(origin[axis], origin[axis] + sizes[axis]).trimmed()
             found.append((axis, rows))
         return found, corner
@@ -144,8 +154,10 @@ class GridSolver:
         if self._sums is None:
             raise InputError("GridSolver: a process without data must still accumulate an empty block (S, 0, ..., C)")
         self._projection = self._projection.contiguous()
-        dist.all_reduce(self._projection)
-        dist.all_reduce(self._sums)
+        count = torch.tensor(self._count, device=self._sums.device)
+        for part in (self._projection, self._sums, count):
+            dist.all_reduce(part)
+        self._count = int(count)
         self._final = True
 
     def solve(self, ridge: float = 0.0) -> Solution:
@@ -160,7 +172,7 @@ class GridSolver:
         """
         validation.number("ridge", ridge, "[0, inf)", hint=" (1e-3 is moderate, 0 plain least squares)")
         samples = math.prod(self.grid)
-        covered = 0 if self._sums is None or not self._sums.numel() else int(self._sums[2, 0, 0])
+        covered = 0 if self._sums is None or not self._sums.numel() else self._count
         if covered != samples:
             raise InputError(
                 f"the blocks cover {covered} of the grid's {samples} samples; accumulate each sample once, and call "
@@ -170,20 +182,23 @@ class GridSolver:
         assert self._dtype is not None
         ridge = used_ridge(ridge, self._dtype)
         with full_precision(self._sums.device):
-            # rounded once: the same mean is subtracted and returned
-            mean = self._sums[0].div(samples).mul(self.center).to(self._dtype)
+            total, centred = self._sums
+            mean = self._subtracted
+            if mean is None:  # rounded once: the same mean is subtracted and returned
+                mean = total.div(samples).mul(self.center).to(self._dtype)
+                centred = (centred - mean.double() * (2 * total - samples * mean.double())).clamp_min(0)
             if self._spectrum is None:
                 self._spectrum, self._final = self._rotated(mean), True
             absolute = ridge * math.prod(factor.mean_diagonal for factor in self.factors)
-            # of the centred data, the sum of squares
-            centred = (self._sums[1] - mean.double() * (2 * self._sums[0] - samples * mean.double())).clamp_min(0)
+            bases: tuple[Operator, ...] = ()
             if all(factor.method == "identity" for factor in self.factors):  # the centred samples, over one plus the ridge
-                weight = self._spectrum.div(1 + ridge).reshape(*self._spectrum.shape[:2], *self.grid)
+                coefficients = self._spectrum.div(1 + ridge).reshape(*self._spectrum.shape[:2], *self.grid)
                 residual = (centred * (ridge / (1 + ridge)) ** 2).sum(1)
                 excess = torch.zeros_like(residual)
                 joint_rank, effective = samples, samples / (1 + ridge)
             else:
-                weight, residual, excess, joint_rank, effective = self._filtered(ridge, centred)
+                coefficients, residual, excess, joint_rank, effective = self._filtered(ridge, centred)
+                bases = tuple(factor.basis for factor in self.factors)
         full, ranks = math.prod(min(factor.shape) for factor in self.factors), tuple(factor.rank for factor in self.factors)
         if (effective / full) ** (1 / len(self.factors)) < 0.1:
             warnings.warn(
@@ -193,12 +208,13 @@ class GridSolver:
                 stacklevel=2,
             )
         return Solution(
-            weight=weight,
+            coefficients=coefficients,
+            bases=bases,
             mean=mean,
             squared_error=residual,
-            count=torch.full((len(weight),), samples * weight.shape[1]),
+            count=torch.full((len(mean),), samples * mean.shape[1]),
             ridge=float(ridge),
-            absolute_ridge=torch.full((len(weight),), absolute, dtype=torch.float64),
+            absolute_ridge=torch.full((len(mean),), absolute, dtype=torch.float64),
             solver="grid",
             ranks=ranks,
             joint_rank=joint_rank,
@@ -208,41 +224,36 @@ class GridSolver:
         )
 
     def _filtered(self, ridge: float, centred: Tensor) -> tuple[Tensor, Tensor, Tensor, int, float]:
-        """Weights by joint singular values; squared errors and their excess over the least ones, ``(S,)``; both ranks."""
+        """Coefficients by joint singular values; squared errors, their excess over the least ones, ``(S,)``; both ranks."""
         assert self._spectrum is not None
         spectrum, ranks = self._spectrum, [factor.rank for factor in self.factors]
         singular, response = ridge_response(self.factors, ridge, spectrum.dtype)
-        rest = 1 - singular * response
-        bases = [factor.basis.to(spectrum.dtype) for factor in self.factors]
+        joint_rank, effective = int((response > 0).sum()), float((singular * response).sum())
+        factors = [x.to(spectrum) for x in (1 - singular * response, response)]
+        deficient = any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True))
 
-        def solved(index: LayerIndex) -> list[Tensor]:
+        def filtered(index: LayerIndex) -> list[Tensor]:
             some = spectrum[index]
-            coefficients = torch.empty_like(some)
-            norms = some.new_empty(3, *some.shape[:2], dtype=torch.float64)
-            for s, c in itertools.product(range(some.shape[0]), range(some.shape[1])):
-                t = some[s, c].double()  # one channel at a time, to save memory
-                filtered = t * response
-                coefficients[s, c] = filtered
-                norms[0, s, c] = t.dot(t)
-                t *= rest
-                norms[1, s, c], norms[2, s, c] = t.dot(t), filtered.dot(filtered)
-            return [*norms, mode_products(coefficients.reshape(*some.shape[:2], *ranks), bases)]
+            changed = some * factors[0]
+            norms = [squared_norms(changed), *([squared_norms(some)] if deficient or ridge == 0 else [])]
+            torch.mul(some, factors[1], out=changed)
+            return [*norms, *([squared_norms(changed)] if ridge == 0 else []), changed]
 
-        inside, residual, squares, weight = by_layers(solved, (*spectrum.shape[:2], singular.numel()), spectrum.device)
+        residual, *norms, coefficients = by_layers(filtered, spectrum.shape, spectrum.device)
         truncated = residual.sum(1)
-        if any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True)):
+        if deficient:
             # the part of the data outside the range of the features; exactly zero where they have full rank
-            residual = residual + (centred - inside).clamp_min(0)
+            residual = residual + (centred - norms[0]).clamp_min(0)
         error = residual.sum(1)
-        effective = float((singular * response).sum())
         excess = torch.zeros_like(error)
         if ridge == 0 and singular.numel():
+            inside, squares = norms
             # change of fitted values by rounding of factors and weights, and its inner product with the errors, as far as
             # vectors of random directions have one
-            change = torch.finfo(spectrum.dtype).eps * singular.amax() * squares.sum(1).sqrt()
+            change = torch.finfo(spectrum.dtype).eps * float(singular.amax()) * squares.sum(1).sqrt()
             raised = error + change.square() + 2 * change * (error / centred[0].numel() / math.prod(self.grid)).sqrt()
             excess = excess_error(raised, error - truncated, inside.sum(1) + error - truncated)
-        return weight, error, excess, int((response > 0).sum()), effective
+        return coefficients.unflatten(2, ranks), error, excess, joint_rank, effective
 
     def _rotated(self, mean: Tensor) -> Tensor:
         """T of the centred data, ``(S, C, r_1 ... r_D)``; consumes the accumulated sums."""
@@ -253,77 +264,17 @@ class GridSolver:
         precise = math.prod(condition for _, _, condition in rotated) > 100
         dtype = spectrum.dtype if precise else self._dtype
         joint = None
-        if self.center:
-            ones = [
-                factor.projector.rmatvec(spectrum.new_ones(factor.shape[0], dtype=torch.float64)) for factor in self.factors
-            ]
-            joint = reduce(torch.kron, ones).to(spectrum.dtype).reshape(spectrum.shape[2:])
+        if self.center and self._subtracted is None:
+            ones = [f.projector.rmatvec(f.singular_values.new_ones(f.shape[0])) for f in self.factors]
+            joint = reduce(torch.kron, ones).to(spectrum).reshape(spectrum.shape[2:])
 
         def rotate(index: LayerIndex) -> list[Tensor]:
             some = spectrum[index]
             if joint is not None:
-                for layer, layer_mean in zip(some.flatten(0, 1), mean[index].flatten().tolist(), strict=True):
-                    layer.sub_(joint, alpha=layer_mean)
+                some.addcmul_(joint, mean[index].to(some).reshape(*some.shape[:2], *[1] * joint.ndim), value=-1)
             some = some.to(dtype)
             for axis, rotation, _ in rotated:
-                some = mode_product(some, rotation.T.to(dtype), 2 + axis)
+                some = mode_product(some, rotation.T.to(spectrum.device, dtype), 2 + axis)
             return [some.to(self._dtype).flatten(2)]
 
-        return by_layers(rotate, spectrum.shape, spectrum.device)[0]
-
-
-def by_layers(
-    function: Callable[[LayerIndex], Sequence[Tensor]], shape: Sequence[int], device: torch.device
-) -> list[Tensor]:
-    """Results of a function for groups of layers, computed side by side, as one tensor ``(S, C, *)`` each.
-
-    Layers ``(S, C, *sizes)`` of very many numbers are one group: all threads share their products. The function takes
-    signals
-    and channels of a group and returns tensors ``(s, c, *)``. It writes nothing that another group reads.
-    """
-    signals, channels, *sizes = shape
-    numbers = math.prod(sizes)
-    count = max(1, NUMBERS_AT_ONCE // max(1, numbers))
-    everything = slice(None)
-    if device.type != "cpu" or numbers > 1 << 22 or signals * channels <= count:
-        return list(function((everything, everything)))
-    if signals > 1:
-        count = max(1, count // channels)
-        groups = [(slice(start, start + count), everything) for start in range(0, signals, count)]
-    else:
-        groups = [(everything, slice(start, start + count)) for start in range(0, channels, count)]
-    results: list[Tensor] = []
-    allocating = Lock()
-
-    def compute(index: LayerIndex) -> None:
-        parts = function(index)
-        with allocating:
-            if not results:
-                results.extend(part.new_empty(signals, channels, *part.shape[2:]) for part in parts)
-        for result, part in zip(results, parts, strict=True):
-            result[index] = part
-
-    side_by_side(compute, groups, device)
-    return results
-
-
-def centred(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Means ``(S, C)`` of values ``(S, N_1, ..., N_D, C)``, and the values minus them, stored layer by layer."""
-    layers = values.movedim(-1, 1)
-
-    def subtract(index: LayerIndex) -> list[Tensor]:
-        some = layers[index].contiguous()
-        mean = (_sums(some)[0] / max(1, math.prod(some.shape[2:]))).to(some.dtype)
-        return [mean, torch.sub(some, mean.reshape(*mean.shape, *[1] * (some.ndim - 2)))]
-
-    mean, result = by_layers(subtract, layers.shape, values.device)
-    return mean, result.movedim(1, -1)
-
-
-def _sums(x: Tensor) -> Tensor:
-    """Sum and sum of squares of each layer in float64, ``(s, c, *)`` -> ``(2, s, c)``; converts one layer at a time."""
-    found = x.new_empty(2, *x.shape[:2], dtype=torch.float64)
-    for s, c in itertools.product(range(x.shape[0]), range(x.shape[1])):
-        layer = x[s, c].flatten().double()
-        found[0, s, c], found[1, s, c] = layer.sum(), layer.dot(layer)
-    return found
+        return by_layers(rotate, spectrum.shape, spectrum.device)[0] if rotated or joint is not None else spectrum.flatten(2)

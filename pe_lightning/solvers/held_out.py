@@ -47,31 +47,38 @@ class ThinnedGrid(NamedTuple):
     """Samples of the grid over samples of the window, per axis."""
     strides: list[int]
     """2 for axes where every second sample is held out, else 1."""
-    weight: Tensor
-    """Weights of the held-out samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
-    fitted: Tensor
-    """One at the fitted samples, zero elsewhere."""
+    axis_weights: list[Tensor]
+    """Factors of the weights of the samples per axis, ``(n_a,)`` float64 on the CPU; one at fitted samples."""
+
+    @property
+    def fitted(self) -> Tensor:
+        """One at the fitted samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
+        known = [(torch.arange(len(w)) % stride == 0).double() for w, stride in zip(self.axis_weights, self.strides, strict=True)]
+        return reduce(torch.kron, known).reshape(self.values.shape[3:]).to(self.values.device)
+
+    @property
+    def weight(self) -> Tensor:
+        """Weights of the held-out samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
+        every = reduce(torch.kron, self.axis_weights).reshape(self.values.shape[3:])
+        return every.to(self.values.device) * (1 - self.fitted)
 
 
 def thinned_grid(values: Tensor, axes: Sequence[Tensor], sizes: Sequence[int]) -> ThinnedGrid:
     """From values ``(S, N_1, ..., N_D, C)`` at coordinates ``(N_a,)`` per axis, a part of a grid of ``sizes`` samples."""
     side = GRID_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
     parts = [part.movedim(-1, 1) for part in _windows(values[:: -(-len(values) // 16) or 1], len(axes), side)]
-    windows = torch.stack(parts).to(torch.promote_types(values.dtype, torch.float32))
+    windows = (torch.stack(parts) if len(parts) > 1 else parts[0][None]).to(torch.promote_types(values.dtype, torch.float32))
     lengths = windows.shape[3:]
     strides = [2 if n >= MIN_AXIS_SAMPLES else 1 for n in lengths]
     enlarged = [size / n for size, n in zip(sizes, lengths, strict=True)]
     starts = [x[:side].to(torch.float64) for x in axes]
-    coords = [((x - x[0]) * ratio + x[0]).to(values.device) for x, ratio in zip(starts, enlarged, strict=True)]
-    weights, known = [], []
+    coords = [(x - x[0]) * ratio + x[0] for x, ratio in zip(starts, enlarged, strict=True)]
+    weights = []
     for n, stride in zip(lengths, strides, strict=True):
         # samples beyond the last fitted one are a larger share of the coarse grid than of the original one
-        weights.append(torch.ones(n, device=values.device, dtype=torch.float64))
+        weights.append(torch.ones(n, dtype=torch.float64))
         weights[-1][-1] = 0.5 if stride == 2 and n % 2 == 0 else 1.0
-        known.append((torch.arange(n, device=values.device) % stride == 0).double())
-    fitted = reduce(torch.kron, known)
-    weight = reduce(torch.kron, weights) * (1 - fitted)
-    return ThinnedGrid(windows, coords, enlarged, strides, weight.reshape(lengths), fitted.reshape(lengths))
+    return ThinnedGrid(windows, coords, enlarged, strides, weights)
 
 
 def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:

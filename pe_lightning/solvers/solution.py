@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, interpolates, is_local, local_features
+from pe_lightning.encoders import Encoder, is_local, local_features
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Identity, Operator, as_operator, encode_axis, full_precision, mode_products
+from pe_lightning.linalg import Dense, Operator, as_operator, full_precision, mode_products
 from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
+from pe_lightning.solvers.features import encode
+from pe_lightning.solvers.layers import by_layers
 from pe_lightning.solvers.samples import ScatteredPoints
 
 Solver: TypeAlias = Literal["grid", "line", "dense", "points"]
@@ -24,8 +27,8 @@ Solver: TypeAlias = Literal["grid", "line", "dense", "points"]
 class Solution:
     """Weights of the linear layer on raw features, and a description of the fit."""
 
-    weight: Tensor
-    """Weights for raw features, ``(S, C, K_1, ..., K_D)``."""
+    coefficients: Tensor
+    """Weights in the bases, ``(S, C, r_1, ..., r_D)``; without bases :attr:`weight`."""
     mean: Tensor
     """The subtracted mean, ``(S, C)``; zero if none was subtracted."""
     squared_error: Tensor
@@ -39,6 +42,8 @@ class Solution:
     absolute_ridge: Tensor
     """The ridge as added to the diagonal of the normal equations, ``(S,)``."""
     solver: Solver
+    bases: tuple[Operator, ...] = ()
+    """Grid: the bases of the features of each axis, ``(K_a, r_a)`` float64."""
     seconds: float = 0.0
     """Wall time of this process, in seconds."""
     encoders: tuple[Encoder, ...] = ()
@@ -68,6 +73,20 @@ class Solution:
     more, to 1e-6 of the squared values, ``(S,)``.
     """
 
+    @cached_property
+    def weight(self) -> Tensor:
+        """Weights for raw features, ``(S, C, K_1, ..., K_D)``; computed from the coefficients when first read."""
+        if not self.bases:
+            return self.coefficients
+        like = self.coefficients
+        bases = [basis.to(like.dtype, like.device) for basis in self.bases]
+        with full_precision(like.device):
+            return by_layers(lambda index: [mode_products(like[index], bases)], like.shape, like.device)[0]
+
+    def with_weight(self, weight: Tensor) -> Solution:
+        """The solution with other weights for raw features, ``(S, C, K_1, ..., K_D)``."""
+        return replace(self, coefficients=weight, bases=())
+
     @property
     def exact(self) -> bool:
         """Whether a direct solver found the minimum: at most 1e-4 more error, optimality up to 1e-6."""
@@ -76,21 +95,30 @@ class Solution:
 
     def evaluate(self, features: Sequence[Tensor | Operator]) -> Tensor:
         """Values on a grid from raw features ``(n_a, K_a)`` per axis, with the mean: ``(S, n_1, ..., n_D, C)``."""
-        with full_precision(self.weight.device):
-            values = mode_products(self.weight, [as_operator(matrix).to(self.weight.dtype) for matrix in features])
+        dtype, device = self.coefficients.dtype, self.coefficients.device
+        matrices = [as_operator(matrix) for matrix in features]
+        with full_precision(device):
+            if self.bases and all(isinstance(matrix, Dense) for matrix in matrices):
+                # small products of features and bases, in place of large ones of coefficients and bases
+                pairs = zip(matrices, self.bases, strict=True)
+                matrices = [Dense(matrix.matvec(basis.to(matrix.dtype, device).dense(), 0)) for matrix, basis in pairs]
+                factors = self.coefficients
+            else:
+                factors = self.weight
+            values = mode_products(factors, [matrix.to(dtype) for matrix in matrices])
             return values.add_(self.mean.reshape(*self.mean.shape, *[1] * len(features))).movedim(1, -1)
 
     def predict(self, axes: Sequence[Tensor]) -> Tensor:
         """Values on the grid of one coordinate vector ``(n_a,)`` per axis: ``(S, n_1, ..., n_D, C)``."""
         self._check_axes(len(axes))
-        return self.evaluate(encode(self.encoders, axes, self.weight.device))
+        return self.evaluate(encode(self.encoders, axes, self.mean.device))
 
     def at(self, coords: Tensor) -> Tensor:
         """Values ``(S, P, C)`` at coordinates ``(P, D)``, or at different coordinates per signal, ``(S, P, D)``."""
         self._check_axes(coords.shape[-1])
-        coords = (coords[None] if coords.ndim == 2 else coords).to(self.weight.device, torch.float64)
-        if coords.ndim != 3 or len(coords) not in (1, len(self.weight)):
-            raise InputError(f"coords have the shape (P, D) or ({len(self.weight)}, P, D); got {tuple(coords.shape)}")
+        coords = (coords[None] if coords.ndim == 2 else coords).to(self.mean.device, torch.float64)
+        if coords.ndim != 3 or len(coords) not in (1, len(self.mean)):
+            raise InputError(f"coords have the shape (P, D) or ({len(self.mean)}, P, D); got {tuple(coords.shape)}")
         if len(coords) == 1 and len(self.encoders) == 1 and is_local(self.encoders[0]):
             return self.evaluate([local_features(self.encoders[0], coords[0, :, 0], self.weight.dtype)])
         with full_precision(self.weight.device):
@@ -128,19 +156,3 @@ class Solution:
     def _check_axes(self, count: int) -> None:
         if count != len(self.encoders):
             raise InputError(f"the solution has encoders of {len(self.encoders)} axes, got coordinates of {count}")
-
-
-def encode(encoders: Sequence[Encoder], axes: Sequence[Tensor], device: torch.device) -> list[Operator]:
-    """Raw features per axis in float64; axes with one encoder and equal coordinates share them."""
-    if len(encoders) == 1 and is_local(encoders[0]):
-        x = axes[0].to(device)
-        if interpolates(encoders[0], x):
-            return [Identity((len(x), len(x)), torch.float64, device)]
-        return [local_features(encoders[0], x)]
-    features: list[Operator] = []
-    for a, (encoder, x) in enumerate(zip(encoders, axes, strict=True)):
-        same = (b for b in range(a) if encoders[b] is encoder and torch.equal(axes[b], x))
-        b = next(same, None)
-        compact = encoder.support is not None
-        features.append(encode_axis(encoder, x.to(device), compact) if b is None else features[b])
-    return features

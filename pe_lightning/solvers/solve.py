@@ -18,11 +18,12 @@ from pe_lightning.linalg.threads import sized_threads, solve_operations, threads
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import axis_encoders, choose_grid, choose_points
 from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
-from pe_lightning.solvers.grid import GridSolver, centred
+from pe_lightning.solvers.features import encode, on_host
+from pe_lightning.solvers.grid import GridSolver
 from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.samples import ScatteredPoints
-from pe_lightning.solvers.solution import Solution, Solver, encode
+from pe_lightning.solvers.solution import Solution, Solver
 
 
 class ConvergenceWarning(UserWarning):
@@ -75,14 +76,9 @@ def solve_grid(
     if is_line(choice.encoders) and not interpolates(choice.encoders[0], axes[0]):
         solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False)
         return replace(solution, choice=choice, seconds=time.perf_counter() - began)
-    solver = GridSolver(encode(choice.encoders, axes, values.device), center=False)
-    mean = values.new_zeros(len(values), values.shape[-1])
-    if center:  # before the projection, which is more accurate in float32
-        mean, values = centred(values)
-    solver.accumulate(values)
-    solution = solver.solve(choice.ridge)
-    seconds = time.perf_counter() - began
-    return replace(solution, mean=mean, encoders=choice.encoders, choice=choice, seconds=seconds)
+    near, places = on_host(choice.encoders, axes, values.device)
+    solution = GridSolver.of_grid(encode(near, places, places[0].device), values, center=center).solve(choice.ridge)
+    return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
 
 
 def solve_blocks(
@@ -115,7 +111,9 @@ def solve_blocks(
             if is_line(encoders):  # the weights are of the size of the data, so that collecting the blocks is affordable
                 line.append((axes[0][start[0] : start[0] + block.shape[1]].to(block.device), block))
                 continue
-            solver = solver or GridSolver(encode(encoders, axes, block.device), center=center)
+            if solver is None:
+                near, places = on_host(encoders, axes, block.device)
+                solver = GridSolver(encode(near, places, places[0].device), center=center)
             solver.accumulate(block, start)
         if line:
             x, values = (torch.cat(parts, axis) for axis, parts in enumerate(zip(*line, strict=True)))
@@ -222,7 +220,7 @@ def _solution(
     names = ("squared_error", "iterations", "relative_residual", "optimality", "excess_error")
     reached: dict[str, Any] = {name: torch.cat([getattr(result, name) for result in results]) for name in names}
     return Solution(
-        weight=weight,
+        coefficients=weight,
         mean=problem.mean.to(weight.dtype),
         count=(problem.counts * problem.values.shape[1]).long(),
         ridge=float(ridge),

@@ -261,11 +261,11 @@ def _thinned(
     grid = held_out.thinned_grid(values, axes, sizes)
     if 2 not in grid.strides:
         raise InputError(
-            f"a grid of {list(grid.weight.shape)} training samples is too small to hold any out: one axis needs at least "
+            f"a grid of {list(grid.values.shape[3:])} training samples is too small to hold any out: one axis needs at least "
             f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or solver: null"
         )
     ratios = [stride * ratio for stride, ratio in zip(grid.strides, grid.enlarged, strict=True)]
-    near = [x / ratio for x, ratio in zip(grid.coords, ratios, strict=True)]
+    near = [(x / ratio).to(values.device) for x, ratio in zip(grid.coords, ratios, strict=True)]
     samples, flat = MaskedGrid(changed(encoders, squeezed, ratios), near), grid.values.flatten(0, 1).flatten(2).double()
     fitted, weight = grid.fitted.flatten()[None] > 0, grid.weight.flatten()[None]
     return ValidationProblem(samples, flat, fitted, weight, grid.strides, center)

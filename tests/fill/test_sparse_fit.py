@@ -17,7 +17,7 @@ from pe_lightning import encoders
 from pe_lightning.errors import InputError
 from pe_lightning.signals import RandomSampling
 from pe_lightning.signals.sampling import GridSampling
-from pe_lightning.solvers.solution import encode
+from pe_lightning.solvers.features import encode
 from pe_lightning.training import ComplexLinear, TensorDataModule
 
 EXACT = {"ridge": 0.0}

@@ -62,7 +62,7 @@ def test_second_routes_when_divide_and_conquer_fails(monkeypatch):
 def test_a_wrong_svd_is_noticed(monkeypatch):
     right = torch.linalg.svd
     monkeypatch.setattr(torch.linalg, "svd", lambda *a, **k: [part * (1 + 1e-6) for part in right(*a, **k)])
-    matrix = torch.eye(6, dtype=torch.float64)
+    matrix = torch.eye(6, 5, dtype=torch.float64)
     assert factor_axis(matrix).method == "gesvd"
 
 

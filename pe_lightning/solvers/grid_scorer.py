@@ -1,0 +1,145 @@
+"""Held-out scores of ridges on a thinned grid, from the coefficients of the fits.
+
+A further ridge costs no product of the size of the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import Encoder
+from pe_lightning.encoders.cells import resized
+from pe_lightning.encoders.resolution import shrunk
+from pe_lightning.evaluation.scores import psnr
+from pe_lightning.linalg import factor_axes, mode_products, ridge_response
+from pe_lightning.solvers.features import on_host
+from pe_lightning.solvers.held_out import ThinnedGrid
+from pe_lightning.solvers.iterative import power_of_two
+from pe_lightning.solvers.layers import LayerIndex, by_layers, squared_norms
+
+MAX_ROUNDING_DB = 0.002
+"""Bound of the change of a score by rounding above which all scores are computed in float64."""
+
+
+class Projections(NamedTuple):
+    """Windows of a thinned grid in the bases of the features, in one precision; ``L`` windows of all signals."""
+
+    fitted: Tensor
+    """T, the fitted samples in the bases ``U_a``, ``(L, C, r_1, ..., r_D)``."""
+    every: Tensor
+    """Z, all samples, weighted, in the bases ``O_a``, of the same shape."""
+    energy: Tensor
+    """Squares of T, summed over windows and channels, ``(S, r_1 ... r_D)`` float64."""
+    squares: Tensor
+    """Sums of squares of all samples, of their part outside the bases ``O_a``, and of the part of the fitted samples
+    outside the bases ``U_a``, ``(3, S, 1)`` float64.
+    """
+
+
+class GridScorer:
+    r"""Scores ridges by the held-out samples of a grid, in the space of the coefficients.
+
+    With features :math:`U_a s_a V_a^T` of the fitted samples, coefficients are :math:`Q = \frac{s T}{s^2 + \rho}`. All
+    samples, weighted, are predicted as :math:`Q \times_a B_a`, where :math:`B_a = O_a R_a` by a QR decomposition. The squared
+    error at the held-out samples is the one at all samples minus the one at the fitted samples,
+
+    .. math:: \|Q \times_a R_a - Z\|^2 + \|Y - Z \times_a O_a\|^2 - \|s Q - T\|^2 - \|y - T \times_a U_a\|^2,
+
+    so that a ridge costs products of coefficients. Each term is the square of a difference, as accurate as a difference of
+    samples. Rounding changes the squared error :math:`E` at all samples by about
+    :math:`4 \kappa (\|Y\| + \|P\|) \sqrt{E}` at most, where :math:`\kappa = u \sqrt n` for inner products of :math:`n`
+    numbers with the unit roundoff :math:`u`, and :math:`\|P\|^2` is the sum of squares of the contributions of single
+    coefficients to the predictions. Where this is more than :data:`MAX_ROUNDING_DB` of a held-out error, everything is
+    computed in float64.
+
+    Args:
+        grid: Fitted and held-out samples.
+        encoders: One per axis, for the whole grid.
+
+    Reference: Higham and Mary, *A new approach to probabilistic rounding error analysis*, SIAM J. Sci. Comput. 2019.
+    """
+
+    def __init__(self, grid: ThinnedGrid, encoders: Sequence[Encoder]) -> None:
+        self.grid = grid
+        encoders, coords = on_host(encoders, grid.coords, grid.values.device)
+        parts = zip(encoders, coords, grid.enlarged, grid.strides, strict=True)
+        features = [shrunk(resized(encoder, ratio), stride * ratio)(x) for encoder, x, ratio, stride in parts]
+        self.factors = factor_axes([f[::stride] for f, stride in zip(features, grid.strides, strict=True)])
+        self.left = [factor.left() for factor in self.factors]
+        each = zip(features, self.factors, grid.axis_weights, strict=True)
+        decomposed = [torch.linalg.qr((f @ factor.right) * weight.sqrt().to(f)[:, None]) for f, factor, weight in each]
+        self.bases, self.triangles = ([pair[part] for pair in decomposed] for part in (0, 1))
+        # a unit of the values in which their squares are normal numbers
+        self.scale = power_of_two(torch.linalg.vector_norm(grid.values, math.inf), grid.values.dtype)
+        self.projections = self._project(grid.values.dtype)
+
+    def __call__(self, ridges: Sequence[float]) -> list[float]:
+        """Held-out PSNR in dB of relative ridges, mean over signals."""
+        responses = [ridge_response(self.factors, r, self.grid.values.dtype) for r in ridges]
+        singular, response = responses[0][0], torch.stack([of_ridge for _, of_ridge in responses])
+        errors, bound, scale = self._errors(singular, response)
+        inaccurate = bound > (10 ** (MAX_ROUNDING_DB / 10) - 1) * errors
+        if self.projections.fitted.dtype != torch.float64 and bool(inaccurate.any()):
+            self.projections = self._project(torch.float64)
+            errors, _, scale = self._errors(singular, response)
+        windows, _, channels, *sizes = self.grid.values.shape
+        fitted = math.prod(-(-n // stride) for n, stride in zip(sizes, self.grid.strides, strict=True))
+        count = (math.prod(float(weight.sum()) for weight in self.grid.axis_weights) - fitted) * windows * channels
+        scores = psnr(errors.clamp_min(0), torch.full_like(errors, count))
+        return [float(score) for score in (scores.clamp(-1000, 120) - 20 * scale.log10()).mean(0)]
+
+    def _project(self, dtype: torch.dtype) -> Projections:
+        grid, signals = self.grid, self.grid.values.shape[1]
+        left, bases = ([matrix.to(grid.values.device, dtype) for matrix in every] for every in (self.left, self.bases))
+        strided = (slice(None), slice(None), *(slice(None, None, stride) for stride in grid.strides))
+        axes = tuple(range(2, len(strided)))
+        outside = any(factor.rank < factor.shape[0] for factor in self.factors)
+
+        def projected(index: LayerIndex) -> list[Tensor]:
+            x = layers[index].to(dtype).contiguous() / scale
+            x -= x[strided].mean(axes, keepdim=True, dtype=torch.float64).to(dtype)
+            known = x[strided].contiguous()
+            for axis, weight in enumerate(grid.axis_weights, 2):
+                if weight[-1] != 1:
+                    x.narrow(axis, -1, 1).mul_(math.sqrt(weight[-1]))
+            fitted = mode_products(known, [u.T for u in left])
+            every = mode_products(x, [o.T for o in bases])
+            parts = [x, x - mode_products(every, bases)]
+            if outside:
+                parts.append(known - mode_products(fitted, left))
+            return [fitted, every, *map(squared_norms, parts)]
+
+        layers, scale = grid.values.flatten(0, 1), self.scale.to(dtype)
+        fitted, every, *sums = by_layers(projected, layers.shape, layers.device)
+        energy = fitted.flatten(2).square().unflatten(0, (-1, signals)).sum((0, 2), dtype=torch.float64)
+        squares = torch.stack(sums if outside else [*sums, torch.zeros_like(sums[0])])
+        return Projections(fitted, every, energy, squares.unflatten(1, (-1, signals)).sum((1, 3))[..., None])
+
+    def _errors(self, singular: Tensor, response: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Squared errors at the held-out samples, bounds of their rounding errors, and the unit of the values, on the CPU.
+
+        All are ``(S, ridges)``.
+        """
+        fitted, every, energy, (norm, rest, missed) = self.projections
+        reach = reduce(torch.kron, [triangle.square().sum(0) for triangle in self.triangles])
+        filters = torch.cat([1 - singular * response, response * reach.sqrt()]).square().to(energy.device)
+        known, contributions = (energy @ filters.T).chunk(2, 1)
+        factors = response.reshape(-1, *fitted.shape[2:]).to(fitted)
+        triangles = [triangle.to(fitted) for triangle in self.triangles]
+
+        def evaluated(index: LayerIndex) -> list[Tensor]:
+            change = mode_products(fitted[index].unsqueeze(2) * factors, triangles).sub_(every[index].unsqueeze(2))
+            return [torch.linalg.vector_norm(change.flatten(3), dim=3, dtype=torch.float64).square()]
+
+        (squares,) = by_layers(evaluated, (*fitted.shape[:2], response.numel()), fitted.device)
+        whole = squares.unflatten(0, (-1, len(energy))).sum((0, 2)) + rest
+        rounding = torch.finfo(fitted.dtype).eps / 2 * math.sqrt(max(self.grid.values.shape[3:]))
+        bound = 4 * rounding * (norm.sqrt() + contributions.sqrt()) * whole.sqrt()
+        errors, bound, scale = torch.stack([whole - known - missed, bound, self.scale.double().expand_as(whole)]).cpu()
+        return errors, bound, scale
