@@ -229,17 +229,19 @@ class GridSolver:
         spectrum, ranks = self._spectrum, [factor.rank for factor in self.factors]
         singular, response = ridge_response(self.factors, ridge, spectrum.dtype)
         joint_rank, effective = int((response > 0).sum()), float((singular * response).sum())
-        factors = [x.to(spectrum) for x in (1 - singular * response, response)]
+        rest = (1 - singular * response).square().to(spectrum)
+        factors = response.to(spectrum)
         deficient = any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True))
+        coefficients = torch.empty_like(spectrum)
 
         def filtered(index: LayerIndex) -> list[Tensor]:
-            some = spectrum[index]
-            changed = some * factors[0]
-            norms = [squared_norms(changed), *([squared_norms(some)] if deficient or ridge == 0 else [])]
-            torch.mul(some, factors[1], out=changed)
-            return [*norms, *([squared_norms(changed)] if ridge == 0 else []), changed]
+            some, changed = spectrum[index], coefficients[index]
+            norms = [some.square() @ rest, *([squared_norms(some)] if deficient or ridge == 0 else [])]
+            torch.mul(some, factors, out=changed)
+            return [*norms, *([squared_norms(changed)] if ridge == 0 else [])]
 
-        residual, *norms, coefficients = by_layers(filtered, spectrum.shape, spectrum.device)
+        residual, *norms = by_layers(filtered, spectrum.shape, spectrum.device)
+        residual = residual.double()
         truncated = residual.sum(1)
         if deficient:
             # the part of the data outside the range of the features; exactly zero where they have full rank

@@ -23,7 +23,7 @@ from pe_lightning.solvers.held_out import ThinnedGrid
 from pe_lightning.solvers.iterative import power_of_two
 from pe_lightning.solvers.layers import LayerIndex, by_layers, squared_norms
 
-MAX_ROUNDING_DB = 0.002
+MAX_ROUNDING_DB = 0.005
 """Bound of the change of a score by rounding above which all scores are computed in float64."""
 
 
@@ -36,27 +36,26 @@ class Projections(NamedTuple):
     """Z, all samples, weighted, in the bases ``O_a``, of the same shape."""
     energy: Tensor
     """Squares of T, summed over windows and channels, ``(S, r_1 ... r_D)`` float64."""
-    squares: Tensor
-    """Sums of squares of all samples, of their part outside the bases ``O_a``, and of the part of the fitted samples
-    outside the bases ``U_a``, ``(3, S, 1)`` float64.
-    """
+    norm: Tensor
+    """Squared norm of Y, all samples, weighted, ``(S, 1)`` float64."""
+    outside: tuple[Tensor, Tensor]
+    """Sums of squares outside the bases, of all samples and of the fitted ones, ``(S, 1)`` float64."""
 
 
 class GridScorer:
     r"""Scores ridges by the held-out samples of a grid, in the space of the coefficients.
 
-    With features :math:`U_a s_a V_a^T` of the fitted samples, coefficients are :math:`Q = \frac{s T}{s^2 + \rho}`. All
-    samples, weighted, are predicted as :math:`Q \times_a B_a`, where :math:`B_a = O_a R_a` by a QR decomposition. The squared
+    With features :math:`U_a s_a V_a^T` of the fitted samples y, coefficients are :math:`Q = \frac{s T}{s^2 + \rho}`. All
+    samples Y, weighted, are predicted as :math:`Q \times_a B_a`, where :math:`B_a = O_a R_a` by a QR decomposition. The squared
     error at the held-out samples is the one at all samples minus the one at the fitted samples,
 
-    .. math:: \|Q \times_a R_a - Z\|^2 + \|Y - Z \times_a O_a\|^2 - \|s Q - T\|^2 - \|y - T \times_a U_a\|^2,
+    .. math:: \|Q \times_a R_a - Z\|^2 + (\|Y\|^2 - \|Z\|^2) - \|s Q - T\|^2 - (\|y\|^2 - \|T\|^2),
 
-    so that a ridge costs products of coefficients. Each term is the square of a difference, as accurate as a difference of
-    samples. Rounding changes the squared error :math:`E` at all samples by about
-    :math:`4 \kappa (\|Y\| + \|P\|) \sqrt{E}` at most, where :math:`\kappa = u \sqrt n` for inner products of :math:`n`
-    numbers with the unit roundoff :math:`u`, and :math:`\|P\|^2` is the sum of squares of the contributions of single
-    coefficients to the predictions. Where this is more than :data:`MAX_ROUNDING_DB` of a held-out error, everything is
-    computed in float64.
+    so that a ridge costs products of coefficients. Rounding changes it by about
+    :math:`4 \kappa (\|Y\|^2 + (\|Y\| + \|P\|) \sqrt{E})` at most: :math:`\kappa = u \sqrt n` for inner products of :math:`n`
+    numbers with the unit roundoff :math:`u`, :math:`E` is the squared error at all samples, and :math:`\|P\|^2` the sum of
+    squares of the contributions of single coefficients to the predictions. Where that is more than :data:`MAX_ROUNDING_DB` of
+    an error, as at a high PSNR, everything is computed in float64.
 
     Args:
         grid: Fitted and held-out samples.
@@ -76,7 +75,7 @@ class GridScorer:
         decomposed = [torch.linalg.qr((f @ factor.right) * weight.sqrt().to(f)[:, None]) for f, factor, weight in each]
         self.bases, self.triangles = ([pair[part] for pair in decomposed] for part in (0, 1))
         # a unit of the values in which their squares are normal numbers
-        self.scale = power_of_two(torch.linalg.vector_norm(grid.values, math.inf), grid.values.dtype)
+        self.scale = power_of_two(grid.values.abs().amax(), grid.values.dtype)
         self.projections = self._project(grid.values.dtype)
 
     def __call__(self, ridges: Sequence[float]) -> list[float]:
@@ -99,7 +98,6 @@ class GridScorer:
         left, bases = ([matrix.to(grid.values.device, dtype) for matrix in every] for every in (self.left, self.bases))
         strided = (slice(None), slice(None), *(slice(None, None, stride) for stride in grid.strides))
         axes = tuple(range(2, len(strided)))
-        outside = any(factor.rank < factor.shape[0] for factor in self.factors)
 
         def projected(index: LayerIndex) -> list[Tensor]:
             x = layers[index].to(dtype).contiguous() / scale
@@ -108,25 +106,21 @@ class GridScorer:
             for axis, weight in enumerate(grid.axis_weights, 2):
                 if weight[-1] != 1:
                     x.narrow(axis, -1, 1).mul_(math.sqrt(weight[-1]))
-            fitted = mode_products(known, [u.T for u in left])
-            every = mode_products(x, [o.T for o in bases])
-            parts = [x, x - mode_products(every, bases)]
-            if outside:
-                parts.append(known - mode_products(fitted, left))
-            return [fitted, every, *map(squared_norms, parts)]
+            parts = [mode_products(known, [u.T for u in left]), mode_products(x, [o.T for o in bases])]
+            return [*parts, *map(squared_norms, (x, known, *parts))]
 
         layers, scale = grid.values.flatten(0, 1), self.scale.to(dtype)
-        fitted, every, *sums = by_layers(projected, layers.shape, layers.device)
+        fitted, every, *norms = by_layers(projected, layers.shape, layers.device)
         energy = fitted.flatten(2).square().unflatten(0, (-1, signals)).sum((0, 2), dtype=torch.float64)
-        squares = torch.stack(sums if outside else [*sums, torch.zeros_like(sums[0])])
-        return Projections(fitted, every, energy, squares.unflatten(1, (-1, signals)).sum((1, 3))[..., None])
+        norm, known, t, z = torch.stack(norms).unflatten(1, (-1, signals)).sum((1, 3))[..., None]
+        return Projections(fitted, every, energy, norm, ((norm - z).clamp_min(0), (known - t).clamp_min(0)))
 
     def _errors(self, singular: Tensor, response: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Squared errors at the held-out samples, bounds of their rounding errors, and the unit of the values, on the CPU.
 
         All are ``(S, ridges)``.
         """
-        fitted, every, energy, (norm, rest, missed) = self.projections
+        fitted, every, energy, norm, outside = self.projections
         reach = reduce(torch.kron, [triangle.square().sum(0) for triangle in self.triangles])
         filters = torch.cat([1 - singular * response, response * reach.sqrt()]).square().to(energy.device)
         known, contributions = (energy @ filters.T).chunk(2, 1)
@@ -135,11 +129,12 @@ class GridScorer:
 
         def evaluated(index: LayerIndex) -> list[Tensor]:
             change = mode_products(fitted[index].unsqueeze(2) * factors, triangles).sub_(every[index].unsqueeze(2))
-            return [torch.linalg.vector_norm(change.flatten(3), dim=3, dtype=torch.float64).square()]
+            return [change.flatten(3).square_().sum(3)]
 
         (squares,) = by_layers(evaluated, (*fitted.shape[:2], response.numel()), fitted.device)
-        whole = squares.unflatten(0, (-1, len(energy))).sum((0, 2)) + rest
-        rounding = torch.finfo(fitted.dtype).eps / 2 * math.sqrt(max(self.grid.values.shape[3:]))
-        bound = 4 * rounding * (norm.sqrt() + contributions.sqrt()) * whole.sqrt()
-        errors, bound, scale = torch.stack([whole - known - missed, bound, self.scale.double().expand_as(whole)]).cpu()
+        whole = squares.unflatten(0, (-1, len(energy))).sum((0, 2), dtype=torch.float64) + outside[0]
+        rounding = 4 * torch.finfo(fitted.dtype).eps / 2 * math.sqrt(max(self.grid.values.shape[3:]))
+        bound = rounding * (norm + (norm.sqrt() + contributions.sqrt()) * whole.sqrt())
+        errors = whole - known - outside[1]
+        errors, bound, scale = torch.stack([errors, bound, self.scale.double().expand_as(errors)]).cpu()
         return errors, bound, scale

@@ -33,11 +33,12 @@ def by_layers(
     everything = slice(None)
     if device.type != "cpu" or numbers > 1 << 22 or signals * channels <= count:
         return list(function((everything, everything)))
-    if signals > 1:
-        count = max(1, count // channels)
+    if count >= channels:
+        count //= channels
         groups = [(slice(start, start + count), everything) for start in range(0, signals, count)]
     else:
-        groups = [(everything, slice(start, start + count)) for start in range(0, channels, count)]
+        some = [slice(start, start + count) for start in range(0, channels, count)]
+        groups = [(slice(signal, signal + 1), part) for signal in range(signals) for part in some]
     results: list[Tensor] = []
     allocating = Lock()
 
