@@ -20,7 +20,7 @@ from pe_lightning.encoders.resolution import MAX_WEIGHTS
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.estimators.report import FitReport
-from pe_lightning.signals.batches import GridBatch, PointBatch
+from pe_lightning.signals.batches import PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.process import Process
@@ -55,7 +55,7 @@ class LinearField(FittedField):
     """
 
     def __init__(self, solutions: Sequence[Solution], **fit: Any) -> None:
-        super().__init__(device=solutions[0].weight.device, num_axes=len(solutions[0].encoders), **fit)
+        super().__init__(device=solutions[0].mean.device, num_axes=len(solutions[0].encoders), **fit)
         self.solutions = list(solutions)
 
     def evaluate(self, points: Tensor) -> Tensor:
@@ -148,8 +148,8 @@ class LinearRidge(Estimator):
     ) -> Choice:
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         if _is_grid(dataset):
-            batch, sizes = _grid(dataset, device)
-            return choose_grid(batch.values, batch.axes, encoders, self.ridge, width, sizes)
+            values, axes, sizes = _grid(dataset, device)
+            return choose_grid(values, axes, encoders, self.ridge, width, sizes)
         points = _points(dataset, device)
         return choose_points(points.values, encoders, ridge=self.ridge, sigma=width, center=self.center, **_where(points))
 
@@ -173,8 +173,8 @@ class LinearRidge(Estimator):
             own = cell_means([encoder.to(device) for encoder in own], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
             if _is_grid(part):
-                batch, sizes = _grid(part, device)
-                learned = learn_encoders(batch.values, own, axes=batch.axes, full_size=sizes, **options)
+                values, axes, sizes = _grid(part, device)
+                learned = learn_encoders(values, own, axes=axes, full_size=sizes, **options)
             else:
                 points = _points(part, device)
                 learned = learn_encoders(points.values, own, **options, **_where(points))
@@ -217,10 +217,10 @@ class LinearRidge(Estimator):
             options |= {"distributed": process.world_size > 1, **_where(batch, share)}
             found = solve_points(batch.values[:, share].to(dtype), encoders, **options)
         elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
-            whole, _ = _grid(dataset, device)
-            found = solve_grid(whole.values.to(dtype), encoders, whole.axes, **options)
+            values, axes, _ = _grid(dataset, device)
+            found = solve_grid(values.to(dtype), encoders, axes, **options)
         else:
-            axes = [x[index].to(device) for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
+            axes = [x[index] for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
             found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, **options)
         return found if choice is None else replace(found, choice=choice)
 
@@ -275,10 +275,11 @@ def _is_grid(dataset: SignalDataset) -> bool:
     return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
 
 
-def _grid(dataset: SignalDataset, device: torch.device) -> tuple[GridBatch, list[int]]:
-    """The trained samples of a grid, of a long file some of them, and the size of the whole training grid."""
+def _grid(dataset: SignalDataset, device: torch.device) -> tuple[Tensor, Sequence[Tensor], list[int]]:
+    """The trained samples of a grid, of a long file some of them, their axes, and the size of the whole training grid."""
     assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
-    return to_device(dataset.choice_batch(), device), [len(index) for index in dataset.split.index]
+    batch = dataset.choice_batch()
+    return batch.values.to(device), batch.axes, [len(index) for index in dataset.split.index]
 
 
 def _points(dataset: SignalDataset, device: torch.device) -> PointBatch:

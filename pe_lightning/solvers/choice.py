@@ -47,8 +47,8 @@ TIE_DB = 0.05
 WIDTH_FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
 """Widths that are tried on a grid, relative to the default width."""
 
-Scorer: TypeAlias = Callable[[Sequence[float]], list[float]]
-"""Held-out PSNR in dB of relative ridges, mean over signals."""
+Scorer: TypeAlias = Callable[..., list[float]]
+"""Held-out PSNR in dB of relative ridges, mean over signals; on a grid also takes the ridges that may be scored next."""
 
 GRID_RIDGES = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
 """Ridges of every width on a grid, where one costs a product: the factorisation of a width serves all of them."""
@@ -220,10 +220,14 @@ class _Search:
     def _grid_curve(score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
         found = dict(zip(ridges, score(ridges), strict=True))
         if refine:  # half and quarter decades around the best, and the least ridge that is tied with it
-            for step in (10**0.5, 10**0.25):
-                top = max(found, key=lambda r: found[r])
-                near = (top / step, top * step)
-                found.update(zip(near, score(near), strict=True))
+            half, quarter = 10**0.5, 10**0.25
+            top = max(found, key=lambda r: found[r])
+            near = (top / half, top * half)
+            ahead = [r for other in (top, *near) for r in (other / quarter, other * quarter)]
+            found.update(zip(near, score(near, ahead), strict=True))
+            top = max(found, key=lambda r: found[r])
+            near = (top / quarter, top * quarter)
+            found.update(zip(near, score(near), strict=True))
             edge = tied(sorted(found.items()))["least"]
             if edge not in found:
                 found[edge] = score([edge])[0]

@@ -26,7 +26,7 @@ from pe_lightning.linalg import (
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import used_ridge
 from pe_lightning.solvers.dense import excess_error
-from pe_lightning.solvers.layers import LayerIndex, by_layers, squared_norms
+from pe_lightning.solvers.layers import LayerIndex, by_layers, norms, sums
 from pe_lightning.solvers.solution import Solution
 
 
@@ -106,29 +106,30 @@ class GridSolver:
                 x = layers[index].to(dtype)
                 if not self._banded or subtract_mean:
                     x = x.contiguous()  # products with banded features copy slices instead
-                total = x.flatten(2).sum(2, dtype=torch.float64)
+                total = sums(x)
                 mean = (total / numbers).to(dtype)
                 if subtract_mean:
                     x = x - mean.reshape(*mean.shape, *[1] * len(self.grid))
-                squares, projection = squared_norms(x), x if projectors else x.clone()
+                norm, projection = norms(x), x if projectors else x.clone()
                 for axis, rows in projectors:
                     projection = rows.rmatvec(projection, 2 + axis)
-                return [total, squares, mean, projection]
+                return [total, norm, mean, projection]
 
-            total, squares, mean, x = by_layers(projected, layers.shape, block.device)
-            sums = torch.stack([total, squares])
-            if not torch.isfinite(sums).all():
+            total, norm, mean, x = by_layers(projected, layers.shape, block.device)
+            found = torch.stack([total, norm.square()])
+            if not torch.isfinite(found.cpu()).all():
                 raise InputError(f"the block at {origin} holds values that are NaN, infinite or too large to be squared")
             shape = (*x.shape[:2], *(factor.projector.shape[1] for factor in self.factors))
             if self._sums is None:
-                self._sums = torch.zeros_like(sums)
+                self._sums = found
                 self._projection = x if x.shape == shape else x.new_zeros(shape)
+            else:
+                self._sums += found
             if self._projection is not x:
                 part = self._projection
                 for axis, first in enumerate(corner):
                     part = part.narrow(2 + axis, first, x.shape[2 + axis])
                 part += x
-            self._sums += sums
             self._count += numbers
             self._subtracted = mean if subtract_mean else None
 
@@ -229,27 +230,26 @@ class GridSolver:
         spectrum, ranks = self._spectrum, [factor.rank for factor in self.factors]
         singular, response = ridge_response(self.factors, ridge, spectrum.dtype)
         joint_rank, effective = int((response > 0).sum()), float((singular * response).sum())
-        rest = (1 - singular * response).square().to(spectrum)
-        factors = response.to(spectrum)
+        left, factors = (x.to(spectrum) for x in (1 - singular * response, response))
         deficient = any(factor.rank < n for factor, n in zip(self.factors, self.grid, strict=True))
         coefficients = torch.empty_like(spectrum)
 
         def filtered(index: LayerIndex) -> list[Tensor]:
             some, changed = spectrum[index], coefficients[index]
-            norms = [some.square() @ rest, *([squared_norms(some)] if deficient or ridge == 0 else [])]
+            torch.mul(some, left, out=changed)
+            found = [norms(changed), *([norms(some)] if deficient or ridge == 0 else [])]
             torch.mul(some, factors, out=changed)
-            return [*norms, *([squared_norms(changed)] if ridge == 0 else [])]
+            return [*found, *([norms(changed)] if ridge == 0 else [])]
 
-        residual, *norms = by_layers(filtered, spectrum.shape, spectrum.device)
-        residual = residual.double()
+        residual, *more = (norm.square() for norm in by_layers(filtered, spectrum.shape, spectrum.device))
         truncated = residual.sum(1)
         if deficient:
             # the part of the data outside the range of the features; exactly zero where they have full rank
-            residual = residual + (centred - norms[0]).clamp_min(0)
+            residual = residual + (centred - more[0]).clamp_min(0)
         error = residual.sum(1)
         excess = torch.zeros_like(error)
         if ridge == 0 and singular.numel():
-            inside, squares = norms
+            inside, squares = more
             # change of fitted values by rounding of factors and weights, and its inner product with the errors, as far as
             # vectors of random directions have one
             change = torch.finfo(spectrum.dtype).eps * float(singular.amax()) * squares.sum(1).sqrt()

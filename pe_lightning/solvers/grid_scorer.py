@@ -21,7 +21,7 @@ from pe_lightning.linalg import factor_axes, mode_products, ridge_response
 from pe_lightning.solvers.features import on_host
 from pe_lightning.solvers.held_out import ThinnedGrid
 from pe_lightning.solvers.iterative import power_of_two
-from pe_lightning.solvers.layers import LayerIndex, by_layers, squared_norms
+from pe_lightning.solvers.layers import LayerIndex, by_layers, norms
 
 MAX_ROUNDING_DB = 0.005
 """Bound of the change of a score by rounding above which all scores are computed in float64."""
@@ -36,10 +36,10 @@ class Projections(NamedTuple):
     """Z, all samples, weighted, in the bases ``O_a``, of the same shape."""
     energy: Tensor
     """Squares of T, summed over windows and channels, ``(S, r_1 ... r_D)`` float64."""
-    norm: Tensor
-    """Squared norm of Y, all samples, weighted, ``(S, 1)`` float64."""
-    outside: tuple[Tensor, Tensor]
-    """Sums of squares outside the bases, of all samples and of the fitted ones, ``(S, 1)`` float64."""
+    squares: Tensor
+    """Sums of squares of Y and Z, y and T, and the unit of the values, ``(S, 5)`` float64."""
+    triangles: list[Tensor]
+    """The matrices ``R_a``."""
 
 
 class GridScorer:
@@ -77,9 +77,20 @@ class GridScorer:
         # a unit of the values in which their squares are normal numbers
         self.scale = power_of_two(grid.values.abs().amax(), grid.values.dtype)
         self.projections = self._project(grid.values.dtype)
+        self._known: dict[float, float] = {}
 
-    def __call__(self, ridges: Sequence[float]) -> list[float]:
-        """Held-out PSNR in dB of relative ridges, mean over signals."""
+    def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
+        """Held-out PSNR in dB of relative ridges, mean over signals.
+
+        An accelerator computes the scores of ridges that may be asked for next, ``ahead``, in the same call: it waits for each
+        call, and hardly for a further ridge.
+        """
+        every = (*ridges, *ahead) if self.grid.values.device.type != "cpu" else ridges
+        if new := [r for r in every if r not in self._known]:
+            self._known.update(zip(new, self._scores(new), strict=True))
+        return [self._known[r] for r in ridges]
+
+    def _scores(self, ridges: Sequence[float]) -> list[float]:
         responses = [ridge_response(self.factors, r, self.grid.values.dtype) for r in ridges]
         singular, response = responses[0][0], torch.stack([of_ridge for _, of_ridge in responses])
         errors, bound, scale = self._errors(singular, response)
@@ -95,7 +106,10 @@ class GridScorer:
 
     def _project(self, dtype: torch.dtype) -> Projections:
         grid, signals = self.grid, self.grid.values.shape[1]
-        left, bases = ([matrix.to(grid.values.device, dtype) for matrix in every] for every in (self.left, self.bases))
+        layers, scale = grid.values.flatten(0, 1), self.scale.to(dtype)
+        left, bases, triangles = (
+            [matrix.to(layers.device, dtype) for matrix in every] for every in (self.left, self.bases, self.triangles)
+        )
         strided = (slice(None), slice(None), *(slice(None, None, stride) for stride in grid.strides))
         axes = tuple(range(2, len(strided)))
 
@@ -106,35 +120,36 @@ class GridScorer:
             for axis, weight in enumerate(grid.axis_weights, 2):
                 if weight[-1] != 1:
                     x.narrow(axis, -1, 1).mul_(math.sqrt(weight[-1]))
-            parts = [mode_products(known, [u.T for u in left]), mode_products(x, [o.T for o in bases])]
-            return [*parts, *map(squared_norms, (x, known, *parts))]
+            fitted, every = mode_products(known, [u.T for u in left]), mode_products(x, [o.T for o in bases])
+            return [fitted, every, *map(norms, (x, every, known, fitted))]
 
-        layers, scale = grid.values.flatten(0, 1), self.scale.to(dtype)
-        fitted, every, *norms = by_layers(projected, layers.shape, layers.device)
+        fitted, every, *found = by_layers(projected, layers.shape, layers.device)
         energy = fitted.flatten(2).square().unflatten(0, (-1, signals)).sum((0, 2), dtype=torch.float64)
-        norm, known, t, z = torch.stack(norms).unflatten(1, (-1, signals)).sum((1, 3))[..., None]
-        return Projections(fitted, every, energy, norm, ((norm - z).clamp_min(0), (known - t).clamp_min(0)))
+        squares = torch.stack(found, 2).square_().unflatten(0, (-1, signals)).sum((0, 2))
+        unit = self.scale.to(squares).expand(signals, 1)
+        return Projections(fitted, every, energy, torch.cat([squares, unit], 1), triangles)
 
     def _errors(self, singular: Tensor, response: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Squared errors at the held-out samples, bounds of their rounding errors, and the unit of the values, on the CPU.
 
         All are ``(S, ridges)``.
         """
-        fitted, every, energy, norm, outside = self.projections
+        fitted, every, energy, squares, triangles = self.projections
         reach = reduce(torch.kron, [triangle.square().sum(0) for triangle in self.triangles])
         filters = torch.cat([1 - singular * response, response * reach.sqrt()]).square().to(energy.device)
-        known, contributions = (energy @ filters.T).chunk(2, 1)
         factors = response.reshape(-1, *fitted.shape[2:]).to(fitted)
-        triangles = [triangle.to(fitted) for triangle in self.triangles]
 
         def evaluated(index: LayerIndex) -> list[Tensor]:
             change = mode_products(fitted[index].unsqueeze(2) * factors, triangles).sub_(every[index].unsqueeze(2))
             return [change.flatten(3).square_().sum(3)]
 
-        (squares,) = by_layers(evaluated, (*fitted.shape[:2], response.numel()), fitted.device)
-        whole = squares.unflatten(0, (-1, len(energy))).sum((0, 2), dtype=torch.float64) + outside[0]
-        rounding = 4 * torch.finfo(fitted.dtype).eps / 2 * math.sqrt(max(self.grid.values.shape[3:]))
-        bound = rounding * (norm + (norm.sqrt() + contributions.sqrt()) * whole.sqrt())
-        errors = whole - known - outside[1]
-        errors, bound, scale = torch.stack([errors, bound, self.scale.double().expand_as(errors)]).cpu()
-        return errors, bound, scale
+        (changes,) = by_layers(evaluated, (*fitted.shape[:2], response.numel()), fitted.device)
+        changes = changes.unflatten(0, (-1, len(energy))).sum((0, 2), dtype=torch.float64)
+        found = torch.cat([changes, energy @ filters.T, squares], 1).cpu()
+        whole, known, contributions = found[:, :-5].chunk(3, 1)
+        y, z, fitted_y, t, scale = found[:, -5:, None].unbind(1)
+        whole = whole + (y - z).clamp_min(0)
+        errors = whole - known - (fitted_y - t).clamp_min(0)
+        rounding = torch.finfo(fitted.dtype).eps / 2 * math.sqrt(max(self.grid.values.shape[3:]))
+        bound = 4 * rounding * (y + (y.sqrt() + contributions.sqrt()) * whole.sqrt())
+        return errors, bound, scale.expand_as(errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import TypeAlias
 
@@ -54,6 +55,18 @@ def by_layers(
     return results
 
 
-def squared_norms(x: Tensor) -> Tensor:
-    """Sums of squares of the layers ``(s, c, *)`` in float64, ``(s, c)``."""
-    return torch.linalg.vector_norm(x.flatten(2), dim=2, dtype=torch.float64).square()
+def sums(x: Tensor) -> Tensor:
+    """Sums of the layers ``(s, c, *)`` in float64, ``(s, c)``."""
+    return _reduced(x, partial(torch.sum, dim=-1, dtype=torch.float64))
+
+
+def norms(x: Tensor) -> Tensor:
+    """Euclidean norms of the layers ``(s, c, *)`` in float64, ``(s, c)``."""
+    return _reduced(x, partial(torch.linalg.vector_norm, dim=-1, dtype=torch.float64))
+
+
+def _reduced(x: Tensor, reduction: Callable[[Tensor], Tensor]) -> Tensor:
+    if x.device.type != "cpu" or math.prod(x.shape[2:]) <= NUMBERS_AT_ONCE:
+        return reduction(x.flatten(2))
+    # a CPU converts what it reduces to float64, here one layer at a time
+    return torch.stack([reduction(layer.flatten()) for signal in x for layer in signal]).reshape(x.shape[:2])

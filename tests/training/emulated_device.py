@@ -17,6 +17,7 @@ import sys
 import tempfile
 import traceback
 import warnings
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -41,13 +42,21 @@ from device_cases import Case, assert_equal, scores
 from fits import GAU, signals
 
 from pe_lightning.signals import grid_axes
-from pe_lightning.solvers import solve_blocks, solve_points
+from pe_lightning.solvers import solve_blocks, solve_grid, solve_points
 from pe_lightning.training.sharding import SignalsStrategy
 
 NAME = "emulated"
 DEVICE = torch.device("privateuseone", 0)
 """The device. Its type prints as ``NAME``."""
 
+VIEWS = {"view", "_unsafe_view", "_reshape_alias", "alias", "as_strided", "detach", "expand", "permute", "select", "slice"}
+VIEWS |= {"split", "squeeze", "t", "transpose", "unbind", "unsqueeze"}
+"""Operations that compute nothing, and launch nothing on a GPU."""
+WAITS = {"_linalg_eigh", "_linalg_svd", "equal", "linalg_qr", "nonzero"}
+"""Operations for whose result, or its size, the CPU waits, besides reads of tensors of the device."""
+launched: Counter[str] = Counter()
+waited: Counter[str] = Counter()
+"""Operations on the device, and those that the CPU waits for, by name."""
 ALSO_CPU = {"copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_"}
 """Operations that take tensors of the CPU beside those of another device: copies, and indices."""
 
@@ -95,6 +104,9 @@ def compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         to_far = torch.device(kwargs["device"]).type == NAME
     else:
         to_far = bool(far)
+    if (far or to_far) and name not in VIEWS:
+        launched[name] += 1
+        waited[name] += name in WAITS or not to_far or name == "_local_scalar_dense"
     same = {id(x.inner): x for x in far}
 
     def inside(x: Any) -> Any:
@@ -171,6 +183,21 @@ def check_collectives() -> None:
         assert torch.equal(SignalsStrategy.gather(stub, fitted), fitted)  # type: ignore[arg-type]
 
 
+def check_operations() -> None:
+    """An exact fit of a picture launches few operations and waits for fewer; its features are factorised on the CPU."""
+    axes = grid_axes((96, 96))
+    with Operations():
+        values = (signals(1, 96, 96) + 0.2 * torch.randn(1, 96, 96, 2, generator=torch.Generator().manual_seed(0))).to(DEVICE)
+    for ridge, operations, waits in ((1e-3, 40, 1), ("auto", 100, 4)):
+        launched.clear()
+        waited.clear()
+        with Operations(), Functions():
+            found = solve_grid(values, {"name": "gau", "num_features": 96}, axes, ridge=ridge)  # type: ignore[arg-type]
+        assert found.mean.device == DEVICE
+        assert launched.total() <= operations, launched
+        assert waited.total() <= waits, waited
+
+
 def main() -> None:
     """Prints a line for each case, and the traceback of what fails. Exit status: 1 if something does."""
     warnings.simplefilter("ignore")
@@ -191,7 +218,7 @@ def main() -> None:
 
         module, *words = sys.argv[1:] or ["device_cases"]
         cases: dict[str, Case] = importlib.import_module(module).CASES
-        checks = {"collectives": check_collectives, **{name: partial(check_fit, case) for name, case in cases.items()}}
+        checks = {"collectives": check_collectives, "operations": check_operations, **{name: partial(check_fit, case) for name, case in cases.items()}}
         for name, check in checks.items():
             if any(part not in name for part in words):
                 continue
