@@ -20,9 +20,12 @@ def rebuilt(factor):
     return factor.left() * factor.singular_values @ factor.right.T
 
 
-@pytest.mark.parametrize(("n", "k"), [(7, 7), (20, 6), (6, 20), (1, 5), (5, 1)])
+@pytest.mark.parametrize(("n", "k"), [(7, 7), (20, 6), (6, 20), (1, 5), (5, 1), (9, "symmetric")])
 def test_reproduces_any_shape(n, k):
+    symmetric = k == "symmetric"
+    k = n if symmetric else k
     matrix = torch.randn(n, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    matrix = matrix + matrix.T if symmetric else matrix  # with negative eigenvalues
     factor = factor_axis(matrix)
     assert factor.rank == min(n, k)
     assert factor.shape == (n, k)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import reduce
 
 import pytest
 import skimage.data
@@ -14,6 +15,8 @@ from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
 from pe_lightning.solvers.choice import WIDTH_FACTORS, tied, tunable
+from pe_lightning.solvers.grid_scorer import MAX_ROUNDING_DB, GridScorer
+from pe_lightning.solvers.held_out import thinned_grid
 
 
 def picture(n, noise=0.0):
@@ -97,6 +100,52 @@ def test_large_grids_are_looked_at_through_windows(monkeypatch):
     assert abs(math.log10(windowed.ridge / exact.ridge)) < 1
     part = choose_grid(whole[:, 40:104, 40:104], [coordinates(160)[40:104]] * 2, encoder, full_size=(160, 160))
     assert abs(math.log10(part.ridge / exact.ridge)) < 1.5
+
+
+def dense_scores(grid, encoders, ridges):
+    """Held-out PSNR by the Kronecker product of the features, formed, in float64."""
+    features = [shrunk(encoder, stride)(x) for encoder, stride, x in zip(encoders, grid.strides, grid.coords, strict=True)]
+    whole, fitted = reduce(torch.kron, features), grid.fitted.flatten() > 0
+    left, s, right = torch.linalg.svd(whole[fitted], full_matrices=False)
+    values = grid.values.double().flatten(3)
+    target = values - values[..., fitted].mean(-1, keepdim=True)
+    unit, scores = whole[fitted].square().sum(1).mean(), []
+    for ridge in ridges:
+        response = torch.where(s > 1e-13 * s[0] if ridge else s > 1e-6 * s[0], s / (s.square() + ridge * unit), 0.0)
+        error = target - (target[..., fitted] @ left * response) @ right @ whole.T
+        error = (error.square() * grid.weight.flatten()).transpose(0, 1).flatten(1).sum(1)
+        count = grid.weight.sum() * values.shape[0] * values.shape[2]
+        scores.append(float((-10 * torch.log10(error / count)).mean()))
+    return scores
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("noise", [0.1, 1e-3, 0.0])
+@pytest.mark.parametrize(
+    ("sizes", "names"),
+    [
+        ((20, 17), ("gau", "tri")),
+        ((16, 16), ("rff", "rff")),
+        ((5, 24), ("gau", "logf")),  # the first axis is kept whole; singular values of 1e-15
+        ((24, 12), ("sine", "gau")),  # two columns do not depend on the others
+        ((40,), ("keys",)),
+        ((10, 8, 9), ("gau", "linf", "laplace")),
+    ],
+)
+def test_scores_are_those_of_predictions_at_held_out_samples(sizes, names, noise, dtype):
+    made = [encoders.create(name, num_features=max(8, n // 2 * 2)) for name, n in zip(names, sizes, strict=True)]
+    x = torch.stack(torch.meshgrid(*map(coordinates, sizes), indexing="ij"), -1)
+    smooth = torch.stack([0.5 + 0.3 * torch.sin((k + 1) * x.sum(-1) + k) for k in range(4)])
+    values = smooth + noise * torch.randn(smooth.shape, generator=torch.Generator().manual_seed(0))
+    values = values.reshape(2, 2, *sizes).movedim(1, -1).to(dtype)
+    grid = thinned_grid(values, [coordinates(n) for n in sizes], sizes)
+    ridges = [1e-6, 1e-2, 1.0]
+    scorer = GridScorer(grid, made)
+    assert scorer(ridges) == pytest.approx(dense_scores(grid, made, ridges), abs=MAX_ROUNDING_DB)
+    if noise == 0.1:
+        assert scorer.projections.fitted.dtype == dtype, "the precision of the data is enough"
+    scaled = GridScorer(grid._replace(values=values.movedim(-1, 1)[None] * 2.0**-90), made)(ridges)
+    assert scaled == pytest.approx([score + 20 * math.log10(2.0**90) for score in scorer(ridges)], abs=1e-9)
 
 
 @pytest.mark.parametrize(

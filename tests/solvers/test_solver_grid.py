@@ -158,6 +158,32 @@ def test_low_rank_warns_and_ordinary_use_does_not():
         solve(values, [features("gau", 32, 32)] * 2, 1e6)
 
 
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")
+@pytest.mark.parametrize("ridge", [0.0, 1e-2])
+@pytest.mark.parametrize("name", ["gau", "sine"])
+def test_results_scale_with_the_values(name, ridge):
+    """Squares of values of 1e-27 and 1e27 are no numbers of float32."""
+    psi, values = [features(name, 12, 10), features("gau", 14, 14)], numbers(2, 12, 14, 2, dtype=torch.float32)
+    expected = solve(values, psi, ridge)
+    for scale in (2.0**-90, 2.0**90):
+        solution = solve(values * scale, psi, ridge)
+        torch.testing.assert_close(solution.weight, expected.weight * scale)
+        torch.testing.assert_close(solution.squared_error, expected.squared_error * scale**2, rtol=1e-9, atol=0)
+
+
+def test_predictions_need_no_weights():
+    """Coefficients in the bases of the features are enough; weights are computed when they are read."""
+    psi = [features("gau", 12, 10), features("rff", 14, 8)]
+    solution = solve(numbers(2, 12, 14, 2, dtype=torch.float32), psi, 1e-2)
+    dense = [features("gau", 23, 10), features("rff", 21, 8)]
+    predicted = solution.evaluate(dense)
+    assert "weight" not in vars(solution)
+    given = solution.with_weight(solution.weight)
+    torch.testing.assert_close(given.evaluate(dense), predicted)
+    torch.testing.assert_close(solution.evaluate([Banded.from_dense(part) for part in dense]), predicted)
+    assert given.weight is solution.weight
+
+
 def test_autocast_and_reduced_precision_do_not_reach_the_solver():
     psi = [features("gau", 30, 24), features("gau", 28, 24)]
     values = numbers(1, 30, 28, 1, dtype=torch.float32)
