@@ -2,7 +2,8 @@
 
     python benchmarks/solvers.py                                              # everything, minutes on two cores
     python benchmarks/solvers.py --only quality widths --paths FOLDER         # pictures of one size, such as natural16
-    python benchmarks/solvers.py --only fill authors --busy 2                 # beside two busy processes
+    OMP_NUM_THREADS=1 python benchmarks/solvers.py --only authors --repeats 9 --paths FOLDER
+    python benchmarks/solvers.py --only fill --busy 2                         # beside two busy processes
 
 - ``quality``: PSNR of the closed form with ``ridge: auto``, with the best fixed ridge, and with ``sigma: auto`` too, trained
   on every second sample of each axis, scored on the others.
@@ -11,7 +12,7 @@
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
 - ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths, and 15 ``fit`` commands, which have the same PSNR.
-- ``authors``: 16 pictures of 256 x 256 samples beside the authors' closed form, one pseudo-inverse per axis.
+- ``authors``: sixteen pictures, every second sample of each axis, beside a program that solves them as the authors' does.
 
 Times are wall and processor seconds, the least of ``--repeats`` turns, in which both sides take part.
 """
@@ -24,7 +25,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -179,27 +180,32 @@ def swept(options: argparse.Namespace, num_features: int = 256) -> None:
         print(f"{len(cells)} cells, {label}: {wall:.1f} s, {core:.1f} core seconds", flush=True)
 
 
-def authors(repeats: int, pictures: int = 16, size: int = 512, features: int = 256) -> None:
-    """Prints the table of exact fits on a grid, on every second sample of pictures."""
-    titles("encoder", "authors", "ours")
-    values = torch.rand(pictures, size // 2, size // 2, 3, generator=torch.Generator().manual_seed(0))
-    axes = [coordinates(size)[::2]] * 2
-    for name in ("gau", "tri", "linf"):
-        psi = encoders.create(name, num_features=features)(axes[0]).float()
+def authors(repeats: int, paths: Sequence[str]) -> None:
+    """Prints core seconds of the authors' closed form, and the ratios of exact fits of all pictures to it."""
+    print_titles("encoder", "authors, core s", "given ridge, ratio", "ridge auto, ratio")
+    images = load_all(paths)
+    if len(images) == 1:
+        images = torch.cat([images.roll((32 * shift, 32 * shift), (1, 2)) for shift in range(16)])
+    values, axes = images[:, ::2, ::2].contiguous(), [coordinates(images.shape[1])[::2]] * 2  # square pictures
+    for name, arguments in PAPER.items():
+        encoder = encoders.create(name, num_features=256, **arguments)
 
-        def closed_form(psi: Tensor = psi) -> Tensor:
-            first, second = (torch.linalg.pinv(psi) for _ in axes)
-            weights: Tensor = first @ values.movedim(-1, 1) @ second.mT
-            return weights
+        def closed_form(encoder: encoders.Encoder = encoder) -> None:
+            for picture in values:  # as the authors' program: one after another, in float32, without mean and ridge
+                features = encoder(axes[0].float())
+                inverse = torch.linalg.lstsq(features, torch.eye(len(features))).solution
+                _ = inverse @ picture.movedim(-1, 0) @ inverse.T
 
-        ours = partial(solve_grid, values, {"name": name, "num_features": features}, axes, ridge=1e-3)
-        compare(name, {"authors": partial(timed, closed_form), "ours": partial(timed, ours)}, repeats)
+        fits = {ridge: partial(solve_grid, values, encoder, axes, ridge=ridge) for ridge in (1e-3, "auto")}
+        turns = [[timed(side)[1] for side in (closed_form, *fits.values())] for _ in range(repeats)]
+        theirs, given, auto = map(min, zip(*turns, strict=True))
+        print_row(name, f"{theirs:.3f}", given / theirs, auto / theirs)
 
 
-def beside(work: Callable[[int], None], options: argparse.Namespace) -> None:
+def beside(work: Callable[[argparse.Namespace], None], options: argparse.Namespace) -> None:
     """Runs a section beside busy processes."""
     with harness.busy_cores(options.busy):
-        work(options.repeats)
+        work(options)
 
 
 if __name__ == "__main__":
@@ -212,6 +218,8 @@ if __name__ == "__main__":
         "quality": lambda options: quality(load_all(options.paths)),
         "widths": lambda options: widths(harness.files_of(options.paths)[0]),
         "threads": lambda options: loaded(),
-        **{"fill": partial(beside, filled), "authors": partial(beside, authors), "sweep": swept},
+        "fill": partial(beside, lambda options: filled(options.repeats)),
+        "authors": partial(beside, lambda options: authors(options.repeats, options.paths)),
+        "sweep": swept,
     }
     harness.run_sections(parser, sections)
