@@ -46,16 +46,16 @@ class GridScorer:
     r"""Scores ridges by the held-out samples of a grid, in the space of the coefficients.
 
     With features :math:`U_a s_a V_a^T` of the fitted samples y, coefficients are :math:`Q = \frac{s T}{s^2 + \rho}`. All
-    samples Y, weighted, are predicted as :math:`Q \times_a B_a`, where :math:`B_a = O_a R_a` by a QR decomposition. The squared
-    error at the held-out samples is the one at all samples minus the one at the fitted samples,
+    samples Y, weighted, are predicted as :math:`Q \times_a B_a`, where :math:`B_a = O_a R_a` by a QR decomposition. The
+    squared error at the held-out samples is the one at all samples minus the one at the fitted samples,
 
     .. math:: \|Q \times_a R_a - Z\|^2 + (\|Y\|^2 - \|Z\|^2) - \|s Q - T\|^2 - (\|y\|^2 - \|T\|^2),
 
     so that a ridge costs products of coefficients. Rounding changes it by about
     :math:`4 \kappa (\|Y\|^2 + (\|Y\| + \|P\|) \sqrt{E})` at most: :math:`\kappa = u \sqrt n` for inner products of :math:`n`
     numbers with the unit roundoff :math:`u`, :math:`E` is the squared error at all samples, and :math:`\|P\|^2` the sum of
-    squares of the contributions of single coefficients to the predictions. Where that is more than :data:`MAX_ROUNDING_DB` of
-    an error, as at a high PSNR, everything is computed in float64.
+    squares of the contributions of single coefficients to the predictions. Where that is more than
+    :data:`MAX_ROUNDING_DB` of an error, as at a high PSNR, everything is computed in float64.
 
     Args:
         grid: Fitted and held-out samples.
@@ -82,8 +82,7 @@ class GridScorer:
     def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
         """Held-out PSNR in dB of relative ridges, mean over signals.
 
-        An accelerator computes the scores of ridges that may be asked for next, ``ahead``, in the same call: it waits for each
-        call, and hardly for a further ridge.
+        An accelerator also scores the ridges that may be asked for next, ``ahead``: a call costs more than a further ridge.
         """
         every = (*ridges, *ahead) if self.grid.values.device.type != "cpu" else ridges
         if new := [r for r in every if r not in self._known]:

@@ -53,7 +53,9 @@ class ThinnedGrid(NamedTuple):
     @property
     def fitted(self) -> Tensor:
         """One at the fitted samples, zero elsewhere, ``(n_1, ..., n_D)`` float64."""
-        known = [(torch.arange(len(w)) % stride == 0).double() for w, stride in zip(self.axis_weights, self.strides, strict=True)]
+        known = [
+            (torch.arange(len(w)) % stride == 0).double() for w, stride in zip(self.axis_weights, self.strides, strict=True)
+        ]
         return reduce(torch.kron, known).reshape(self.values.shape[3:]).to(self.values.device)
 
     @property

@@ -261,8 +261,8 @@ def _thinned(
     grid = held_out.thinned_grid(values, axes, sizes)
     if 2 not in grid.strides:
         raise InputError(
-            f"a grid of {list(grid.values.shape[3:])} training samples is too small to hold any out: one axis needs at least "
-            f"{held_out.MIN_AXIS_SAMPLES}; set trainable: false, or solver: null"
+            f"a grid of {list(grid.values.shape[3:])} training samples is too small to hold any out: one axis needs at "
+            f"least {held_out.MIN_AXIS_SAMPLES}; set trainable: false, or solver: null"
         )
     ratios = [stride * ratio for stride, ratio in zip(grid.strides, grid.enlarged, strict=True)]
     near = [(x / ratio).to(values.device) for x, ratio in zip(grid.coords, ratios, strict=True)]

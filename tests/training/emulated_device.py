@@ -187,7 +187,9 @@ def check_operations() -> None:
     """An exact fit of a picture launches few operations and waits for fewer; its features are factorised on the CPU."""
     axes = grid_axes((96, 96))
     with Operations():
-        values = (signals(1, 96, 96) + 0.2 * torch.randn(1, 96, 96, 2, generator=torch.Generator().manual_seed(0))).to(DEVICE)
+        values = (signals(1, 96, 96) + 0.2 * torch.randn(1, 96, 96, 2, generator=torch.Generator().manual_seed(0))).to(
+            DEVICE
+        )
     for ridge, operations, waits in ((1e-3, 40, 1), ("auto", 100, 4)):
         launched.clear()
         waited.clear()
@@ -218,7 +220,11 @@ def main() -> None:
 
         module, *words = sys.argv[1:] or ["device_cases"]
         cases: dict[str, Case] = importlib.import_module(module).CASES
-        checks = {"collectives": check_collectives, "operations": check_operations, **{name: partial(check_fit, case) for name, case in cases.items()}}
+        checks = {
+            "collectives": check_collectives,
+            "operations": check_operations,
+            **{name: partial(check_fit, case) for name, case in cases.items()},
+        }
         for name, check in checks.items():
             if any(part not in name for part in words):
                 continue
