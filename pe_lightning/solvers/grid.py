@@ -74,7 +74,10 @@ class GridSolver:
 
     @classmethod
     def of_grid(cls, features: Sequence[Tensor | Operator], values: Tensor, *, center: bool = True) -> GridSolver:
-        """The solver of all values ``(S, N_1, ..., N_D, C)``; means are subtracted first, which is more accurate in float32."""
+        """The solver of all values ``(S, N_1, ..., N_D, C)``.
+
+        Means are subtracted before the projection, which is more accurate in float32.
+        """
         solver = cls(features, center=center)
         solver._add(values, [0] * len(solver.grid), center)
         return solver
