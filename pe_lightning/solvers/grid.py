@@ -113,7 +113,7 @@ class GridSolver:
                 mean = (total / numbers).to(dtype)
                 if subtract_mean:
                     x = x - mean.reshape(*mean.shape, *[1] * len(self.grid))
-                norm, projection = norms(x), x if projectors else x.clone()
+                norm, projection = norms(x), x if projectors or subtract_mean else x.clone()
                 for axis, rows in projectors:
                     projection = rows.rmatvec(projection, 2 + axis)
                 return [total, norm, mean, projection]
@@ -145,8 +145,7 @@ class GridSolver:
             projector = self.factors[axis].projector
             if isinstance(projector, Identity) and sizes[axis] == self.grid[axis]:
                 continue
-            if not isinstance(projector, Banded):  # cached after its conversion
-                projector = self._projectors.setdefault(id(projector), projector.to(dtype, device))
+            projector = self._projectors.setdefault(id(projector), projector.to(dtype, device))
             corner[axis], rows = projector.rows(origin[axis], origin[axis] + sizes[axis]).trimmed()
             found.append((axis, rows))
         return found, corner
