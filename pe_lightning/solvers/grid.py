@@ -257,7 +257,7 @@ class GridSolver:
             change = torch.finfo(spectrum.dtype).eps * float(singular.amax()) * squares.sum(1).sqrt()
             raised = error + change.square() + 2 * change * (error / centred[0].numel() / math.prod(self.grid)).sqrt()
             excess = excess_error(raised, error - truncated, inside.sum(1) + error - truncated)
-        return coefficients.unflatten(2, ranks), error, excess, joint_rank, effective
+        return coefficients.reshape(*spectrum.shape[:2], *ranks), error, excess, joint_rank, effective
 
     def _rotated(self, mean: Tensor) -> Tensor:
         """T of the centred data, ``(S, C, r_1 ... r_D)``; consumes the accumulated sums."""

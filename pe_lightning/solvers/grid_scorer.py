@@ -104,7 +104,7 @@ class GridScorer:
         return [float(score) for score in (scores.clamp(-1000, 120) - 20 * scale.log10()).mean(0)]
 
     def _project(self, dtype: torch.dtype) -> Projections:
-        grid, signals = self.grid, self.grid.values.shape[1]
+        grid, (windows, signals, channels) = self.grid, self.grid.values.shape[:3]
         layers, scale = grid.values.flatten(0, 1), self.scale.to(dtype)
         left, bases, triangles = (
             [matrix.to(layers.device, dtype) for matrix in every] for every in (self.left, self.bases, self.triangles)
@@ -123,8 +123,8 @@ class GridScorer:
             return [fitted, every, *map(norms, (x, every, known, fitted))]
 
         fitted, every, *found = by_layers(projected, layers.shape, layers.device)
-        energy = fitted.flatten(2).square().unflatten(0, (-1, signals)).sum((0, 2), dtype=torch.float64)
-        squares = torch.stack(found, 2).square_().unflatten(0, (-1, signals)).sum((0, 2))
+        energy = fitted.square().reshape(windows, signals, channels, fitted[0, 0].numel()).sum((0, 2), dtype=torch.float64)
+        squares = torch.stack(found, 2).square_().reshape(windows, signals, channels, -1).sum((0, 2))
         unit = self.scale.to(squares).expand(signals, 1)
         return Projections(fitted, every, energy, torch.cat([squares, unit], 1), triangles)
 
@@ -136,14 +136,14 @@ class GridScorer:
         fitted, every, energy, squares, triangles = self.projections
         reach = reduce(torch.kron, [triangle.square().sum(0) for triangle in self.triangles])
         filters = torch.cat([1 - singular * response, response * reach.sqrt()]).square().to(energy.device)
-        factors = response.reshape(-1, *fitted.shape[2:]).to(fitted)
+        factors = response.reshape(len(response), *fitted.shape[2:]).to(fitted)
 
         def evaluated(index: LayerIndex) -> list[Tensor]:
             change = mode_products(fitted[index].unsqueeze(2) * factors, triangles).sub_(every[index].unsqueeze(2))
             return [change.flatten(3).square_().sum(3)]
 
         (changes,) = by_layers(evaluated, (*fitted.shape[:2], response.numel()), fitted.device)
-        changes = changes.unflatten(0, (-1, len(energy))).sum((0, 2), dtype=torch.float64)
+        changes = changes.reshape(len(self.grid.values), len(energy), *changes.shape[1:]).sum((0, 2), dtype=torch.float64)
         found = torch.cat([changes, energy @ filters.T, squares], 1).cpu()
         whole, known, contributions = found[:, :-5].chunk(3, 1)
         y, z, fitted_y, t, scale = found[:, -5:, None].unbind(1)

@@ -130,11 +130,19 @@ def dense_scores(grid, encoders, ridges):
         ((24, 12), ("sine", "gau")),  # two columns do not depend on the others
         ((64,), ("linf",)),  # 69 dB without noise: 0.2 dB of rounding in float32
         ((40,), ("keys",)),
+        ((12, 12), ("vanishing", "gau")),
         ((10, 8, 9), ("gau", "linf", "laplace")),
     ],
 )
 def test_scores_are_those_of_predictions_at_held_out_samples(sizes, names, noise, dtype):
-    made = [encoders.create(name, num_features=max(8, n // 2 * 2)) for name, n in zip(names, sizes, strict=True)]
+    class Vanishing(Encoder):
+        def forward(self, x):
+            return torch.zeros(*x.shape, self.num_features, dtype=x.dtype)
+
+    made = [
+        Vanishing(8) if name == "vanishing" else encoders.create(name, num_features=max(8, n // 2 * 2))
+        for name, n in zip(names, sizes, strict=True)
+    ]
     x = torch.stack(torch.meshgrid(*map(coordinates, sizes), indexing="ij"), -1)
     smooth = torch.stack([0.5 + 0.3 * torch.sin((k + 1) * x.sum(-1) + k) for k in range(4)])
     values = smooth + noise * torch.randn(smooth.shape, generator=torch.Generator().manual_seed(0))
