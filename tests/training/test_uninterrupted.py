@@ -48,7 +48,8 @@ def fit(
 ) -> Made:
     """A fit with a CSV log and a checkpoint at its end: what is in them too."""
     seed_everything(0)
-    module, data = make(), TensorDataModule(signals(2, 18, 12), batching=batching)
+    sampling = options.pop("sampling", "grid")
+    module, data = make(), TensorDataModule(signals(2, 18, 12), batching=batching, sampling=sampling)
     logger = CSVLogger(folder, name="", version="")
     quiet = {"accelerator": "cpu", "enable_model_summary": False, "num_sanity_val_steps": 0, "enable_progress_bar": False}
     given = {"max_steps": 31, "log_every_n_steps": 7, "logger": logger, **quiet, **options}
@@ -92,6 +93,8 @@ CASES: dict[str, tuple[Callable[[], CoordinateModule], Batching, dict[str, Any]]
     "float64": (MODULES["complex"], FULL, {"precision": "64-true"}),
     "bfloat16": (MODULES["simple"], FULL, {"precision": "bf16-mixed"}),
     "epochs": (MODULES["simple"], FULL, {"max_steps": -1, "max_epochs": 2, "limit_train_batches": 9}),
+    "hash": (lambda: SimpleMLP("hash", depth=1, hidden_size=8), FULL, {}),
+    "some samples": (MODULES["complex"], FULL, {"sampling": "random"}),
     "learned": (lambda: ComplexLinear({"name": "gau", "num_features": 8, "trainable": True}), FULL, {}),
 }
 
