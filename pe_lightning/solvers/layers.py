@@ -25,8 +25,7 @@ def by_layers(
     """Results of a function for groups of layers, computed side by side, as one tensor ``(S, C, *)`` each.
 
     Layers ``(S, C, *sizes)`` of very many numbers are one group: all threads share their products. The function takes
-    signals
-    and channels of a group and returns tensors ``(s, c, *)``. It writes nothing that another group reads.
+    signals and channels of a group and returns tensors ``(s, c, *)``. It writes nothing that another group reads.
     """
     signals, channels, *sizes = shape
     numbers = math.prod(sizes)
