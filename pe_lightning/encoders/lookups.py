@@ -47,17 +47,14 @@ def at_once(count: int, device: torch.device) -> bool:
 
 
 class Lookup(NamedTuple):
-    """Rows of a table and their shares, both ``(terms, *batch, lookups)``; depends on coordinates alone.
-
-    Args:
-        rows: Row of each term, int64.
-        shares: Factor of each term, in the dtype of the result.
-        sizes: Number of rows for each of the lookups, one after another; together the table.
-    """
+    """Rows of a table and their shares, both ``(terms, *batch, lookups)``; depends on coordinates alone."""
 
     rows: Tensor
+    """Row of each term, int64."""
     shares: Tensor
+    """Factor of each term, in the dtype of the result."""
     sizes: tuple[int, ...]
+    """Number of rows for each of the lookups, one after another; together the table."""
 
     def of(self, table: Tensor) -> Tensor:
         """The sums of the terms, ``(rows, F)`` -> ``(*batch, lookups, F)``; differentiable with respect to coordinates."""
@@ -92,17 +89,14 @@ class Lookup(NamedTuple):
 
 
 class SparseMatrix(NamedTuple):
-    """A sparse matrix by rows (CSR), whose rows may have a column twice; one array of a stack per signal.
-
-    Args:
-        starts: Position of the first entry of each row, and the number of entries, ``(rows + 1,)`` int32.
-        columns: Column of each entry, ``(entries,)`` int32.
-        values: Entries, ``(*batch, entries per row)`` if these are as many in each row.
-    """
+    """A sparse matrix by rows (CSR), whose rows may have a column twice; one array of a stack per signal."""
 
     starts: Tensor
+    """Position of the first entry of each row, and the number of entries, ``(rows + 1,)`` int32."""
     columns: Tensor
+    """Column of each entry, ``(entries,)`` int32."""
     values: Tensor
+    """Entries, ``(*batch, entries per row)`` if these are as many in each row."""
 
     def times(self, dense: Tensor) -> Tensor:
         """The product with a matrix ``(columns, F)``: ``(rows, F)``."""

@@ -17,7 +17,7 @@ import torch
 import yaml
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.loggers import Logger, WandbLogger
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.trainer.states import TrainerFn
 from torchmetrics import Metric
@@ -64,8 +64,7 @@ class RunRecorder(Callback):
         root: Where run directories go; ``None`` is ``runs`` in the Trainer's ``default_root_dir``.
         ckpt_path: Checkpoint that the Trainer will load, if any.
         wandb: How the run appears in W&B.
-        log: Whether a fit gets a CSV log and a W&B run, besides the loggers of its Trainer; a ``WandbLogger`` among these
-            takes the place of the W&B run.
+        log: Whether a fit gets a CSV log, besides the loggers of its Trainer; without these a W&B run too.
         table: Whether a table of the scores is printed.
         folder: The run directory; ``None``: the next free one below ``root``.
         pictures: Whether reconstructions are drawn beside the truth.
@@ -149,7 +148,7 @@ class RunRecorder(Callback):
             check_monitors(callbacks_of(trainer), goals, held_out)
         if self.log_runs:
             group = self.wandb.group or scores.data_name(module.describe().get("signals", ["data"]), data)
-            if self.wandb.enabled and not any(isinstance(logger, WandbLogger) for logger in trainer.loggers):
+            if self.wandb.enabled and not trainer.loggers:
                 self._start_wandb = partial(start_wandb, trainer, self.run_dir, replace(self.wandb, group=group), goals)
             trainer.loggers = [*trainer.loggers, CSVLog(self.run_dir, TrainingClock.of(trainer))]
 
