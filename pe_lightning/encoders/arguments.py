@@ -12,11 +12,13 @@ from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
 from pe_lightning.signals import validation
+from pe_lightning.signals.process import run_seed
 
 T = TypeVar("T")
 
@@ -26,6 +28,8 @@ NonNegativeInt: TypeAlias = Annotated[int, 0]
 PositiveFloat: TypeAlias = Annotated[float, "[1e-12, 1e+12]"]
 """A number in the interval."""
 NonNegativeFloat: TypeAlias = Annotated[float, "[0, 1e+12]"]
+SeedLike: TypeAlias = NonNegativeInt | None
+"""A seed; ``None`` becomes the seed of the run (:func:`~pe_lightning.signals.process.run_seed`) in a new encoder."""
 
 DEFAULT_NUM_FEATURES = 256
 """Features per axis for ``num_features: auto`` where no samples are known: as in the papers."""
@@ -109,6 +113,7 @@ class EncoderRegistry(Registry[T]):
 class RecordedArguments(ABCMeta):
     """Checks the arguments of every construction against their types, and records them as plain values.
 
+    ``None`` as the argument ``seed`` becomes the seed of the run: what is recorded describes the same encoder in any run.
     Checked are flags, ``Literal`` types, and numbers annotated with a range, such as :data:`PositiveInt`.
     """
 
@@ -117,6 +122,8 @@ class RecordedArguments(ABCMeta):
         bound = signature.bind(None, *args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
+        if given.get("seed", 0) is None:
+            given["seed"] = run_seed()
         for name in list(given)[1:]:  # plain, since checkpoints hold no NumPy numbers
             given[name] = checked(f"{cls.__name__}: {name}", plain(given[name]), hints.get(name))
         encoder = super().__call__(*bound.args[1:], **bound.kwargs)
@@ -131,6 +138,12 @@ def _signature(cls: type) -> tuple[inspect.Signature, dict[str, Any]]:
     except NameError:  # imported for type checkers only: the class checks its arguments itself
         hints = {}
     return inspect.signature(cls.__init__), hints  # type: ignore[misc]
+
+
+def seeded(seed: SeedLike) -> torch.Generator:
+    """A random generator on the CPU, from the argument ``seed`` of an encoder."""
+    assert seed is not None  # RecordedArguments puts the seed of the run in its place
+    return torch.Generator("cpu").manual_seed(seed)
 
 
 def count_value(owner: str, value: Any) -> int:

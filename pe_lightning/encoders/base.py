@@ -15,6 +15,7 @@ from pe_lightning.encoders.arguments import CountLike, EncoderRegistry, Recorded
 from pe_lightning.encoders.coordinates import boxes, quadrature
 from pe_lightning.encoders.lookups import Lookup, SparseLookup
 from pe_lightning.errors import InputError
+from pe_lightning.signals.process import run_seed
 
 
 class Encoder(nn.Module, metaclass=RecordedArguments):
@@ -22,7 +23,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
 
     A subclass calls ``super().__init__(num_features)`` and defines :meth:`forward`; the rest is optional. Features are raw:
     encodings scale them. Every argument has a type, which it is checked against (:mod:`pe_lightning.encoders.arguments`),
-    and a default. Initial values of parameters follow from the arguments alone: random ones are drawn from a ``seed``.
+    and a default. Initial values of parameters follow from the arguments alone: random ones are drawn from a ``seed``, whose
+    default ``None`` becomes the seed of the run.
 
     Args:
         num_features: Number of features ``K`` of the output.
@@ -171,9 +173,11 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         return {"name": self.name, **self.arguments}
 
     def changed_arguments(self) -> dict[str, Any]:
-        """The arguments that differ from their defaults."""
-        parameters = registry.parameters(type(self))
-        return {key: value for key, value in self.arguments.items() if value != parameters[key].default}
+        """The arguments that differ from their defaults; a seed that is not given is the seed of the run."""
+        defaults = {key: parameter.default for key, parameter in registry.parameters(type(self)).items()}
+        if defaults.get("seed", 0) is None:
+            defaults["seed"] = run_seed()
+        return {key: value for key, value in self.arguments.items() if value != defaults[key]}
 
     def copy(self, **changes: Any) -> Self:
         """A copy with some arguments changed; learned values stay, except where the changes set their shape or start."""

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, PositiveFloat, PositiveInt, SeedLike, seeded
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import exact_dtype
 from pe_lightning.encoders.kernels import KERNELS
@@ -49,7 +49,7 @@ class Noise(Encoder):
 
     Args:
         num_features: Number of features ``K``; ``auto``: as many as trained samples.
-        seed: Seed of the table.
+        seed: Seed of the table; ``None``: of the run.
         num_positions: Number ``P`` of positions that [0, 1] is divided into.
 
     Reference: Zheng et al., *Rethinking Positional Encoding*, arXiv 2107.02561, Sec. 5.2.
@@ -58,12 +58,10 @@ class Noise(Encoder):
     formula = "row floor(x P) of a fixed random table"
     table: Tensor
 
-    def __init__(
-        self, num_features: CountLike = "auto", seed: NonNegativeInt = 0, num_positions: PositiveInt = 4096
-    ) -> None:
+    def __init__(self, num_features: CountLike = "auto", seed: SeedLike = None, num_positions: PositiveInt = 4096) -> None:
         super().__init__(num_features)
         self.num_positions = num_positions
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         table = torch.randn(self.num_positions, self.num_features, generator=generator, dtype=torch.float32, device="cpu")
         self.register_buffer("table", table)
 

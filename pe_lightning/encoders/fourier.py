@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Width, WidthLike
+from pe_lightning.encoders.arguments import CountLike, PositiveInt, SeedLike, Width, WidthLike, seeded
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.resolution import PositiveParameter, set_width
@@ -169,7 +169,7 @@ class RandomFourier(Fourier):
     Args:
         sigma: Standard deviation of the frequencies, in periods per unit length. Default ``K/6``; below :class:`SimpleMLP`
             ``n/19`` for ``n`` trained samples per axis. Larger is rougher.
-        seed: Seed of the draw.
+        seed: Seed of the draw; ``None``: of the run.
         num_axes: Number of coordinates of a point; with more than one, the encoder is joint over the axes.
         trainable: Whether ``sigma`` is trained; it stays positive, and the given value is the initial one. The
             ``state_dict`` then holds the frequencies for ``sigma = 1``.
@@ -192,7 +192,7 @@ class RandomFourier(Fourier):
         self,
         num_features: CountLike = "auto",
         sigma: WidthLike = None,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
         trainable: bool = False,
         per_feature: bool = False,
@@ -200,7 +200,7 @@ class RandomFourier(Fourier):
         super().__init__(num_features, num_axes)
         set_width(self, sigma, self.num_features, trainable, per_feature)
         self.trainable = trainable
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         # float32 whatever the default dtype, so that every draw is the same
         normal = torch.randn(self.num_features // 2, self.num_axes, generator=generator, dtype=torch.float32, device="cpu")
         if per_feature:

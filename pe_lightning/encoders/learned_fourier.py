@@ -14,7 +14,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Samples
+from pe_lightning.encoders.arguments import (
+    CountLike,
+    NonNegativeFloat,
+    PositiveFloat,
+    PositiveInt,
+    Samples,
+    SeedLike,
+    seeded,
+)
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import boxes, points
 from pe_lightning.encoders.fourier import waves
@@ -71,7 +79,7 @@ class Grouped(Encoder):
         hidden: Hidden units ``|H|`` of the MLP.
         layer_norm: Whether a LayerNorm comes before each dense layer of the MLP.
         dropout: Share of the hidden units that are left out in training.
-        seed: Seed of all initial weights.
+        seed: Seed of all initial weights; ``None``: of the run.
     """
 
     joint = True
@@ -179,13 +187,13 @@ class LearnableFourier(_GroupedWaves):
         layer_norm: bool = False,
         dropout: DropoutShare = 0.0,
         kl: NonNegativeFloat = 0.0,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
         self.gamma: float = sample_value(self, "gamma", gamma)
         self.kl = kl
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         self.divisor = math.sqrt(self.num_inputs)
         start = torch.empty(self.check_waves(), self.num_axes // self.groups, dtype=torch.float32, device="cpu")
         if self.kl and start.numel() < 2:
@@ -244,12 +252,12 @@ class _Sines(_GroupedWaves):
         groups: PositiveInt = 1,
         layer_norm: bool = False,
         dropout: DropoutShare = 0.0,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
         self.num_positions: int = sample_value(self, "num_positions", num_positions)
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         self.check_waves()
         self.add_modulator(hidden, layer_norm, dropout, generator)
         self.angular(self.num_axes // self.groups)  # for its checks
@@ -351,12 +359,12 @@ class PositionMLP(Grouped):
         hidden: PositiveInt = 32,
         groups: PositiveInt = 1,
         dropout: DropoutShare = 0.0,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp=True, num_inputs=1)
         self.num_inputs = self.num_axes // self.groups
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         self.add_modulator(hidden, False, dropout, generator)
 
     def group_features(self, coords: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pe_lightning.encoders.arguments import CountLike, NonNegativeInt, PositiveInt, Samples, plain
+from pe_lightning.encoders.arguments import CountLike, PositiveInt, Samples, SeedLike, plain, seeded
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.coordinates import points
 from pe_lightning.encoders.learned_fourier import DropoutShare, Grouped, positions_for
@@ -87,10 +87,10 @@ def axes_of(num_axes: int, *cells: Cells) -> int:
     return lists[0] if lists and num_axes == 1 else num_axes
 
 
-def uniform_table(rows: int, features: int, low: float, high: float, seed: int) -> nn.Parameter:
+def uniform_table(rows: int, features: int, low: float, high: float, seed: SeedLike) -> nn.Parameter:
     """Trained vectors ``(rows, features)``, uniform at the start."""
     start = torch.empty(rows, features, dtype=torch.float32, device="cpu")
-    return nn.Parameter(start.uniform_(low, high, generator=torch.Generator("cpu").manual_seed(seed)))
+    return nn.Parameter(start.uniform_(low, high, generator=seeded(seed)))
 
 
 def share_of_samples(divisor: float) -> Callable[[Samples], list[int]]:
@@ -114,7 +114,7 @@ class Grids(Encoder):
         finest: Cells ``N_L`` of the last level, of all axes or a list of one per axis. ``auto`` is a quarter of the trained
             samples, for predicting those between them; to fit the trained ones alone, take as many as they are.
         span: How many times finer the last level is than the first, ``N_L / N_1``.
-        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero.
+        seed: Seed of the initial vectors, which are uniform within 1e-4 of zero; ``None``: of the run.
         num_axes: Number of coordinates of a point.
 
     Reference: Müller et al., *Instant Neural Graphics Primitives with a Multiresolution Hash Encoding*, ACM TOG 41, 2022,
@@ -137,7 +137,7 @@ class Grids(Encoder):
         level_features: PositiveInt = 4,
         finest: Cells = "auto",
         span: Annotated[float, "[1, 1e+12]"] = 4.0,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         self.level_features = level_features
@@ -217,7 +217,7 @@ class HashGrid(Grids):
         finest: Cells = "auto",
         span: Annotated[float, "[1, 1e+12]"] = 4.0,
         table_size: PositiveInt = 32768,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         self.table_size = table_size
@@ -241,7 +241,7 @@ class Lines(Encoder):
         rank: Number of products, which are the features.
         cells: Cells of the lines, of all axes or a list of one per axis; ``auto``: as many as trained samples. More are not
             trained.
-        seed: Seed of the initial values, from 0.1 to 0.5: their products do not vanish.
+        seed: Seed of the initial values, from 0.1 to 0.5: their products do not vanish. ``None``: of the run.
         num_axes: Number of coordinates of a point.
 
     Reference: Chen et al., *TensoRF: Tensorial Radiance Fields*, ECCV 2022, Sec. 3 (CP).
@@ -261,13 +261,13 @@ class Lines(Encoder):
     plane_first: Tensor
 
     def __init__(
-        self, rank: PositiveInt = 64, cells: Cells = "auto", seed: NonNegativeInt = 0, num_axes: PositiveInt = 1
+        self, rank: PositiveInt = 64, cells: Cells = "auto", seed: SeedLike = None, num_axes: PositiveInt = 1
     ) -> None:
         super().__init__(rank, axes_of(num_axes, cells))
         self.cells = cells_of(self, "cells", cells)
         self._draw(seed)
 
-    def _draw(self, seed: int) -> None:
+    def _draw(self, seed: SeedLike) -> None:
         """Draws the tables of the lines, and of the planes of pairs of axes if there are any."""
         self.pairs = list(itertools.combinations(range(self.num_axes), 2)) if self.plane_cells else []
         nodes = [[n + 1] for n in self.cells]
@@ -346,7 +346,7 @@ class Planes(Lines):
         rank: PositiveInt = 32,
         cells: Cells = "auto",
         plane_cells: Cells = "auto",
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         Encoder.__init__(self, rank, axes_of(num_axes, cells, plane_cells))
@@ -373,7 +373,8 @@ class Embedding(Grouped):
         flat: Whether all axes of a group have one table together, of ``P ** num_axes`` rows.
         interpolation: Between positions: ``linear``, or ``nearest``, which has no gradient with respect to ``x``.
         num_inputs: Length of the vector of a group below the MLP; without it there are ``num_features / groups``.
-        seed: Seed of all initial weights; the vectors are normal, of mean squared length one.
+        seed: Seed of all initial weights, ``None`` for the seed of the run; the vectors are normal, of mean squared length
+            one.
 
     Reference: Li et al., *Learnable Fourier Features for Multi-Dimensional Spatial Positional Encoding*, NeurIPS 2021,
     Embed-1D, -2D and -4D in Tables 7-9.
@@ -398,7 +399,7 @@ class Embedding(Grouped):
         groups: PositiveInt = 1,
         layer_norm: bool = False,
         dropout: DropoutShare = 0.0,
-        seed: NonNegativeInt = 0,
+        seed: SeedLike = None,
         num_axes: PositiveInt = 1,
     ) -> None:
         super().__init__(num_features, num_axes, groups, mlp, num_inputs)
@@ -410,7 +411,7 @@ class Embedding(Grouped):
             raise InputError(
                 f"Embedding: {axes_per_group} axes of a group need at least {axes_per_group} features, got {self.num_inputs}"
             )
-        generator = torch.Generator("cpu").manual_seed(seed)
+        generator = seeded(seed)
         start = torch.empty(
             self.num_positions ** (axes_per_group if flat else 1), self.num_inputs, dtype=torch.float32, device="cpu"
         )

@@ -18,6 +18,8 @@ from pe_lightning.signals.files import in_utf8, real_path
 
 CONFIG = "config.yaml"
 METRICS = "metrics.json"
+SWEEP = "sweep.json"
+"""Record of a sweep, in the folder of its run directories."""
 CHECKPOINTS = "checkpoints"
 RECONSTRUCTIONS = "reconstructions"
 LOCK = ".lock"
@@ -149,6 +151,19 @@ def recorder_of(callbacks: Sequence[Any]) -> Any:
     """The arguments of the recorder among the callbacks of a configuration; ``None`` without a recorder."""
     found = (entry["init_args"] for entry in callbacks if entry["class_path"].endswith(".RunRecorder"))
     return next(found, None)
+
+
+RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
+"""Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
+
+
+def result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a configuration on which the result of a fit depends, by dotted keys without ``init_args``."""
+    settings = {key: tree.get(key) for key in RESULT_KEYS}
+    if isinstance(trainer := settings["trainer"], Mapping) and isinstance(callbacks := trainer.get("callbacks"), list):
+        others = [entry for entry in callbacks if not isinstance(entry, Mapping) or entry.get("class_path") != RECORDER]
+        settings["trainer"] = {**trainer, "callbacks": others or None}
+    return {key.replace(".init_args", ""): value for key, value in flatten(settings)}
 
 
 def flatten(tree: Mapping[Any, Any], prefix: str = "", entries: bool = False) -> Iterator[tuple[str, Any]]:

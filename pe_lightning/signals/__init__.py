@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pe_lightning.signals.blocks import grid_axes, point_coordinates
     from pe_lightning.signals.cache import Storage
     from pe_lightning.signals.loaders import Batching, TrainLoader, permutation
-    from pe_lightning.signals.process import Process
+    from pe_lightning.signals.process import Process, run_seed
     from pe_lightning.signals.raw import RawSignals, ValueRange
     from pe_lightning.signals.sampling import FoldSampling, GridSampling, MaskSampling, RandomSampling, Sampling, samplings
     from pe_lightning.signals.sources.base import Source
@@ -52,6 +52,7 @@ __all__ = [
     "grid_axes",
     "permutation",
     "point_coordinates",
+    "run_seed",
     "sample_coordinates",
     "samplings",
 ]
@@ -64,7 +65,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         "blocks": ["grid_axes", "point_coordinates"],
         "cache": ["Storage"],
         "loaders": ["Batching", "TrainLoader", "permutation"],
-        "process": ["Process"],
+        "process": ["Process", "run_seed"],
         "raw": ["RawSignals", "ValueRange"],
         "sampling": ["FoldSampling", "GridSampling", "MaskSampling", "RandomSampling", "Sampling", "samplings"],
         "sources.base": ["Source"],

@@ -1,7 +1,8 @@
-"""One of several processes, and its share of samples."""
+"""One of several processes, its share of samples, and the seed of its run."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from pe_lightning.signals.blocks import Block
@@ -26,3 +27,8 @@ class Process:
         """This process's share of a block, divided along the first axis."""
         share = self.share(block[0].stop - block[0].start)
         return (slice(block[0].start + share.start, block[0].start + share.stop), *block[1:])
+
+
+def run_seed() -> int:
+    """Seed of the run: the argument of Lightning's ``seed_everything``, which processes hand to their children, or 0."""
+    return int(os.environ.get("PL_GLOBAL_SEED", 0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
-from pe_lightning.signals.process import Process
+from pe_lightning.signals.process import Process, run_seed
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
@@ -107,10 +106,8 @@ class SignalDataModule(LightningDataModule):
     def train_dataloader(self) -> TrainLoader:
         """Training batches of this process, on its device if the signals are in memory."""
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        # set by Lightning's seed_everything; it determines the order of the batches
-        seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
         dataset, process = self.shard()
-        return dataset.train_loader(self.batching, seed, process, device)
+        return dataset.train_loader(self.batching, run_seed(), process, device)
 
     def val_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks, with the mask of the samples of ``val/``."""

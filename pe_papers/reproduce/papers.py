@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder, registry, resolve
+from pe_lightning.encoders.arguments import SeedLike
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.metrics import create
 from pe_lightning.evaluation.scores import summary
@@ -58,7 +59,7 @@ class BlendedAxis(Encoder):
     Args:
         inner: Name and arguments of the encoder.
         num_features: Number of features and of nodes, ``K``.
-        seed: Seed of an encoder with random parameters; ignored for other encoders.
+        seed: Seed of an encoder with random parameters, ``None`` for the seed of the run; ignored for other encoders.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 13-15
     and 43-49.
@@ -66,7 +67,7 @@ class BlendedAxis(Encoder):
 
     formula = "α₀ ψ(i/K) + α₁ ψ((i + 1)/K) between two nodes"
 
-    def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256, seed: int = 0) -> None:
+    def __init__(self, inner: Mapping[str, Any] | None = None, num_features: int = 256, seed: SeedLike = None) -> None:
         super().__init__(num_features)
         arguments = {"name": "gau", **(inner or {}), "num_features": num_features}
         drawn = "seed" in registry.parameters(registry.get(arguments["name"]))

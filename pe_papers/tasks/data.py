@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +14,7 @@ from lightning.pytorch import LightningDataModule, Trainer
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Process, TrainLoader, permutation
+from pe_lightning.signals import Process, TrainLoader, permutation, run_seed
 from pe_lightning.training import datamodule_of
 
 Examples = Mapping[str, Tensor]
@@ -77,9 +76,7 @@ class TaskDataModule(LightningDataModule, ABC):
         return Process() if self.trainer is None else Process(self.trainer.global_rank, self.trainer.world_size)
 
     def train_dataloader(self) -> _Shuffled:
-        # where Lightning's seed_everything stores the seed
-        seed = int(os.environ.get("PL_GLOBAL_SEED", 0))
-        return _Shuffled(self.examples["train"], self.batch_size, seed, self.process)
+        return _Shuffled(self.examples["train"], self.batch_size, run_seed(), self.process)
 
     def val_dataloader(self) -> _InOrder:
         return _InOrder([self.examples["val"]], 4 * self.batch_size, self.process)

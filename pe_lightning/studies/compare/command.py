@@ -14,9 +14,9 @@ from pe_lightning.studies.compare.scores import compare, print_score_tables
 
 
 def compare_runs(
-    runs: list[str],
+    runs: list[str] | None = None,
     /,
-    by: str | None = None,
+    by: list[str] | None = None,
     baseline: str | None = None,
     out: Path | None = None,
     pictures: NonNegativeInt = 16,
@@ -30,20 +30,23 @@ def compare_runs(
 
     Args:
         runs: Run directories, or folders that contain some.
-        by: Group runs by this key of metrics.json, such as encoder.name or seed: one row per value.
+        by: Group runs by keys: of metrics.json, such as encoder.name,encoder.num_features, settings that a sweep varied, or
+            options of fit. One row per combination of values has mean, standard deviation and number of its runs.
         baseline: Run, group or interpolation that differences are taken against (default: the best).
-        out: Folder for index.html, table.csv, table.md and plots; only files of an earlier comparison are replaced.
+        out: Folder for index.html, table.csv, table.json, table.md and plots; only files of an earlier comparison are replaced.
         pictures: Largest number of signals per run in index.html.
         frames: Largest number of frames of a video, or slices of a volume, in index.html.
         megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.
     """
     if out is not None:
-        check_results(out, "compare", ["index.html", "table.csv", "table.md"])
-    found = find_runs(runs)
+        check_results(out, "compare", ["index.html", "table.csv", "table.json", "table.md"])
+    folders = [text for text in by or () if Path(text).is_dir()]  # as in: --by encoder.name runs/
+    keys = [text for text in by or () if text not in folders]
+    found = find_runs([*(runs or ()), *folders])
     say(*(f"pe-lightning: warning: {problem}" for problem in found.problems), file=sys.stderr)
     if not found.runs:
         raise InputError("there is no run to compare: give run directories, or folders with runs, such as runs/")
-    tables = compare(found.runs, by, baseline)
+    tables = compare(found.runs, keys, baseline)
     print_score_tables(tables)
     if out is not None:
         from pe_lightning.studies.compare.page import make_report

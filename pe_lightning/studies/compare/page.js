@@ -5,13 +5,14 @@
 for (const table of document.querySelectorAll("table.scores")) {
   const heads = Array.from(table.tHead.rows[0].cells);
   heads.forEach((head, column) => head.firstElementChild.addEventListener("click", () => {
-    const [first, second] = column ? ["descending", "ascending"] : ["ascending", "descending"];
+    const isName = head.classList.contains("name");
+    const [first, second] = isName ? ["ascending", "descending"] : ["descending", "ascending"];
     const order = head.getAttribute("aria-sort") === first ? second : first;
     for (const other of heads) other.setAttribute("aria-sort", other === head ? order : "none");
     const direction = order === "ascending" ? 1 : -1;
     const rows = Array.from(table.tBodies[0].rows, (row) => [row.cells[column].dataset.order, row]);
     rows.sort(([a], [b]) => {
-      if (column === 0) return direction * a.localeCompare(b, undefined, { numeric: true });
+      if (isName) return direction * a.localeCompare(b, undefined, { numeric: true });
       return (a === "") - (b === "") || direction * (a - b);  // rows without a number are last in both orders
     });
     table.tBodies[0].append(...rows.map(([, row]) => row));

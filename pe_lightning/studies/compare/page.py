@@ -30,11 +30,11 @@ from PIL import Image
 from pe_lightning import __version__
 from pe_lightning.errors import printable, say, show_metric
 from pe_lightning.results.comparisons import Comparison, open_comparison
-from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, flatten, frames_of, slug
+from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of, slug
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
-from pe_lightning.studies.compare.reading import MISSING, Run, as_text, look_up, mean
-from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_markdown, why_several
+from pe_lightning.studies.compare.reading import MISSING, Run, mean
+from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_json, as_markdown, why_several
 
 STYLES = ("-", "--", ":", "-.")
 Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
@@ -51,7 +51,11 @@ def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels
         except ValueError as error:
             say(f"pe-lightning: warning: {run.label}: {error}", file=sys.stderr)
     viewers, contents = collect(tables, most, frames, megapixels)
-    report: dict[str, str | bytes] = {"table.csv": as_csv(tables), "table.md": as_markdown(tables)}
+    report: dict[str, str | bytes] = {
+        "table.csv": as_csv(tables),
+        "table.json": as_json(tables),
+        "table.md": as_markdown(tables),
+    }
     sections: list[dict[str, Any]] = []
     for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
         plots = {}
@@ -85,26 +89,10 @@ def _digest(content: str) -> str:
 
 
 def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
-    configs = [_settings(run) for run in runs if run.config is not None]
+    configs = [run.settings for run in runs if run.config is not None]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = {printable(key): [printable(str(config.get(key, MISSING))) for config in configs] for key in keys}
     return {key: row for key, row in rows.items() if len(set(row)) > 1}
-
-
-def _settings(run: Run) -> dict[str, Any]:
-    """A configuration with dotted keys, and with the value that the fit chose in place of ``auto``."""
-    found = {}
-    for key, value in flatten(run.config or {}):
-        key = key.replace("init_args.", "")
-        if value in (None, "auto") and key.startswith(("model.encoder.", "model.ridge")):
-            resolved = look_up(run.metrics, key.removeprefix("model."))
-            each = resolved if isinstance(resolved, list) else [resolved]  # one per axis
-            if not {None, MISSING} & {*each}:
-                value = as_text([f"{entry:.4g}" if isinstance(entry, float) else entry for entry in each])
-        if key.endswith(".class_path"):
-            key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
-        found[key] = value
-    return found
 
 
 class Curve(NamedTuple):

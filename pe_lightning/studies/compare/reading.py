@@ -8,7 +8,7 @@ import os
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +21,10 @@ from pe_lightning.signals.files import real_path
 
 NOT_SEARCHED = frozenset({runs.CHECKPOINTS, runs.RECONSTRUCTIONS, "logs", "wandb"})
 """Folders of a run directory that cannot contain runs."""
+WITHOUT_EFFECT = ("trainer.logger", "trainer.enable_", "trainer.default_root_dir", "trainer.log_every_n_steps")
+"""Settings that change no weights."""
+TRAINING_OPTIONS = ("data.batching", "data.validation")
+"""Settings of the data that change how a model is trained, and not what it is trained on."""
 MISSING = "–"
 """Text of a missing value."""
 
@@ -61,12 +65,14 @@ class Run:
         label: End of the path by which the run differs from others: ``3-signals-ComplexLinear-gau/2``.
         metrics: The content of ``metrics.json``, checked.
         config: The content of ``config.yaml``; ``None`` if it cannot be read.
+        varied: The settings that a sweep varied, as typed.
     """
 
     path: Path
     label: str
     metrics: dict[str, Any]
     config: dict[str, Any] | None = None
+    varied: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def metric(self) -> Metric:
@@ -89,6 +95,47 @@ class Run:
     @cached_property
     def test(self) -> dict[str, float]:
         return self.scores(f"test/{self.metric.name}")
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the configuration that the result depends on, with the value that the fit chose for ``auto``."""
+        found = {}
+        for key, value in runs.result_settings(self.config or {}).items():
+            if value in (None, "auto") and key.startswith(("model.encoder.", "model.ridge")):
+                resolved = look_up(self.metrics, key.removeprefix("model."))
+                each = resolved if isinstance(resolved, list) else [resolved]  # one per axis
+                if not {None, MISSING} & {*each}:
+                    value = as_text([f"{entry:.4g}" if isinstance(entry, float) else entry for entry in each])
+            if key.endswith(".class_path"):
+                key, value = key.removesuffix(".class_path"), str(value).rpartition(".")[2]
+            found["model.encoder.name" if key == "model.encoder" and isinstance(value, str) else key] = value
+        return found
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the fit; ``None`` if it is not recorded."""
+        return seed if isinstance(seed := self.metrics.get("seed"), int) else None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The description of the fit in ``metrics.json``, by dotted keys."""
+        names = ("model", "encoding", "encoder", "network", "optimizer", "steps", "seed")
+        return dict(runs.flatten({name: self.metrics.get(name) for name in names}))
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The settings that decide the result besides data and sampling, by keys of ``metrics.json`` where it has them."""
+        found = {}
+        for key, value in self.settings.items():
+            short = "seed" if key == "seed_everything" else key.removeprefix("model.")
+            if not key.startswith(WITHOUT_EFFECT) and (not key.startswith("data") or key.startswith(TRAINING_OPTIONS)):
+                found[short if look_up(self.metrics, short) is not MISSING else key] = value
+        return found
+
+    def value(self, key: str) -> Any:
+        """The value at a dotted key of ``metrics.json``, of a setting that a sweep varied, or of a setting of the run."""
+        found = look_up(self.metrics, key)
+        return found if found is not MISSING else self.varied.get(key, self.settings.get(key, MISSING))
 
     def scores(self, key: str) -> dict[str, float]:
         """A metric per signal; NaN where it is not finite or was not recorded."""
@@ -126,8 +173,28 @@ def find_runs(paths: Sequence[str | Path]) -> Found:
         except ValueError as error:
             ending = "; compared without its configuration" if folder in metrics else ""
             problems.append(f"{printable(folder)}: {error}{ending}")
-    found = tuple(Run(folder, _label(folder, metrics), metrics[folder], configs.get(folder)) for folder in metrics)
-    return Found(found, tuple(problems))
+    sweeps: dict[Path, dict[str, dict[str, str]]] = {}
+    for folder in dict.fromkeys(folder.parent for folder in metrics):
+        try:
+            sweeps[folder] = _varied(folder)
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            sweeps[folder] = {}
+            problems.append(f"{printable(folder / runs.SWEEP)} cannot be read as the record of a sweep: {error!r}")
+    found = [
+        Run(
+            folder, _label(folder, metrics), metrics[folder], configs.get(folder), sweeps[folder.parent].get(folder.name, {})
+        )
+        for folder in metrics
+    ]
+    return Found(tuple(found), tuple(problems))
+
+
+def _varied(folder: Path) -> dict[str, dict[str, str]]:
+    """The varied settings of the cells of a sweep by name, from its record; empty for other folders."""
+    if not (folder / runs.SWEEP).is_file():
+        return {}
+    cells = json.loads((folder / runs.SWEEP).read_text("utf-8"))["cells"]
+    return {cell["name"]: dict(cell["settings"]) for cell in cells}
 
 
 def _candidates(root: Path) -> Iterator[Path]:

@@ -17,15 +17,13 @@ import yaml
 from pe_lightning.cli.arguments import Option, read
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
-from pe_lightning.results.runs import flatten
+from pe_lightning.results.runs import result_settings
 from pe_lightning.signals.files import named_files, sha256_of, user_path
 
 MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that are part of a folder name unchanged."""
-RESULT_KEYS = ("trainer", "model", "data", "seed_everything")
-"""Sections of a configuration on which the result of a fit depends; the appearance in W&B does not count."""
 
 
 @dataclass(frozen=True)
@@ -165,33 +163,20 @@ def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
 
 
 def reseeded(tree: dict[str, Any], repeat: int) -> dict[str, Any]:
-    """A copy with ``repeat`` added to the seed of the fit and of every encoder.
+    """A copy with ``repeat`` added to the seed of the fit, which encoders follow, and to seeds that are given to encoders.
 
     The seed of the sampling is unchanged: repetitions fit the same samples, so that ``compare`` can average them.
     """
     tree = copy.deepcopy(tree)
     if repeat:
         tree["seed_everything"] += repeat
-        arguments = tree["model"]["init_args"]
-        if (encoder := arguments.get("encoder")) is not None:
-            arguments["encoder"] = _reseeded_encoder(encoder, repeat)
+        encoder = tree["model"]["init_args"].get("encoder")
+        for described in encoder if isinstance(encoder, list) else [encoder]:  # one per axis
+            arguments = (described, described.get("init_args") or {}) if isinstance(described, dict) else ()
+            for given in arguments:
+                if given.get("seed") is not None:
+                    given["seed"] += repeat
     return tree
-
-
-def _reseeded_encoder(encoder: Any, repeat: int) -> Any:
-    from pe_lightning.encoders import registry
-
-    if isinstance(encoder, list):  # one per axis
-        return [_reseeded_encoder(entry, repeat) for entry in encoder]
-    described: dict[str, Any] = {"name": encoder} if isinstance(encoder, str) else encoder
-    name = described.get("class_path") or described["name"]
-    known = "class_path" in described or name in registry  # attention tasks also take words such as rope
-    seed = registry.parameters(registry.get(name)).get("seed") if known else None
-    if seed is None:
-        return encoder
-    arguments = described.setdefault("init_args", {}) if "class_path" in described else described
-    arguments["seed"] = arguments.get("seed", seed.default) + repeat
-    return described
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -199,19 +184,11 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
     An option that the package has gained since ``one`` is no difference if ``other`` has its default value.
     """
-    old, new = _result_settings(one), _result_settings(other)
+    old, new = result_settings(one), result_settings(other)
     if new.keys() - old.keys():
-        old = _result_settings(_with_defaults(one))
+        old = result_settings(_with_defaults(one))
     keys = [key for key in {**old, **new} if old.get(key, "nothing") != new.get(key, "nothing")]
     return [f"{key}: {old.get(key, 'nothing')}, now {new.get(key, 'nothing')}" for key in keys]
-
-
-def _result_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
-    trainer = dict(tree.get("trainer") or {})
-    callbacks = trainer.get("callbacks") or []
-    trainer["callbacks"] = [entry for entry in callbacks if entry["class_path"] != runs.RECORDER] or None
-    settings = flatten({key: tree.get(key) for key in RESULT_KEYS} | {"trainer": trainer})
-    return {key.replace(".init_args", ""): value for key, value in settings}
 
 
 def _with_defaults(tree: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ from pe_lightning.errors import InputError, console, say
 from pe_lightning.results import runs
 from pe_lightning.studies.compare.reading import Metric, find_runs
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
-from pe_lightning.studies.sweep.record import RECORD, SweepRecord
+from pe_lightning.studies.sweep.record import SweepRecord
 from pe_lightning.training.interrupts import exit_status
 
 
@@ -83,7 +83,7 @@ def sweep(
         return exit_status(signum or signal.SIGINT)
     failed = statuses.count("failed") + statuses.count("refused")
     if failed:
-        say(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / RECORD}", file=sys.stderr)
+        say(f"pe-lightning: {failed} of {len(cells)} cells failed; see {out / runs.SWEEP}", file=sys.stderr)
     return 1 if failed else 0
 
 

@@ -22,7 +22,6 @@ from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.sweep.cells import Cell, differences
 from pe_lightning.training.interrupts import StopSignals, raise_interrupted
 
-RECORD = "sweep.json"
 LOCK = ".sweep.lock"
 
 Status: TypeAlias = Literal["waiting", "running", "done", "failed", "refused"]
@@ -59,7 +58,7 @@ class SweepRecord:
         self._fingerprint = fingerprint
         self.signum: int | None = None
         self.entries: dict[str, dict[str, Any]] = {}
-        path = folder / RECORD
+        path = folder / runs.SWEEP
         if path.is_file():
             try:
                 content = json.loads(path.read_text())
@@ -70,7 +69,7 @@ class SweepRecord:
                 ) from error
         elif folder.exists() and (not folder.is_dir() or any(entry.name != LOCK for entry in folder.iterdir())):
             raise InputError(
-                f"{str(folder)!r} exists and is not the folder of a sweep: it has no {RECORD}. Choose another --out"
+                f"{str(folder)!r} exists and is not the folder of a sweep: it has no {runs.SWEEP}. Choose another --out"
             )
 
     def run_dir(self, cell: Cell) -> Path:
@@ -198,7 +197,7 @@ class SweepRecord:
 
     def _write(self) -> None:
         content = {"schema": 1, "name": self.folder.absolute().name, "cells": list(self.entries.values())}
-        write_atomically(self.folder / RECORD, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        write_atomically(self.folder / runs.SWEEP, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     def _count(self, cell: Cell, line: str, style: str) -> None:
         self._bar.advance(self._task)
