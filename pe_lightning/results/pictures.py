@@ -17,6 +17,8 @@ from pe_lightning.signals.files import replacing, save_figure
 if TYPE_CHECKING:  # Matplotlib is imported where something is plotted: it takes as long as SciPy
     from matplotlib.axes import Axes
 
+    from pe_lightning.signals.batches import SignalInfo
+
 Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
 
@@ -163,9 +165,10 @@ def row_plot(
     truth: Array,
     trained: Mask | None,
     caption: str,
-    rate: float | None = None,
+    info: SignalInfo | None = None,
     interpolation: tuple[str, Array] | None = None,
     names: tuple[str, str] = ("ground truth", "reconstruction"),
+    index: int = 0,
 ) -> Image.Image:
     """Plot of truth, reconstruction, interpolation and trained samples of a row, one line of panels per channel.
 
@@ -177,10 +180,15 @@ def row_plot(
         truth: Same shape.
         trained: Mask of the trained samples, ``(N,)``.
         caption: Title of the plot.
-        rate: Samples per second, for an axis in seconds.
+        info: Its axes or its rate, and its range of values, for axes in the user's units; ``None``: numbers of samples, and
+            values as given.
         interpolation: Name in the legend and values of an interpolation, ``(N, C)``.
         names: Of truth and prediction in the legend.
+        index: Number of the signal in ``info``.
     """
+    low, high = (0.0, 1.0) if info is None else info.shown_range(index)
+    truth, prediction = (low + (high - low) * values for values in (truth, prediction))
+    x, label = _coordinates(len(truth), info)
     count, channels = truth.shape
     shown, start = min(channels, MAX_ROW_CHANNELS), max(0, (count - DETAIL_SAMPLES) // 2)
     ranges = [slice(0, count)] if count <= DETAIL_SAMPLES else [slice(0, count), slice(start, start + DETAIL_SAMPLES)]
@@ -196,24 +204,45 @@ def row_plot(
     panels = figure.subplots(shown, len(ranges), squeeze=False)
     lines = [(names[0], truth, "black", 2.2, "-"), (names[1], prediction, "tab:orange", 1.2, "-")]
     if interpolation is not None:
-        lines.append((*interpolation, "tab:green", 1.2, ":"))
+        lines.append((interpolation[0], low + (high - low) * interpolation[1], "tab:green", 1.2, ":"))
     for channel in range(shown):
         for panel, where in zip(panels[channel], ranges, strict=True):
             shown_lines = [(name, line[where, channel], *style) for name, line, *style in lines]
-            _draw_row(panel, where, shown_lines, trained, rate or 1)
+            _draw_row(panel, where, shown_lines, trained, x, 0.01 * (high - low))
         panels[channel][0].set_ylabel("value" if channels == 1 else f"channel {channel + 1}")
     figure.legend(*panels[0][-1].get_legend_handles_labels(), loc="lower center", ncols=4, fontsize=8)
     for panel in panels[-1]:
-        panel.set_xlabel("sample" if rate is None else "seconds")
+        panel.set_xlabel(label)
     canvas: Any = FigureCanvasAgg(figure)  # Matplotlib declares no types of its methods
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3])
 
 
-def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], trained: Mask | None, rate: float) -> None:
-    truth, times = lines[0][1], np.arange(where.start, where.stop) / rate
+def _coordinates(count: int, info: SignalInfo | None) -> tuple[npt.NDArray[Any], str]:
+    """The coordinates of the samples of a row, in the user's units, and the name of the axis."""
+    if info is not None and info.axes:
+        return info.axes[0].restore(info.axes[0].grid()), info.axes[0].name
+    if info is not None and info.rate is not None:
+        return np.arange(count) / info.rate, "seconds"
+    return np.arange(count), "sample"
+
+
+def _draw_row(
+    axes: Axes,
+    where: slice,
+    lines: Sequence[tuple[Any, ...]],
+    trained: Mask | None,
+    x: npt.NDArray[Any],
+    least_margin: float,
+) -> None:
+    truth, x = lines[0][1], x[where]
+    if x.dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        axes.xaxis.set_major_locator(locator := AutoDateLocator(maxticks=6))
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     least, most = float(np.nanmin(truth)), float(np.nanmax(truth))
-    margin = max((most - least) / 4, 0.01)
+    margin = max((most - least) / 4, least_margin)
     low, high = least - margin, most + margin
     axes.set_ylim(low, high)
     axes.grid(alpha=0.3)
@@ -221,18 +250,19 @@ def _draw_row(axes: Axes, where: slice, lines: Sequence[tuple[Any, ...]], traine
     for name, line, colour, width, style in lines:
         line = np.clip(line, low, high)
         if not very_long:
-            axes.plot(times, line, style, label=name, color=colour, linewidth=width)
+            axes.plot(x, line, style, label=name, color=colour, linewidth=width)
             continue
-        starts = np.arange(0, len(line), -(-len(line) // (2 * DETAIL_SAMPLES)))
+        size = -(-len(line) // (2 * DETAIL_SAMPLES))
+        starts = np.arange(0, len(line), size)
         low_line, high_line = np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
+        middles = x[np.minimum(starts + size // 2, len(line) - 1)]  # of truth and prediction alike
         if colour == "tab:orange":  # filled between minimum and maximum of each bin
-            style = {"step": "post", "color": colour, "alpha": 0.6, "linewidth": 0.5, "zorder": 1}
-            axes.fill_between(times[starts], low_line, high_line, **style)
+            axes.fill_between(middles, low_line, high_line, color=colour, alpha=0.6, linewidth=0.5, zorder=1)
         elif colour == "black":
-            axes.plot(times[starts], np.stack([low_line, high_line], 1), color=colour, linewidth=0.6)
+            axes.plot(middles, np.stack([low_line, high_line], 1), color=colour, linewidth=0.6)
     if trained is not None and len(truth) <= DETAIL_SAMPLES:
         known = trained[where]
-        axes.plot(times[known], truth[known], ".", label="trained on", color="tab:blue", markersize=5)
+        axes.plot(x[known], truth[known], ".", label="trained on", color="tab:blue", markersize=5)
 
 
 def plot_choice(path: Path, choice: Mapping[str, Any]) -> Path | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -79,9 +80,9 @@ def write_reconstructions(
             continue
         if not together:
             compared = {name: array[frames] for name, array in signal.items()} if values.ndim == 5 else signal
-            write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained)
+            write_comparison(folder / f"{stem}_comparison.h5", compared, info, frames, trained, index=index)
         if draw and index < MAX_FILES:
-            sheet = _sheet(signal, {name: texts[index] for name, texts in captions.items()}, trained, info)
+            sheet = _sheet(signal, {name: texts[index] for name, texts in captions.items()}, trained, info, index)
             pictures.append(str(write_png(folder / f"{stem}_comparison.png", sheet)))
     return pictures
 
@@ -97,11 +98,13 @@ def _captions(what: str, scores: Mapping[str, Any], metrics: Mapping[str, Any]) 
     return captions
 
 
-def _sheet(signal: Mapping[str, Array], captions: Mapping[str, str], trained: Mask | None, info: SignalInfo) -> Image:
+def _sheet(
+    signal: Mapping[str, Array], captions: Mapping[str, str], trained: Mask | None, info: SignalInfo, index: int
+) -> Image:
     prediction, truth, caption = signal["reconstruction"], signal["truth"], captions["reconstruction"]
     beside = (captions["interpolation"], signal["interpolation"]) if "interpolation" in signal else None
     if truth.ndim == 2:
-        return row_plot(prediction, truth, trained, caption, info.rate, beside)
+        return row_plot(prediction, truth, trained, caption, info, beside, index=index)
     if truth.ndim == 3:
         return comparison(prediction, truth, caption, trained=trained, interpolation=beside)
     shown = frames_of(len(truth), COMPARED_FRAMES)
@@ -117,11 +120,13 @@ def write_comparison(
     frames: Sequence[int] = (0,),
     trained: Mask | None = None,
     names: Sequence[str] | None = None,
+    index: int = 0,
 ) -> None:
     """Writes the comparison of a signal of 1 to 3 axes atomically, for ``pe-lightning compare``, or of all signals.
 
     HDF5 with the datasets ``truth``, ``reconstruction`` and perhaps ``interpolation``, from ``values`` ``(*grid, C)``. A row
-    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``. A picture is 8-bit ``(1, H, W, C)``, a cube
+    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``, with the attributes ``axis`` (JSON) and ``range``
+    for the user's units, of the signal of number ``index`` in ``info``. A picture is 8-bit ``(1, H, W, C)``, a cube
     ``(n, H, W, C)``: only these ``frames`` are in ``values``. Of more than four channels the first is stored.
 
     With ``names`` of several signals, all arrays have a first axis of signals, and cubes have all frames;
@@ -144,8 +149,13 @@ def write_comparison(
                 dataset[start : start + step] = np.stack([convert(s[frames] if num_dims == 4 else s) for s in block])
         if num_dims > 2:
             file.attrs["frames"] = list(frames)
-        elif trained is not None:
-            file.create_dataset("trained", data=trained, compression=1)
+        else:
+            if trained is not None:
+                file.create_dataset("trained", data=trained, compression=1)
+            if info.axes and info.axes[0].samples is None:
+                file.attrs["axis"] = json.dumps(info.axes[0].to_dict())
+            if names is None or len(info.scaling.low) == 1:
+                file.attrs["range"] = info.shown_range(index)
         file.attrs["media"] = info.media
         if info.rate is not None:
             file.attrs["rate"] = info.rate

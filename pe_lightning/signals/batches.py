@@ -49,6 +49,10 @@ class SignalInfo:
         """Lengths of the cells that samples are means of, one per axis; none if samples are values at points."""
         return tuple(1 / n for n in self.grid) if self.samples == "cells" else ()
 
+    def shown_range(self, index: int) -> tuple[float, float]:
+        """The values in the user's units that 0 and 1 stand for; (0, 1) where they are the range of a dtype."""
+        return self.scaling.of(index) if self.scaling.found_in_data else (0.0, 1.0)
+
     @property
     def num_signals(self) -> int:
         return len(self.names)

@@ -35,9 +35,9 @@ def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, A
     settings: dict[str, Any] = {}
     config = runs.of_checkpoint(path) / runs.CONFIG
     model = read_model(path)
-    if verb != "fit" and not configured and config.is_file():
-        # predict needs no data; a model that the checkpoint does not name is the one of the run
-        keys = ("model",) if verb == "predict" else ("model", "data", "seed_everything")
+    if (verb == "fit" or not configured) and config.is_file():
+        # predict needs no data; a model that the checkpoint does not name is the one of the run; a resumed fit has its seed
+        keys = {"fit": ("seed_everything",), "predict": ("model",)}.get(verb, ("model", "data", "seed_everything"))
         saved = read_config(config)
         settings = {key: saved[key] for key in keys if key in saved}
     if model is not None:

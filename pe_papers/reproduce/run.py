@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from lightning.pytorch import seed_everything
 
 from pe_lightning import training as datamodules
 from pe_lightning.cli import as_yaml, read
@@ -111,6 +112,7 @@ def _call(tree: Mapping[str, Any], folder: Path) -> Outcome:
     began = time.perf_counter()
     module, _, name = tree["function"].rpartition(".")
     arguments = dict(tree["model"]["init_args"])
+    seed_everything(tree["seed_everything"], verbose=False)  # which encoders without a seed follow
     try:
         if tree["data"] is not None:
             arguments["data"] = _data_of(tree)

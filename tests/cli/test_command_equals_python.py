@@ -200,3 +200,31 @@ def test_the_command_and_python_fit_what_an_independent_loop_fits(name: str, cen
     (checkpoint,) = tmp_path.rglob("last.ckpt")
     found = ComplexLinear.load_from_checkpoint(checkpoint).predict_grid([torch.arange(24) / 24] * 2)[0]
     torch.testing.assert_close(found.detach(), expected, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "recipe", [["image/closed_form"], ["image/demo", "--trainer.max_steps", "3"]], ids=["exact", "trained"]
+)
+def test_an_encoder_without_a_seed_follows_the_run(recipe: list[str], tmp_path: Path) -> None:
+    """A given seed stays; checkpoints hold the seed, so that loading and resuming do not depend on the run."""
+    write_picture(tmp_path / "a.png")
+    fit = ["--config", *recipe, "--data.paths", str(tmp_path / "a.png"), "--model.encoder", "rff"]
+    fit += ["--model.encoder.num_features", "8"]
+    states = {}
+    for seed, given in (("0", None), ("1", None), ("2", "1")):
+        folder = tmp_path / f"seed-{seed}"
+        own = [] if given is None else ["--model.encoder.seed", given]
+        states[seed], config = fitted_by_command([*fit, *own, "--seed_everything", seed], folder)
+        assert_same(states[seed], fitted_by_python(config, tmp_path))
+        (checkpoint,) = folder.rglob("last.ckpt")
+        seed_everything(7, verbose=False)
+        model = pe_lightning.load(checkpoint)
+        assert model.encoder.spec()["seed"] == int(given or seed)
+        assert_same(model.state_dict(), states[seed])
+    assert_same(states["1"], states["2"])
+    assert not all(torch.equal(value, states["1"][name]) for name, value in states["0"].items())
+    if "--trainer.max_steps" in recipe:
+        (checkpoint,) = (tmp_path / "seed-1").rglob("last.ckpt")
+        assert main(["fit", *QUIET, "--ckpt_path", str(checkpoint), *fit, "--trainer.max_steps", "5"]) == 0
+        assert torch.load(checkpoint, weights_only=True)["hyper_parameters"]["encoder"]["seed"] == 1
+        assert main(["fit", *QUIET, "--ckpt_path", str(checkpoint), *fit, "--seed_everything", "2"]) == 2

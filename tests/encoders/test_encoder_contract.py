@@ -311,3 +311,19 @@ def test_features_are_negligible_beyond_the_support(name: str) -> None:
     features = encoder(far).abs()
     assert features[offsets > encoder.support * (1 + 1e-9)].max() <= features.max() * 2.0**-30
     assert features[offsets > encoder.support * 0.9 - 0.5 / 200].max() > 0  # and it is not far too large
+
+
+@pytest.mark.parametrize("name", [name for name in names() if takes(name, "seed")])
+def test_a_seed_that_is_not_given_is_the_seed_of_the_run_and_is_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = {"mlp": True} if takes(name, "mlp") else {}  # without it, some draw nothing
+    default, given = small(name, **more), small(name, seed=5, **more)
+    monkeypatch.setenv("PL_GLOBAL_SEED", "5")
+    encoder = small(name, **more)
+    assert "seed" not in encoder.changed_arguments()
+    monkeypatch.setenv("PL_GLOBAL_SEED", "6")
+    x = torch.rand(4)
+    for same in (encoder, resolve(encoder.spec()), encoder.copy(), encoder.copy(seed=5)):
+        assert same.spec()["seed"] == 5
+        assert torch.equal(same(x), given(x))
+    assert default.spec()["seed"] == 0
+    assert not torch.equal(default(x), given(x))

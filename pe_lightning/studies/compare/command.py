@@ -33,7 +33,8 @@ def compare_runs(
         by: Group runs by keys: of metrics.json, such as encoder.name,encoder.num_features, settings that a sweep varied, or
             options of fit. One row per combination of values has mean, standard deviation and number of its runs.
         baseline: Run, group or interpolation that differences are taken against (default: the best).
-        out: Folder for index.html, table.csv, table.json, table.md and plots; only files of an earlier comparison are replaced.
+        out: Folder for index.html, table.csv, table.json, table.md and plots; only files of an earlier
+            comparison are replaced.
         pictures: Largest number of signals per run in index.html.
         frames: Largest number of frames of a video, or slices of a volume, in index.html.
         megapixels: Largest size of all pictures in index.html, 1.5 MB per megapixel; larger pictures are reduced.

@@ -191,6 +191,20 @@ function ticks(low, high, count, least = 0) {
   return found;
 }
 
+/** Round dates between two times in seconds since 1970, about `count`, each with its text. */
+function dates(low, high, count) {
+  const [minute, hour, day] = [60, 3600, 86400];
+  const steps = [1, 5, 15, 60, 5 * minute, 15 * minute, hour, 3 * hour, 6 * hour, 12 * hour, day, 2 * day, 7 * day, 14 * day];
+  let step = steps.find((seconds) => seconds >= (high - low) / count);
+  for (let days = 30; !step; days *= 2) if (days * day >= (high - low) / count) step = days * day;
+  const found = [];
+  for (let k = Math.ceil(low / step); k * step <= high; k++) {
+    const text = new Date(1000 * k * step).toISOString();
+    found.push([k * step, step < minute ? text.slice(11, 19) : step < day ? text.slice(5, 16).replace("T", " ") : text.slice(0, 10)]);
+  }
+  return found;
+}
+
 class Rows {
   constructor(viewer) {
     Object.assign(this, { viewer, form: viewer.form, legend: viewer.root.querySelector(".legend") });
@@ -268,28 +282,30 @@ class Rows {
     const x = (point) => left + (point + 0.5 - this.from) / (this.to - this.from) * (right - left);
     const y = (value) => clamp(bottom - (value - low) / (high - low) * (bottom - top), top - 9, bottom + 9);  // also for infinity
     const colour = (name) => getComputedStyle(canvas).getPropertyValue(name).trim();
-    const { count, step, rate } = this.viewer.first;
+    const { count, step, x: axis, low: zero, high: one } = this.viewer.first;
+    // values in the user's units; errors have no offset
+    const [gain, bias] = [one - zero, truth ? zero : 0];
 
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
     Object.assign(context, { font: "12px system-ui, sans-serif", strokeStyle: colour("--line"), fillStyle: colour("--faint") });
     const write = (text, x, y, textAlign) => Object.assign(context, { textAlign, textBaseline: "middle" }).fillText(text, x, y);
-    for (const [value, text] of ticks(low, high, (bottom - top) / 30)) {
-      context.strokeRect(left + 0.5, Math.round(y(value)) + 0.5, right - left - 1, 0);
-      write(text, left - 7, y(value), "right");
+    for (const [shown, text] of ticks(low * gain + bias, high * gain + bias, (bottom - top) / 30)) {
+      const height = y((shown - bias) / gain);
+      context.strokeRect(left + 0.5, Math.round(height) + 0.5, right - left - 1, 0);
+      write(text, left - 7, height, "right");
     }
-    // samples are numbered from 1, seconds start at 0
-    const [unit, offset] = rate ? [rate, -0.5] : [1, 0.5];
-    const marks = [this.from, this.to].map((point) => (point * step + offset) / unit);
-    for (const [value, text] of ticks(...marks, Math.max(2, (right - left) / 90), rate ? 0 : 1)) {
-      const place = Math.round(x((value * unit - offset) / step - 0.5)) + 0.5;
+    const marks = [this.from, this.to].map((point) => axis.start + axis.delta * (point * step - 0.5)).sort((a, b) => a - b);
+    const found = (axis.time ? dates : ticks)(...marks, Math.max(2, (right - left) / 110), axis.name === "sample" ? 1 : 0);
+    for (const [value, text] of found) {
+      const place = Math.round(x(((value - axis.start) / axis.delta + 0.5) / step - 0.5)) + 0.5;
       context.strokeRect(place, top + 0.5, 0, bottom - top - 1);
       write(text, place, bottom + 12, "center");
     }
     context.strokeRect(left + 0.5, top + 0.5, right - left - 1, bottom - top - 1);
     context.fillStyle = colour("--text");
     write(title, left, top / 2, "left");
-    write(rate ? "seconds" : "sample", right, top / 2, "right");
+    write(axis.name, right, top / 2, "right");
 
     context.beginPath();
     context.rect(left, top, right - left, bottom - top);

@@ -10,6 +10,7 @@ import base64
 import csv
 import hashlib
 import io
+import json
 import math
 import os
 import sys
@@ -24,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from pe_lightning import __version__
@@ -37,13 +40,22 @@ from pe_lightning.studies.compare.reading import MISSING, Run, mean
 from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_json, as_markdown, why_several
 
 STYLES = ("-", "--", ":", "-.")
-Line = tuple[int, Sequence[float], Sequence[float], dict[str, Any]]
-"""Index of a row in the table, x and y of its points, and the lengths of its error bars, if any."""
+
+
+class Line(NamedTuple):
+    """Index of a row in the table, its points, the lengths of their error bars, half the height of a band around them."""
+
+    place: int
+    x: Sequence[float]
+    y: Sequence[float]
+    errors: dict[str, float] = {}  # noqa: RUF012
+    band: Sequence[float] = ()
 
 
 def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: float) -> dict[str, str | bytes]:
     """The content of all files by name; arguments as in :func:`collect`. Logs that cannot be read are warned of."""
-    runs = [run for table in tables for run in table.runs]
+    single = [table for table in tables if table.data_sets == 1]
+    runs = [run for table in single for run in table.runs]
     curves: dict[Run, Curve | None] = {}
     for run in runs:
         try:
@@ -59,7 +71,7 @@ def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels
     sections: list[dict[str, Any]] = []
     for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
         plots = {}
-        for against, png in plot(table, curves).items():
+        for against, png in (plot(table, curves) if table in single else {}).items():
             report[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
             plots[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
         sections.append({"table": table, "plots": plots, "viewer": viewer})
@@ -96,7 +108,7 @@ def _differences(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 
 class Curve(NamedTuple):
-    """Held-out score, averaged over signals, against steps (from 0) and seconds of a fit, which are empty if not logged."""
+    """Held-out score, averaged over signals, after so many steps and seconds of a fit, which are empty if not logged."""
 
     steps: tuple[int, ...]
     values: tuple[float, ...]
@@ -124,30 +136,51 @@ def read_curve(run: Run) -> Curve | None:
     return Curve(steps, values, () if None in logged else logged)
 
 
+def mean_curve(curves: Sequence[Curve | None]) -> tuple[Curve, tuple[float, ...]] | None:
+    """The mean of the curves of a row's runs, with standard deviations; ``None`` if they are not of the same steps."""
+    known = [curve for curve in curves if curve is not None]
+    if len(known) < len(curves) or len({curve.steps for curve in known}) != 1:
+        return None
+    timed = all(curve.seconds for curve in known)
+    values, seconds = (
+        np.array([getattr(curve, name) for curve in known]) for name in ("values", "seconds" if timed else "steps")
+    )
+    spread = values.std(0, ddof=1) if len(known) > 1 else np.zeros(len(known[0].steps))
+    mean_seconds = tuple(seconds.mean(0).tolist()) if timed else ()
+    return Curve(known[0].steps, tuple(values.mean(0).tolist()), mean_seconds), tuple(spread.tolist())
+
+
 def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
-    """The plots of a table that have data: quantity on the x axis -> PNG."""
+    """The plots of a table that have data: quantity on the x axis -> PNG.
+
+    A row of several runs is their mean, with the standard deviation over the runs as a band or as an error bar.
+    """
     lines: dict[str, list[Line]] = {"step": [], "seconds": [], "parameters": []}
     for place, row in enumerate(table.fitted):
-        for run in row.runs:
-            curve, end = curves.get(run), mean(run.test.values())
-            if curve is not None:
-                lines["step"].append((place, [step + 1 for step in curve.steps], curve.values, {}))
-            elif not run.metrics.get("steps"):
-                lines["step"].append((place, [0], [end], {}))
-            if curve is not None and curve.seconds:
-                lines["seconds"].append((place, curve.seconds, curve.values, {}))
-            if run.metrics.get("fit_seconds"):
-                lines["seconds"].append((place, [run.metrics["fit_seconds"]], [end], {}))
+        each = [curves.get(run) for run in row.runs]
+        of_row = mean_curve(each)
+        shown = [of_row] if of_row is not None else [(curve, ()) for curve in each if curve is not None]
+        for curve, spread in shown:
+            lines["step"].append(Line(place, curve.steps, curve.values, band=spread))
+            if curve.seconds:
+                lines["seconds"].append(Line(place, curve.seconds, curve.values, band=spread))
+        over_runs = {} if math.isnan(row.run_deviation) else {"yerr": row.run_deviation}
+        if not shown and not any(run.metrics.get("steps") for run in row.runs):
+            lines["step"].append(Line(place, [0], [row.mean], over_runs))
+        if (seconds := mean(run.metrics.get("fit_seconds") for run in row.runs)) > 0:
+            lines["seconds"].append(Line(place, [seconds], [row.mean], over_runs))
         fewest, most = row.params
         if fewest > 0:
-            errors = {"xerr": (most - fewest) / 2, "yerr": row.deviation}
-            lines["parameters"].append((place, [(fewest + most) / 2], [row.mean], errors))
+            errors = {"yerr": row.deviation, **(over_runs if len(row.test) == 1 else {})}
+            lines["parameters"].append(
+                Line(place, [(fewest + most) / 2], [row.mean], errors | {"xerr": (most - fewest) / 2})
+            )
     if not any(curves.get(run) for run in table.runs):
         del lines["step"]
-    if len({x[0] for _, x, _, _ in lines["parameters"]}) < 2:
+    if len({line.x[0] for line in lines["parameters"]}) < 2:
         del lines["parameters"]  # all points would lie on one vertical line
-    shown = {against: drawn for against, drawn in lines.items() if any(np.isfinite(y).any() for _, _, y, _ in drawn)}
-    return {against: _draw(table, against, drawn) for against, drawn in shown.items()}
+    drawn = {against: found for against, found in lines.items() if any(np.isfinite(line.y).any() for line in found)}
+    return {against: _draw(table, against, found) for against, found in drawn.items()}
 
 
 def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
@@ -157,12 +190,16 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
     axes.set(xlabel=label, ylabel=f"held-out {table.metric.title}")
     axes.grid(alpha=0.3)
     named: dict[str, Any] = {}
-    for place, x, y, errors in lines:
-        style = f"{'o' if len(x) == 1 else '.'}{STYLES[place // 10 % len(STYLES)]}"
-        handle = axes.errorbar(x, y, **errors, fmt=style, color=f"C{place % 10}", capsize=3)
-        named.setdefault(table.fitted[place].name, handle)
-    extent = [value for _, x, _, _ in lines for value in x if value > 0]
-    axes.set_xscale("log" if against != "step" and max(extent) > 10 * min(extent) else "linear")
+    for line in lines:
+        style, colour = f"{'o' if len(line.x) == 1 else '.'}{STYLES[line.place // 10 % len(STYLES)]}", f"C{line.place % 10}"
+        handle = axes.errorbar(line.x, line.y, **line.errors, fmt=style, color=colour, capsize=3)
+        if any(line.band):
+            low, high = np.subtract(line.y, line.band), np.add(line.y, line.band)
+            axes.fill_between(line.x, low, high, color=colour, alpha=0.2, linewidth=0)
+        named.setdefault(table.fitted[line.place].name, handle)
+    extent = [value for line in lines for value in line.x if value > 0]
+    if against != "step" and max(extent) > 10 * min(extent):
+        _scale_logarithmically(axes, max(extent) / min(extent))
     best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
     if best is not None:
         named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))
@@ -172,6 +209,14 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
         names = [f" {name[:80]}".replace("$", r"\$") for name in named]
         figure.legend(list(named.values()), names, loc="outside lower center", fontsize="small")
     return figure_bytes(figure, dpi=120)
+
+
+def _scale_logarithmically(axes: Axes, ratio: float) -> None:
+    """A logarithmic axis with plain numbers: Matplotlib would label 2, 3, 4 and 6 of a decade, one over the other."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if ratio < 300 else (1,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 MAX_CHANNELS = 8
@@ -193,7 +238,7 @@ def collect(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: fl
     """Reads the reconstructions of the first signals of every run.
 
     Args:
-        tables: The tables of the page.
+        tables: The tables of runs of the same data.
         most: Largest number of signals per run.
         frames: Largest number of frames of a cube.
         megapixels: Limit of all pictures together, by fewer frames, then by scaling. Rows take at most as many bytes.
@@ -291,7 +336,16 @@ class _Contents:
         keys = {name: self.array(line if step == 1 else ranges(line, step)) for name, line in lines.items()}
         if step == 1 and "trained" in file:
             keys["trained"] = self.array(file["trained"][()].astype(np.uint8))
-        return {**keys, "count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
+        axis, rate = json.loads(file.attrs.get("axis", "null")), file.attrs.get("rate")
+        x = {"name": "sample", "start": 1, "delta": 1, "time": False}
+        if axis is not None:
+            delta = (axis["high"] - axis["low"]) / (axis["size"] - (not axis["periodic"]))
+            x = {"name": printable(axis["name"]), "start": axis["low"], "delta": delta, "time": axis["time"]}
+        elif rate is not None:
+            x = {"name": "seconds", "start": 0, "delta": 1 / float(rate), "time": False}
+        low, high = map(float, file.attrs.get("range", (0, 1)))
+        about = {"count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
+        return {**keys, **about, "x": x, "low": low, "high": high}
 
 
 def ranges(lines: npt.NDArray[np.float32], step: int) -> npt.NDArray[np.float32]:

@@ -22,6 +22,8 @@ from pe_lightning.signals.files import named_files, sha256_of, user_path
 
 MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
+MAX_GROUP, MAX_TAG = 128, 64
+"""Most characters of a group and of a tag in W&B."""
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")
 """Values that are part of a folder name unchanged."""
 
@@ -100,7 +102,7 @@ def make_cells(
     name: str,
     resolve: Callable[[Sequence[str]], dict[str, Any]],
 ) -> list[Cell]:
-    """All cells, grouped by their data; the W&B group is ``name``, and ``resolve`` makes configurations of options."""
+    """All cells of the sweep ``name``, grouped by their data; ``resolve`` makes configurations of options."""
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
             raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")
@@ -111,7 +113,9 @@ def make_cells(
         arguments = (*fixed, *(f"--{key}={value}" for key, value in settings.items()))
         tree, error = None, None
         try:
-            tree = checked(resolve(arguments), repeats, name)
+            tree = checked(resolve(arguments), repeats, wandb_group(name, settings))
+            wandb = runs.recorder_of(tree["trainer"]["callbacks"])["wandb"]
+            wandb["tags"] = list(dict.fromkeys([*(wandb["tags"] or ()), *wandb_tags(name, settings)]))
         except InputError as refused:
             error = str(refused)
         errors.append(error)
@@ -141,6 +145,18 @@ def cell_name(settings: Mapping[str, str], repeat: int | None) -> str:
         parts.append(f"repeat-{repeat}")
     name = "_".join(parts)
     return name if len(name.encode()) <= MAX_NAME_BYTES else f"{runs.slug(name[: MAX_NAME_BYTES - 60])}-{_digest(name)}"
+
+
+def wandb_group(name: str, settings: Mapping[str, str]) -> str:
+    """The W&B group of the repetitions of a combination: grouped runs are shown as their mean and spread."""
+    group = f"{name}/{cell_name(settings, None)}"
+    return group if len(group) <= MAX_GROUP else f"{group[: MAX_GROUP - 9]}-{_digest(group)}"
+
+
+def wandb_tags(name: str, settings: Mapping[str, str]) -> list[str]:
+    """The W&B tags of a cell: the name of the sweep, and each setting."""
+    tags = [name, *(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())]
+    return [tag if len(tag) <= MAX_TAG else f"{tag[: MAX_TAG - 9]}-{_digest(tag)}" for tag in tags]
 
 
 def _digest(text: str) -> str:

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import shlex
 import signal
-import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from pe_lightning.cli.arguments import read
-from pe_lightning.errors import InputError, console, say
+from pe_lightning.errors import InputError, say
 from pe_lightning.results import runs
-from pe_lightning.studies.compare.reading import Metric, find_runs
+from pe_lightning.studies.compare.reading import TRAINING_OPTIONS, find_runs
+from pe_lightning.studies.compare.scores import compare, print_score_tables
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
 from pe_lightning.studies.sweep.record import SweepRecord
 from pe_lightning.training.interrupts import exit_status
@@ -75,7 +72,7 @@ def sweep(
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
     resources = cpus_per_cell or 1, gpus_per_cell or 0.0
     signum = run_cells(cells, record, runner, launcher, *resources, retries or 0, bar)
-    _print_summary(cells, record, list(varied) if repeats > 1 else None)
+    _print_summary(cells, record, list(varied))
     statuses = [record.status(cell) for cell in cells]
     if "waiting" in statuses:
         left = statuses.count("waiting")
@@ -95,42 +92,19 @@ def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> 
     return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
 
 
-def _print_summary(cells: Sequence[Cell], record: SweepRecord, repeated: Sequence[str] | None) -> None:
-    """Prints the tables of all finished runs, best first; ``repeated`` are the settings whose seeds are averaged."""
-    from pe_lightning.studies.compare.scores import compare, print_score_tables
-
+def _print_summary(cells: Sequence[Cell], record: SweepRecord, varied: Sequence[str]) -> None:
+    """Prints the tables of all finished runs by the varied settings, best first, with means over seeds and data sets."""
     done = [cell for cell in cells if record.status(cell) == "done"]
     if not done:
         return
     found = find_runs([record.folder / cell.name for cell in done])
     for problem in found.problems:
         say(f"pe-lightning: warning: {problem}", file=sys.stderr)
+    # other data, and other samples of it, are other tables
+    keys = [key for key in varied if not key.startswith("data.") or key.startswith(TRAINING_OPTIONS)]
     if found.runs:
-        print_score_tables(compare(found.runs))
-    if repeated is not None:
-        for name in dict.fromkeys(run.metrics["metric"] for run in found.runs):
-            _print_repeats(done, record, repeated, Metric.of(name))
+        print_score_tables(compare(found.runs, keys))
     say(f"runs:    {record.folder}")
     folder, report = (shlex.quote(str(path)) for path in (record.folder, record.folder / "report"))
-    say(f"pages:   pe-lightning compare {folder} --out {report}")
-
-
-def _print_repeats(done: Sequence[Cell], record: SweepRecord, keys: Sequence[str], metric: Metric) -> None:
-    scores: dict[tuple[str, ...], list[float]] = {}
-    for cell in done:
-        value = record.entries[cell.name].get(f"test/{metric.name}")
-        if value is not None:
-            scores.setdefault(tuple(cell.settings.values()), []).append(value)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for key in keys:
-        table.add_column(Text(key), overflow="fold")
-    table.add_column("seeds", justify="right")
-    table.add_column(f"held-out {metric.title}".replace(" (", "\n("), justify="right", no_wrap=True)
-    means = {settings: statistics.fmean(values) for settings, values in scores.items()}
-    for settings in sorted(means, key=means.__getitem__, reverse=metric.higher_is_better):
-        values = scores[settings]
-        spread = f" ± {metric.text(statistics.stdev(values))}" if len(values) > 1 else ""
-        table.add_row(*map(Text, settings), str(len(values)), f"{metric.text(means[settings])}{spread}")
-    output = console()
-    output.print(table)
-    output.print("Mean ± standard deviation over seeds, of the mean over signals.", highlight=False)
+    by = f" --by {','.join(keys)}" if keys else ""
+    say(f"pages:   pe-lightning compare {folder}{by} --out {report}")

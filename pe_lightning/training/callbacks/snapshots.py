@@ -70,7 +70,7 @@ class Snapshots(Callback):
                     picture = to_image(prediction)
                 elif info.num_axes == 1:
                     truth, mask = data.values[index].numpy(), data.split.train_mask().numpy()
-                    picture = row_plot(prediction, truth, mask[index % len(mask)], caption, info.rate)
+                    picture = row_plot(prediction, truth, mask[index % len(mask)], caption, info, index=index)
                 else:
                     truth = data.values[index, shown].numpy()
                     picture = comparison_frames(prediction, truth, caption, shown, info.grid[0])

@@ -15,7 +15,7 @@ from PIL import Image
 from pe_lightning.__main__ import main
 
 ROOT = Path(__file__).parents[3]
-FILES = {"index.html", "table.csv", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
+FILES = {"index.html", "table.csv", "table.json", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
 
 
 def test_the_table(make_run, tmp_path, capsys):
@@ -35,6 +35,48 @@ def test_the_table(make_run, tmp_path, capsys):
             ["bicubic interpolation", *(["–"] if runs else []), "21.00 ± 0.82", "-11.00 [-15.30, -6.70]", "–", "–"],
         ]
         assert f"against {names[0]}, paired by signal, with 95% t intervals over 3 signals" in shown.out
+
+
+def test_keys_in_any_spelling_group_runs_in_all_outputs(make_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, size, seed, score in (
+        ("gau", 8, 0, 30),
+        ("gau", 8, 1, 32),
+        ("gau", 16, 0, 33),
+        ("rff", 8, 0, 20),
+        ("rff", 8, 1, 23),
+    ):
+        encoder = {"name": name, "num_features": size}
+        config = {"seed_everything": seed, "model": {"init_args": {"encoder": encoder}}}
+        make_run(f"runs/{name}-{size}-{seed}", (score,), config, encoder=encoder, seed=seed, baselines={})
+    texts = []
+    first, second = "encoder.name", "encoder.num_features"
+    for by in (
+        [f"{first},{second}"],
+        [first, "--by", second],
+        [first, second],
+        [f"[{first}, {second}]"],
+        [first, second, "runs"],
+    ):
+        assert main(["compare", *(["runs"] if by[-1] != "runs" else []), "--by", *by]) == 0
+        texts.append(capsys.readouterr().out)
+    assert len(set(texts)) == 1
+    rows = [line.split()[:4] for line in texts[0].splitlines() if line.startswith((" gau", " rff"))]
+    assert rows == [["gau", "16", "1", "33.00"], ["gau", "8", "2", "31.00"], ["rff", "8", "2", "21.50"]]
+    assert "31.00 ± 1.41" in texts[0]
+    assert "averaged over seed: 0, 1" in texts[0]
+    assert main(["compare", "runs", "--by", "encoder.name", "--out", "report", "--baseline", "gau"]) == 0
+    shown = capsys.readouterr().out
+    assert "gau: averaged over encoder.num_features: 8, 16" in shown
+    page, markdown = Path("report/index.html").read_text(), Path("report/table.md").read_text()
+    assert all("gau: averaged over encoder.num_features: 8, 16" in text for text in (page, markdown.replace("\\_", "_")))
+    (table,) = json.loads(Path("report/table.json").read_text())["tables"]
+    gau, rff = table["rows"]
+    assert [gau[key] for key in ("encoder.name", "runs", "test_psnr_std_runs")] == ["gau", 3, pytest.approx(1.527525)]
+    assert [(run["seed"], run["score"]) for run in rff["run_scores"]] == [(0, 20), (1, 23)]
+    assert rff["difference"] == pytest.approx((20 - 31.5 + 23 - 32) / 2), "paired by seed"
+    (_, line) = csv.DictReader(Path("report/table.csv").read_text().splitlines())
+    assert (float(line["difference_low"]), line["difference_pairs"]) == (pytest.approx(rff["difference_low"]), "2")
 
 
 def test_runs_without_held_out_samples_show_trained_ones_and_bytes(make_run, tmp_path, capsys):
@@ -129,7 +171,7 @@ def test_unreadable_runs_are_named_and_the_others_compared(make_run, tmp_path, c
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "compare: give RUNS"),
+        ([], "there is no run to compare: give run directories"),
         (["empty"], "there is no run to compare"),
         (["runs", "--by", "encoder.nam"], "did you mean 'encoder.name'"),
         (["runs", "--pictures", "-1"], "-1 does not conform to restriction v>=0"),

@@ -1,5 +1,6 @@
 """What shares a table, means over signals, paired differences."""
 
+import json
 import math
 from types import SimpleNamespace
 
@@ -60,6 +61,62 @@ def test_the_interval_is_that_of_the_t_test_of_signals_paired_by_name(make_run, 
     assert difference(table, "b/1") == pytest.approx(((b - a).mean(), expected.low, expected.high, 7))
 
 
+def test_a_single_signal_is_compared_over_seeds(make_run, tmp_path):
+    """Paired where two seeds or more agree; else by Welch's test; of several signals over the runs of the common seeds."""
+    scores = {"gau": {0: 30.0, 1: 31.0, 2: 33.0}, "tri": {0: 28.0, 2: 32.0, 5: 10.0}, "rff": {7: 20.0, 8: 22.0, 9: 27.0}}
+    for name, by_seed in scores.items():
+        for seed, score in by_seed.items():
+            make_run(f"{name}/{seed}", (score,), encoder={"name": name}, seed=seed)
+    (table,) = tables(tmp_path, by="encoder.name", baseline="gau")
+    paired, independent = stats.ttest_rel([28, 32], [30, 33]), stats.ttest_ind([20, 22, 27], [30, 31, 33], equal_var=False)
+    for name, test, pairs in (("tri", paired, 2), ("rff", independent, 0)):
+        low, high = test.confidence_interval(0.95)
+        assert difference(table, name) == pytest.approx(((low + high) / 2, low, high, pairs))
+    assert difference(table, "bicubic interpolation").pairs == 3
+    assert any(note.startswith("rff: not paired") for note in table.notes)
+    gau = table.baseline
+    assert (gau.mean, gau.run_deviation, len(gau.runs)) == pytest.approx((94 / 3, np.std([30, 31, 33], ddof=1), 3))
+    for name, by_seed in scores.items():
+        for seed, score in by_seed.items():
+            make_run(f"two/{name}/{seed}", (score, 2 * score), encoder={"name": name}, seed=seed, data_fingerprint="two")
+    two = next(table for table in tables(tmp_path, by="encoder.name", baseline="gau") if table.fingerprint == "two")
+    assert difference(two, "tri").mean == pytest.approx((30 - 31.5) * 1.5)
+
+
+def test_signals_of_several_data_sets_have_one_mean_with_its_standard_error(make_run, tmp_path):
+    for picture, (gau, tri) in enumerate(((30.0, 29.0), (25.0, 21.0), (35.0, None))):
+        for name, score in (("gau", gau), ("tri", tri), ("rff", 20.0)):
+            if score is not None:
+                about = {"grid": [12 + picture, 9], "data_fingerprint": str(picture), "encoder": {"name": name}}
+                make_run(f"{picture}/{name}", (score,), signals=[f"picture {picture}"], **about)
+    *single, whole = tables(tmp_path, by="encoder.name", baseline="gau")
+    assert [table.data_sets for table in (*single, whole)] == [1, 1, 1, 3]
+    gau, rff, tri = (next(row for row in whole.rows if row.name == name) for name in ("gau", "rff", "tri"))
+    cell = next(cell for cell in whole.cells(gau) if cell.key == "test_psnr")
+    assert cell.text == f"30.00 ± {stats.sem([30, 25, 35]):.2f}"
+    expected = stats.ttest_rel([20, 20, 20], [30, 25, 35]).confidence_interval(0.95)
+    assert difference(whole, "rff") == pytest.approx((-10, expected.low, expected.high, 3))
+    assert math.isnan(tri.mean)
+    assert (difference(whole, "tri").mean, difference(whole, "tri").pairs) == (-2.5, 2)
+    assert {"Means ± standard error over 3 signals.", "tri has no mean: it has no scores of picture 2"} <= set(whole.notes)
+    assert len(rff.test) == 3
+    assert [table.data_sets for table in tables(tmp_path)] == [1, 1, 1], "without keys, no row is in two tables"
+
+
+def test_keys_are_of_metrics_of_a_sweep_or_of_the_configuration(make_run, tmp_path):
+    for size in (8, 16):
+        make_run(f"s/cell-{size}", config={"model": {"init_args": {"depth": size // 8}}})
+    cells = [
+        {"name": f"cell-{size}", "settings": {"model.encoder": f"{{name: gau, num_features: {size}}}"}} for size in (8, 16)
+    ]
+    (tmp_path / "s/sweep.json").write_text(json.dumps({"cells": cells}))
+    for by, names in (("model.depth", {"1", "2"}), ("model.encoder", {cell["settings"]["model.encoder"] for cell in cells})):
+        (table,) = tables(tmp_path, by=by)
+        assert {row.name for row in table.fitted} == names
+    (tmp_path / "s/sweep.json").write_text("{")
+    assert "sweep.json cannot be read" in find_runs([tmp_path]).problems[0]
+
+
 def test_one_encoder_in_several_networks_is_a_row_per_network(make_run, tmp_path):
     for folder, network in (("a/1", "sine"), ("b/1", "gabor"), ("c/1", "sine")):
         make_run(folder, (10.0,), encoder={"name": "identity"}, network={"name": network}, baselines={})
@@ -78,7 +135,8 @@ def test_other_samples_are_another_table(make_run, tmp_path, other):
     make_run("a/2")
     make_run("b/1", (99.0, 99.0, 99.0), **other)
     for by in (None, "encoder.name"):
-        assert [{run.label for run in table.runs} for table in tables(tmp_path, by=by)] == [{"a/1", "a/2"}, {"b/1"}]
+        of_runs = [table for table in tables(tmp_path, by=by) if table.data_sets == 1]
+        assert [{run.label for run in table.runs} for table in of_runs] == [{"a/1", "a/2"}, {"b/1"}]
 
 
 def test_another_metric_is_another_table_and_says_what_is_better(make_run, tmp_path, monkeypatch):
@@ -102,7 +160,7 @@ def test_a_missing_value_leaves_no_mean_and_says_why(make_run, tmp_path):
     (table,) = tables(tmp_path)
     assert names(table)[-3:] == ["b/1", "c/1", "delaunay interpolation"]
     assert table.baseline.name == "a/1"
-    assert (difference(table, "b/1").mean, difference(table, "b/1").signals) == (20.0, 2)
+    assert (difference(table, "b/1").mean, difference(table, "b/1").pairs) == (20.0, 2)
     assert {
         "b/1 has no mean: infinite: a signal is reproduced exactly",
         "c/1 has no mean: no reason recorded",

@@ -15,7 +15,7 @@ TREE = {
     "trainer": {
         "devices": "auto",
         "num_nodes": 1,
-        "callbacks": [{"class_path": "pe_lightning.RunRecorder", "init_args": {"wandb": {"group": None}}}],
+        "callbacks": [{"class_path": "pe_lightning.RunRecorder", "init_args": {"wandb": {"group": None, "tags": ["mine"]}}}],
     },
     "model": {
         "class_path": "m",
@@ -86,7 +86,12 @@ def test_a_repetition_changes_the_seed_and_that_of_the_encoder_and_not_of_the_sa
     renamed = copy.deepcopy(TREE)
     renamed["trainer"]["callbacks"][0]["init_args"]["wandb"]["group"] = "other"
     assert differences(TREE, renamed) == []
-    for named, seeded in (("rff", {"name": "rff", "seed": 2}), ({"name": "gau"}, {"name": "gau"}), ("none", "none")):
+    # an encoder without a seed follows seed_everything
+    for named, seeded in (
+        ("rff", "rff"),
+        ({"name": "rff", "seed": 3}, {"name": "rff", "seed": 5}),
+        ([{"name": "gau"}],) * 2,
+    ):
         called = {**TREE, "model": {"init_args": {"encoder": named}}}
         assert [reseeded(called, repeat)["model"]["init_args"]["encoder"] for repeat in (0, 2)] == [named, seeded]
 
@@ -96,14 +101,23 @@ def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_
     cells = make_cells(varied, [], 2, "name", resolve)
     assert [cell.settings["data.resize"] for cell in cells] == ["8"] * 4 + ["16"] * 4
     assert [cell.tree["seed_everything"] for cell in cells[:2]] == [4, 5]
-    assert all(
-        recorder_of(cell.tree["trainer"]["callbacks"])["wandb"]["group"] == "name" and cell.tree["trainer"]["devices"] == 1
-        for cell in cells
-    )
+    assert all(cell.tree["trainer"]["devices"] == 1 for cell in cells)
     refused, accepted = make_cells({"sigma": ["-1", "2"]}, [], 1, "name", resolve)
     assert (refused.tree, refused.error, accepted.error) == (None, "sigma must be positive", None)
     with pytest.raises(InputError, match="no cell of the sweep can be run: sigma must be positive"):
         make_cells({"sigma": ["-1"]}, [], 1, "name", resolve)
+
+
+def test_repetitions_of_a_combination_are_a_group_in_wandb_with_tags_that_it_accepts():
+    long = f"[{', '.join(100 * ['tri'])}]"
+    cells = make_cells({"model.encoder": ["gau", long], "sigma": ["1"]}, [], 2, "name", resolve)
+    settings = [recorder_of(cell.tree["trainer"]["callbacks"])["wandb"] for cell in cells]
+    assert [found["group"] for found in settings[:2]] == ["name/encoder-gau_sigma-1"] * 2
+    assert settings[0]["tags"] == ["mine", "name", "encoder=gau", "sigma=1"]
+    assert settings[2]["group"] == settings[3]["group"]
+    (group, tags), limits = (settings[2]["group"], settings[2]["tags"]), (128, 64)
+    assert len(group) <= limits[0]
+    assert max(map(len, tags)) == limits[1]
 
 
 @pytest.mark.parametrize(

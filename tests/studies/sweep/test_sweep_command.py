@@ -53,13 +53,15 @@ def test_every_combination_is_a_run_and_the_data_is_read_once(capsys, monkeypatc
     for name in names:
         found, config = metrics(name), yaml.safe_load((Path("s") / name / "config.yaml").read_text())
         assert name == f"encoder-{found['encoder']['name']}_num_features-{found['encoder']['num_features']}"
-        assert recorder_of(config["trainer"]["callbacks"])["wandb"]["group"] == "s"
+        assert recorder_of(config["trainer"]["callbacks"])["wandb"]["group"] == f"s/{name}"
         assert record()[name]["test/psnr"] == found["test/psnr"]
         assert (Path("s") / name / "reconstructions/astronaut.png").is_file()
     shown = capsys.readouterr()
-    table = [line.split()[0] for line in shown.out.splitlines() if line.startswith(" s/")]
-    assert sorted(table, key=lambda line: -metrics(line[2:])["test/psnr"]) == table, "best first"
+    table = [line.split()[:2] for line in shown.out.splitlines() if line.startswith((" gau", " rff"))]
+    scores = [metrics(f"encoder-{encoder}_num_features-{k}")["test/psnr"] for encoder, k in table]
+    assert sorted(scores, reverse=True) == scores, "best first"
     assert len(table) == 4
+    assert "pe-lightning compare s --by model.encoder,model.encoder.num_features --out s/report" in shown.out
     assert "4/4 encoder-rff_num_features-12" in shown.err
     assert "train PSNR" not in shown.out, "the runs' own tables are left out"
 
@@ -85,7 +87,7 @@ def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsy
     assert main(["sweep", *EXACT, *QUIET, *ENCODERS, "--repeats", "2", "--seed_everything", "5"]) == 0
     found = {name: metrics(name) for name in record()}
     assert [m["seed"] for m in found.values()] == [5, 6, 5, 6]
-    assert [found[f"encoder-rff_repeat-{n}"]["encoder"]["seed"] for n in (0, 1)] == [0, 1]
+    assert [found[f"encoder-rff_repeat-{n}"]["encoder"]["seed"] for n in (0, 1)] == [5, 6]
     assert found["encoder-rff_repeat-0"]["test/snr"] != found["encoder-rff_repeat-1"]["test/snr"]
     assert record()["encoder-rff_repeat-0"]["test/snr"] == found["encoder-rff_repeat-0"]["test/snr"]
     assert len({m["data_fingerprint"] for m in found.values()}) == 1
