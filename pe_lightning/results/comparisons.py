@@ -11,7 +11,7 @@ import h5py
 
 ALL_SIGNALS = "reconstructions.h5"
 """File of more than :data:`~pe_lightning.results.runs.MAX_FILES` signals."""
-COMPARED = ("truth", "reconstruction", "interpolation", "trained")
+COMPARED = ("truth", "reconstruction", "interpolation", "trained", "range")
 """Datasets of a comparison."""
 
 

@@ -125,8 +125,8 @@ def write_comparison(
     """Writes the comparison of a signal of 1 to 3 axes atomically, for ``pe-lightning compare``, or of all signals.
 
     HDF5 with the datasets ``truth``, ``reconstruction`` and perhaps ``interpolation``, from ``values`` ``(*grid, C)``. A row
-    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``, with the attributes ``axis`` (JSON) and ``range``
-    for the user's units, of the signal of number ``index`` in ``info``. A picture is 8-bit ``(1, H, W, C)``, a cube
+    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``; for the user's units it has the attribute ``axis``,
+    JSON, and ``range`` ``(2,)``, the values that 0 and 1 stand for, of the signal of number ``index``. A picture is 8-bit ``(1, H, W, C)``, a cube
     ``(n, H, W, C)``: only these ``frames`` are in ``values``. Of more than four channels the first is stored.
 
     With ``names`` of several signals, all arrays have a first axis of signals, and cubes have all frames;
@@ -154,8 +154,8 @@ def write_comparison(
                 file.create_dataset("trained", data=trained, compression=1)
             if info.axes and info.axes[0].samples is None:
                 file.attrs["axis"] = json.dumps(info.axes[0].to_dict())
-            if names is None or len(info.scaling.low) == 1:
-                file.attrs["range"] = info.shown_range(index)
+            ranges = [info.shown_range(signal) for signal in ([index] if names is None else range(len(names)))]
+            file.create_dataset("range", data=ranges[0] if names is None else ranges)
         file.attrs["media"] = info.media
         if info.rate is not None:
             file.attrs["rate"] = info.rate

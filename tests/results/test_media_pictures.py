@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 
 from pe_lightning.results.pictures import ERROR_FULL_SCALE, comparison, comparison_frames, error_map, row_plot, to_image
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.raw import ValueRange
 
 
 def random(*shape: int) -> np.ndarray:
@@ -80,6 +86,27 @@ def test_a_row_shows_truth_reconstruction_and_trained_samples() -> None:
     assert amount(fewer, BLUE) == 0
     hidden = row_plot(np.full_like(truth, np.nan), truth, None, "reconstruction")
     assert amount(hidden, ORANGE) < amount(fewer, ORANGE) / 5  # the legend's
+
+
+def test_the_ranges_of_a_long_row_are_where_the_truth_is_in_units_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A perfect fit is drawn on its truth, at the middles of the bins."""
+    drawn: dict[str, list[Any]] = {"plot": [], "fill_between": []}
+    for name, calls in drawn.items():
+        original = getattr(Axes, name)
+        monkeypatch.setattr(
+            Axes, name, lambda self, *given, c=calls, o=original, **more: c.append((given, more)) or o(self, *given, **more)
+        )
+    truth, days = wave(5000), np.datetime64("2020-01-01") + np.arange(5000)
+    axis = Axis("time", *(days[[0, -1]].astype("datetime64[s]").astype(float)), size=5000, time=True)
+    info = SignalInfo(("row",), (5000,), 1, ValueRange("float32", (270.0,), (310.0,)), axes=(axis,))
+    row_plot(truth, truth, None, "", info)
+    ((x, low, high), options) = drawn["fill_between"][0]
+    of_truth = drawn["plot"][0][0]
+    assert np.array_equal(x, of_truth[0])
+    assert np.array_equal(np.stack([low, high], 1), of_truth[1])
+    assert "step" not in options
+    assert x[:2].astype("datetime64[D]").tolist() == days[[10, 31]].tolist()
+    assert (low.min(), high.max()) == pytest.approx((274, 306), abs=0.1)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan, 3e38])

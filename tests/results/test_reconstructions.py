@@ -49,6 +49,7 @@ def test_every_kind_of_signal_is_written_and_compared(media: str, grid: tuple, s
         assert (file.attrs["media"], file.attrs["rate"]) == (media, 25.0)
         found = {name: file[name][...] for name in file}
         if media == "audio":
+            assert found.pop("range").tolist() == [0, 1], "bytes are no unit of the user"
             assert np.array_equal(found.pop("trained"), values[0, :, 0] > 0.5)
             expected = {"truth": values[1], "reconstruction": 0.9 * values[1]}
         else:
@@ -94,9 +95,10 @@ def test_of_many_signals_one_file_holds_all_and_the_first_have_files(
     assert all(path.read_bytes() == each[name].read_bytes() for name, path in together.items() if name.endswith("png"))
     for index, stem in enumerate(file_names(names)):
         with open_comparison(tmp_path / "each", stem, index) as one, open_comparison(tmp_path / "all", stem, index) as same:
-            compared = {"truth", "reconstruction", "interpolation"} | ({"trained"} if len(grid) == 1 else set())
+            compared = {"truth", "reconstruction", "interpolation"} | ({"trained", "range"} if len(grid) == 1 else set())
             assert set(one) == set(same) == compared
             assert all(np.array_equal(one[name][()], same[name][()]) for name in one)
+            assert len(grid) > 1 or tuple(one["range"]) == info.scaling.of(index)
             attributes = [{key: list(np.ravel(value)) for key, value in each.attrs.items()} for each in (one, same)]
             assert attributes[0] == attributes[1]
     with h5py.File(tmp_path / "all/reconstructions.h5") as file:

@@ -9,6 +9,10 @@ import pytest
 from PIL import Image
 
 from pe_lightning.results.pictures import to_levels
+from pe_lightning.results.reconstructions import write_comparison
+from pe_lightning.signals.axes import Axis
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.raw import ValueRange
 from pe_lightning.studies.compare.page import collect
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.studies.compare.scores import compare
@@ -39,11 +43,27 @@ def show(tmp_path):
 def files(make_run):
     """The files of two runs on a signal of this grid, the better one first."""
 
-    def make(grid, **changes):
-        runs = [make_run(name, (score,), noise=0.1, grid=grid, **changes) for name, score in (("a/1", 20.0), ("b/1", 19.0))]
+    def make(grid, name="run", **changes):
+        of_runs = ((f"{name}/{letter}/1", score) for letter, score in (("a", 20.0), ("b", 19.0)))
+        runs = [make_run(name, (score,), noise=0.1, grid=grid, **changes) for name, score in of_runs]
         return [run / "reconstructions" / "signal-0_comparison.h5" for run in runs]
 
     return make
+
+
+def test_rows_have_axes_in_the_units_of_the_user(files, show):
+    """Sample 2 of an axis from 40 to 20 degrees, and the values that 0 and 1 stand for."""
+    for path in files((5,), channels=1):
+        axis = Axis("latitude", 40.0, 20.0, 5)
+        info = SignalInfo(("a",), (5,), 1, ValueRange("float32", (270.0,), (310.0,)), axes=(axis,))
+        row = np.linspace(0, 1, 5, dtype=np.float32)[:, None]
+        write_comparison(path, {"truth": row, "reconstruction": row}, info)
+    tile = show()[0].signals["signal 0"][0]
+    assert tile["x"] == {"name": "latitude", "start": 40.0, "delta": -5.0, "time": False}
+    assert (tile["low"], tile["high"]) == (270.0, 310.0)
+    files((5,), channels=1, name="sound", rate=8.0)
+    tile = next(tile for tile in show()[0].signals["signal 0"] if tile["run"].startswith("sound"))
+    assert (tile["x"], tile["low"], tile["high"]) == ({"name": "seconds", "start": 0, "delta": 0.125, "time": False}, 0, 1)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])

@@ -47,7 +47,9 @@ def test_rows_and_frames_are_drawn_beside_the_truth(grid, fit, monkeypatch):
     drawn, asked, predict = [], [], ComplexLinear.predict_grid
     for name in ("row_plot", "comparison_frames"):
         original = getattr(snapshots, name)
-        monkeypatch.setattr(snapshots, name, lambda *given, draw=original: drawn.append(given) or draw(*given))
+        monkeypatch.setattr(
+            snapshots, name, lambda *given, draw=original, **more: drawn.append(given) or draw(*given, **more)
+        )
     monkeypatch.setattr(
         ComplexLinear, "predict_grid", lambda self, axes: asked.append([len(x) for x in axes]) or predict(self, axes)
     )
