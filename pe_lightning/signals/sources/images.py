@@ -80,7 +80,8 @@ class ImageSource(FileSource):
         size = in_common(
             "sizes (height x width)",
             [(clip.file.given, clip.size) for clip in clips],
-            f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]",
+            f"Set center_crop (the largest that all of them have is {common}) or resize: [height, width]; or "
+            "fit each alone: pe-lightning sweep --vary data.paths=A,B --vary model.encoder=gau,tri",
         )
         return with_missing(as_signals(alike(clips, self.color), size, notify=self._limits is None), missing)
 

@@ -192,8 +192,7 @@ class ScoreTable:
 
     @property
     def fingerprint(self) -> str:
-        found = dict.fromkeys(as_text(run.metrics.get("data_fingerprint") or "unknown") for run in self.runs)
-        return ", ".join(found)
+        return "several" if self.data_sets > 1 else as_text(self.runs[0].metrics.get("data_fingerprint") or "unknown")
 
     @property
     def title(self) -> str:
@@ -222,7 +221,7 @@ class ScoreTable:
             yield "Means ± standard deviation over signals."
         if repeated:
             yield f"{'Means ±' if count == 1 else 'Over runs:'} standard deviation over the runs of a row."
-            yield from self._averaged()
+        yield from self._averaged()
         if self.missing_baseline:
             requested = printable(self.missing_baseline)
             yield f"the baseline {requested} is not in this table; differences are against its best row"
@@ -243,11 +242,12 @@ class ScoreTable:
 
     def _averaged(self) -> Iterator[str]:
         found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for row in self.repeated:
+        several = [row for row in self.fitted if len(row.runs) > 1]
+        for row in several:
             for condition in row.varied(self.by).items():
                 found.setdefault(condition, []).append(row.name)
         for (key, values), names in found.items():
-            where = "" if len(names) == len(self.repeated) else f"{', '.join(names)}: "
+            where = "" if len(names) == len(several) else f"{', '.join(names)}: "
             shown = ", ".join(values[:8]) + (f" and {len(values) - 8} more" if len(values) > 8 else "")
             yield f"{where}averaged over {printable(key)}: {shown}"
 
