@@ -209,12 +209,15 @@ def test_nothing_to_run_is_an_error_before_anything_starts(capsys, monkeypatch, 
 
 
 @pytest.mark.slow  # starts processes of W&B
-def test_the_folder_is_named_after_the_configuration_and_every_cell_is_a_wandb_run_of_the_group():
+def test_the_folder_is_named_after_the_configuration_and_every_cell_is_a_wandb_run_with_group_and_tags():
     assert main(["sweep", *EXACT, "--vary", "model.encoder=gau,rff"]) == 0
     names = set()
     for name in ("encoder-gau", "encoder-rff"):
         (offline,) = (Path("sweeps/closed_form-encoder") / name / "wandb").glob("offline-run-*")
         names.add(offline.name.rpartition("-")[2])
+        (log,) = offline.glob("*.wandb")
+        assert f"closed_form-encoder/{name}".encode() in log.read_bytes()
+        assert name.replace("-", "=").encode() in log.read_bytes()
     assert len(names) == 2
 
 
