@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _same_random_numbers_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    monkeypatch.delenv("PL_GLOBAL_SEED", raising=False)  # left by a fit of another test
+    monkeypatch.setenv("PL_GLOBAL_SEED", "0")  # where a fit of another test leaves its seed
 
 
 @pytest.fixture

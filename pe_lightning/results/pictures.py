@@ -239,8 +239,9 @@ def _draw_row(
     if x.dtype.kind == "M":
         from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
-        axes.xaxis.set_major_locator(locator := AutoDateLocator(maxticks=6))
-        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+        locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+        axes.xaxis.set_major_locator(locator)
+        axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     least, most = float(np.nanmin(truth)), float(np.nanmax(truth))
     margin = max((most - least) / 4, least_margin)
     low, high = least - margin, most + margin

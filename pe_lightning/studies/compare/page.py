@@ -48,7 +48,7 @@ class Line(NamedTuple):
     place: int
     x: Sequence[float]
     y: Sequence[float]
-    errors: dict[str, float] = {}  # noqa: RUF012
+    errors: dict[str, Any] = {}  # noqa: RUF012
     band: Sequence[float] = ()
 
 
@@ -343,7 +343,7 @@ class _Contents:
             x = {"name": printable(axis["name"]), "start": axis["low"], "delta": delta, "time": axis["time"]}
         elif rate is not None:
             x = {"name": "seconds", "start": 0, "delta": 1 / float(rate), "time": False}
-        low, high = map(float, file["range"] if "range" in file else (0, 1))
+        low, high = map(float, file.get("range", (0, 1)))
         about = {"count": count, "step": step, "channels": len(lines["truth"]), "all_channels": channels}
         return {**keys, **about, "x": x, "low": low, "high": high}
 

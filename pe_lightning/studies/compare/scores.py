@@ -459,8 +459,8 @@ def print_score_tables(tables: Sequence[ScoreTable]) -> None:
     for scores in tables:
         console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for heading in scores.headings:
-            table.add_column(Text(heading), overflow="fold")
+        for key in scores.headings:
+            table.add_column(Text(key), overflow="fold")
         for cell in scores.cells(scores.baseline):
             if cell.in_terminal:
                 heading = Text(cell.heading.replace(" ", "\n", 1))

@@ -102,6 +102,11 @@ def test_clicks_and_keys_sort_a_table(open_page):
     assert names() == ["a/1", "b/1", "bicubic interpolation"]
 
 
+def test_all_columns_are_in_sight_in_a_window_of_1400_pixels(open_page):
+    page = open_page(PICTURE, checkpoint_bytes=123_456_789)
+    assert of_all(page, ".scroll:has(.scores)", "e.scrollWidth - e.clientWidth") == [0]
+
+
 def test_wheel_drag_and_keys_move_all_pictures_at_once(open_page):
     page = open_page(PICTURE)
     transforms = lambda: of_all(page, ".view > img, .layers > img", "getComputedStyle(e).transform")  # noqa: E731

@@ -1,7 +1,11 @@
 """Held-out scores from the CSV log."""
 
-import pytest
+from itertools import pairwise
 
+import pytest
+from matplotlib.collections import PolyCollection
+
+from pe_lightning.studies.compare import page
 from pe_lightning.studies.compare.page import plot, read_curve
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.studies.compare.scores import compare
@@ -32,6 +36,48 @@ def test_a_resumed_fit_replaces_what_came_after_its_checkpoint(make_run):
 def test_a_broken_log_is_named(make_run):
     with pytest.raises(ValueError, match=r"metrics\.csv of version_0 cannot be read"):
         curve_of(make_run("a/1"), "step,val/psnr\n1,many\n")
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are drawn."""
+    found = []
+    monkeypatch.setattr(page, "figure_bytes", lambda figure, **_: found.append(figure) or b"")
+    return found
+
+
+def test_runs_of_a_row_are_drawn_as_their_mean_with_the_deviation_over_seeds(make_run, tmp_path, figures):
+    runs = {}
+    for seed, score in ((0, 10.0), (1, 14.0)):
+        path = make_run(f"a/{seed}", (score,), seed=seed, fit_seconds=1.0 + seed, baselines={})
+        curve = curve_of(path, f"step,val/psnr,seconds\n10,8.0,{0.5 + seed}\n20,{score},{1 + seed}\n")
+        runs[path] = curve
+    (table,) = compare(find_runs([tmp_path]).runs, "encoder.name")
+    assert list(plot(table, {run: runs[run.path] for run in table.runs})) == ["step", "seconds"]
+    of_step, of_seconds = (figure.axes[0] for figure in figures)
+    assert of_step.lines[0].get_xydata().tolist() == [[10, 8], [20, 12]], "after so many steps"
+    (band,) = (collection for collection in of_step.collections if isinstance(collection, PolyCollection))
+    assert band.get_datalim(of_step.transData).y1 == pytest.approx(12 + 8**0.5)
+    assert of_seconds.lines[0].get_xydata().tolist() == [[1, 8], [1.5, 12]]
+    assert [1.5, 12] in [line.get_xydata()[0].tolist() for line in of_seconds.lines[1:]]
+
+
+@pytest.mark.parametrize("longest", [11.0, 300.0, 1e5])
+def test_labels_of_a_logarithmic_axis_do_not_overlap(make_run, tmp_path, figures, longest):
+    make_run("a/1", fit_seconds=0.8)
+    make_run("b/1", fit_seconds=longest)
+    (table,) = compare(find_runs([tmp_path]).runs)
+    plot(table, {})
+    figures[0].canvas.draw()
+    axes = figures[0].axes[0]
+    assert axes.get_xscale() == "log"
+    labels = [label for which in ("major", "minor") for label in axes.xaxis.get_ticklabels(which=which) if label.get_text()]
+    low, high = axes.get_xlim()
+    boxes = sorted(
+        label.get_window_extent().extents[[0, 2]].tolist() for label in labels if low <= label.get_position()[0] <= high
+    )
+    assert len(boxes) > 1
+    assert all(left[1] < right[0] for left, right in pairwise(boxes))
 
 
 @pytest.mark.parametrize(("second", "plots"), [(1000, ["seconds"]), (2000, ["seconds", "parameters"])])
