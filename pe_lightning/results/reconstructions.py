@@ -125,10 +125,10 @@ def write_comparison(
     """Writes the comparison of a signal of 1 to 3 axes atomically, for ``pe-lightning compare``, or of all signals.
 
     HDF5 with the datasets ``truth``, ``reconstruction`` and perhaps ``interpolation``, from ``values`` ``(*grid, C)``. A row
-    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``; for the user's units it has ``range`` ``(2,)``, the
-    values that 0 and 1 stand for, and the attribute ``axis`` (JSON). A picture is 8-bit ``(1, H, W, C)``, a cube
-    ``(n, H, W, C)``: only these ``frames`` are in ``values``. Of more than four channels the first is stored. The signal has
-    the number ``index`` in ``info``.
+    is float32, nominally in [0, 1], beside the mask ``trained`` ``(N,)``, ``range`` ``(2,)``, the values in the user's units
+    that 0 and 1 stand for, and the attribute ``axis`` (JSON). A picture is 8-bit ``(1, H, W, C)``, a cube ``(n, H, W, C)``:
+    only these ``frames`` are in ``values``. Of more than four channels the first is stored. The signal has the number
+    ``index`` in ``info``.
 
     With ``names`` of several signals, all arrays have a first axis of signals, and cubes have all frames;
     :func:`~pe_lightning.results.signal_files.add_signals` adds the reconstructions to the file.
