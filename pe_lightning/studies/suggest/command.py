@@ -69,6 +69,7 @@ def suggest(
     configs = [option.value for option in read(options)[1] if option.key == "config" and option.value is not None]
     check_outputs([out], named_files([*(paths or ()), *configs]), force)
     import torch  # these take seconds
+    from lightning.pytorch import seed_everything
     from rich.status import Status
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
@@ -80,6 +81,8 @@ def suggest(
     prepare()
     config = parse("fit", rewrite("fit", arguments))
     tree = plain_values("fit", config, defaults=False)
+    if not isinstance(config.seed_everything, bool):
+        seed_everything(config.seed_everything, verbose=False)  # which encoders without a seed follow, as in the fit
     data = instantiate("fit", config, ["data"]).data
     data.prepare_data()
     if not isinstance(data, SignalDataModule):
