@@ -10,7 +10,8 @@ from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 from pe_lightning.errors import InputError, say
 from pe_lightning.signals.files import check_results, replacing_results, write_atomically
 from pe_lightning.studies.compare.reading import find_runs
-from pe_lightning.studies.compare.scores import compare, print_score_tables
+from pe_lightning.studies.compare.scores import compare
+from pe_lightning.studies.compare.texts import print_score_tables
 
 
 def compare_runs(

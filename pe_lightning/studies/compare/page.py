@@ -37,7 +37,8 @@ from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of, sl
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
 from pe_lightning.studies.compare.reading import MISSING, Run, mean
-from pe_lightning.studies.compare.scores import ScoreTable, as_csv, as_json, as_markdown, why_several
+from pe_lightning.studies.compare.scores import ScoreTable, why_several
+from pe_lightning.studies.compare.texts import as_csv, as_json, as_markdown
 
 STYLES = ("-", "--", ":", "-.")
 

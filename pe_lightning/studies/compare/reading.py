@@ -124,13 +124,18 @@ class Run:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """The settings that decide the result besides data and sampling, by keys of ``metrics.json`` where it has them."""
-        found = {}
-        for key, value in self.settings.items():
-            short = "seed" if key == "seed_everything" else key.removeprefix("model.")
-            if not key.startswith(WITHOUT_EFFECT) and (not key.startswith("data") or key.startswith(TRAINING_OPTIONS)):
-                found[short if look_up(self.metrics, short) is not MISSING else key] = value
-        return found
+        """The settings that decide the result besides data and sampling."""
+        ignored = (*WITHOUT_EFFECT, "data")
+        return {
+            key: value
+            for key, value in self.settings.items()
+            if not key.startswith(ignored) or key.startswith(TRAINING_OPTIONS)
+        }
+
+    def metrics_key(self, key: str) -> str:
+        """The key in ``metrics.json`` of a setting, such as ``encoder.name``; the setting itself if it has none."""
+        short = "seed" if key == "seed_everything" else key.removeprefix("model.")
+        return key if look_up(self.metrics, short) is MISSING else short
 
     def value(self, key: str) -> Any:
         """The value at a dotted key of ``metrics.json``, of a setting that a sweep varied, or of a setting of the run."""
