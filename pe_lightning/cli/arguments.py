@@ -122,6 +122,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={as_yaml(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
+    options = _with_rate(options)
     # the name of a class resets the arguments before it: it precedes them, unless a configuration is between them
     files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
     ordered: list[Option] = []
@@ -133,10 +134,40 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     return [*spelt, *positional]
 
 
+def _with_rate(options: Sequence[Option]) -> list[Option]:
+    """``--model.optimizer.lr`` without an optimiser is the rate of the model's default optimiser: ``--model.lr``."""
+    rate, has_optimizer = "model.optimizer.lr", False
+    for option in options if any(option.key == rate for option in options) else ():
+        if option.key == "config" and option.value is not None:
+            model = _settings(option.value)[1].get("model")
+            arguments = model.get("init_args") if isinstance(model, Mapping) else None
+            if isinstance(arguments, Mapping) and "optimizer" in arguments:
+                has_optimizer = arguments["optimizer"] is not None
+        elif option.key == "model.optimizer":
+            has_optimizer = option.value != "null"
+    return [
+        Option(("--model.lr", *option.values)) if option.key == rate and not has_optimizer else option for option in options
+    ]
+
+
+def _settings(config: str) -> tuple[str, dict[str, Any]]:
+    """The configuration that ``--config`` means, as the parser takes it, and its settings."""
+    from pe_lightning.cli import recipes
+
+    found = recipes.find(config)
+    if found.startswith("{"):
+        try:
+            return found, load_limited(found)
+        except yaml.YAMLError as error:
+            raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
+    settings, text = read_config(Path(found)), Path(found).read_text(encoding="utf-8")
+    # jsonargparse reads files in the encoding of the locale
+    readable = text.isascii() or codecs.lookup(locale.getpreferredencoding(False)).name == "utf-8"
+    return found if readable else as_yaml(settings), settings
+
+
 def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     from lightning.pytorch import callbacks as lightning_callbacks
-
-    from pe_lightning.cli import recipes
 
     key, value = option.key, option.value
     if key in ("h", "help"):
@@ -146,21 +177,14 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if value is None:
         return list(option.words) if option.key.startswith("print_config") else [f"--{key}", *option.values]
     if key == "config":
-        found = recipes.find(value)
-        if found.startswith("{"):
-            try:
-                settings = load_limited(found)
-            except yaml.YAMLError as error:
-                raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
-        else:
-            settings, text = read_config(Path(found)), Path(found).read_text(encoding="utf-8")
-            # jsonargparse reads files in the encoding of the locale
-            readable = text.isascii() or codecs.lookup(locale.getpreferredencoding(False)).name == "utf-8"
-            found = found if readable else as_yaml(settings)
+        found, settings = _settings(value)
         import_named(settings)
         return [f"--config={found}"]
     named = NAMED.get(key.rstrip("+")) if value.isidentifier() else None
-    if named and not (named == "callbacks" and (value == "null" or hasattr(lightning_callbacks, value))):
+    others_class = named == "callbacks" and (
+        value == "null" or hasattr(lightning_callbacks, value) or value not in find_registry(named)
+    )
+    if named and not others_class:
         value = path_of(find_registry(named).get(value))
     if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
         value = as_yaml({"name": value})  # jsonargparse adds arguments to a mapping, not to a word

@@ -34,7 +34,7 @@ PURPOSES = {
     "test": "Scores a checkpoint and writes its reconstructions beside it.",
     "predict": "Writes reconstructions of a checkpoint at any size; it needs no data.",
 }
-CHECKPOINT = "--ckpt_path FILE"
+CHECKPOINT = "--ckpt_path RUN"
 OUTPUT: list[tuple[str, str, Any, Any, str]] = [
     ("scale", "NUMBER", float, 1.0, "Samples per axis relative to the size of the fit: 2 for twice as many."),
     ("output_shape", "N N ...", int, [], "Samples per axis, such as 1024 1024, instead of --scale."),
@@ -76,7 +76,7 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
     ]
     wandb = argument_descriptions(WandbSettings)
     run: list[Entry] = [
-        (CHECKPOINT, "Resume the fit of this checkpoint." if fit else "The checkpoint; RUN/config.yaml is read with it."),
+        (CHECKPOINT, f"{'Resume' if fit else 'Read'} the last checkpoint of a run, or this one."),
         ("--seed_everything 0", "Seed of all random generators; true draws one."),
         ("--trainer.max_steps 2000", "Optimiser steps; 0 for an exact fit."),
         ("--trainer.devices auto", "Number of devices, with --trainer.strategy ddp or independent_signals."),

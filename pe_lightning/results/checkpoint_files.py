@@ -13,6 +13,7 @@ import torch
 
 from pe_lightning import __version__
 from pe_lightning.errors import InputError
+from pe_lightning.results import runs
 from pe_lightning.signals.files import user_path
 
 LAST, BEST = "last.ckpt", "best.ckpt"
@@ -21,11 +22,14 @@ VERSION_KEY = "pe_lightning/version"
 
 
 def locate(path: str | Path) -> Path:
-    """The absolute path of a checkpoint file."""
+    """The absolute path of a checkpoint file; of a run directory, its last checkpoint."""
     found = user_path(path)
+    found = found / runs.CHECKPOINTS / LAST if os.path.isdir(found) else found
     if not os.path.isfile(found):
-        example = "such as RUN/checkpoints/last.ckpt of a run directory"
-        raise InputError(f"no checkpoint at {str(path)!r}; ckpt_path is a file on this machine, {example}")
+        raise InputError(
+            f"no checkpoint at {str(path)!r}: give a run directory, which has "
+            f"{runs.CHECKPOINTS}/{LAST}, or a checkpoint on this machine"
+        )
     return found.absolute()
 
 

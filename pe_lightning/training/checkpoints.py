@@ -190,7 +190,7 @@ def callbacks_of(trainer: Trainer) -> list[Callback]:
 
 @contextmanager
 def restoring() -> Iterator[None]:
-    """Turns exceptions of Lightning about settings, and while a checkpoint is restored, into an :class:`InputError`."""
+    """Turns exceptions of Lightning and optimisers about settings, and of restored checkpoints, into :class:`InputError`."""
     try:
         yield
     except InputError:
@@ -200,6 +200,8 @@ def restoring() -> Iterator[None]:
         raise InputError(f"{paragraph(str(error), 400).rstrip('. ')}{epochs}") from error
     except Exception as error:
         frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if frames[-1].startswith("torch.optim") and isinstance(error, (ArithmeticError, ValueError)):
+            raise InputError(f"the optimiser or its schedule: {paragraph(str(error), 400)}") from error
         if not any(name.endswith("checkpoint_connector") for name in frames):
             raise
         raise InputError(

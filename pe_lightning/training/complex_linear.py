@@ -58,6 +58,7 @@ class ComplexLinear(CoordinateModule):
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters. ``None``: 0.01 with the default optimiser, else the rate of
             the linear layer.
+        lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
         optimizer: Makes the optimiser. ``None``: accelerated gradient descent where the loss is a known quadratic function,
             else the papers' Adam (:meth:`default_optimizer`).
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser
@@ -85,12 +86,13 @@ class ComplexLinear(CoordinateModule):
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
+        lr: float | None = None,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
     ) -> None:
         given = automatic_width(encoder) if choose_bandwidth else encoder
-        super().__init__(given, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile)
+        super().__init__(given, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
         validation.integer("ComplexLinear: depth", depth)
         validation.integer("ComplexLinear: hidden_size", hidden_size, 1)
         validation.choice("ComplexLinear: solver", solver, ("exact", None))
@@ -115,6 +117,7 @@ class ComplexLinear(CoordinateModule):
         self.save_arguments(
             shared_encoder=shared_encoder,
             encoder_lr=encoder_lr,
+            lr=lr,
             signals_per_chunk=signals_per_chunk,
             depth=depth,
             hidden_size=hidden_size,

@@ -26,7 +26,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.compilation import CompiledErrors, check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
-from pe_lightning.training.optimization import clip_by_norm, flush_subnormal, parameter_groups
+from pe_lightning.training.optimization import check_optimization, clip_by_norm, flush_subnormal, parameter_groups
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 from pe_lightning.training.uninterrupted import UninterruptedSteps
 
@@ -60,10 +60,11 @@ class CoordinateModule(FunctionModule):
             (``ReduceLROnPlateau``: after every validation). ``None``: a constant rate; with the default optimiser the rate
             falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
         compile: Whether :meth:`errors` and its gradient are compiled in training steps.
+        lr: Learning rate in place of the optimiser's own, such as the default optimiser's; ``None``: its own.
     """
 
     networks: VmapEnsemble
-    may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "signals_per_chunk", "compile"})
+    may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "lr", "signals_per_chunk", "compile"})
 
     def __init__(
         self,
@@ -74,8 +75,11 @@ class CoordinateModule(FunctionModule):
         optimizer: OptimizerCallable | None,
         lr_scheduler: LRSchedulerCallable | None,
         compile: bool = False,
+        lr: float | None = None,
     ) -> None:
         super().__init__()
+        if lr is not None:
+            validation.number("lr", lr, "(0, inf)", hint=", or null for the rate of the optimiser")
         if encoder_lr is not None:
             validation.number("encoder_lr", encoder_lr, "(0, inf)", hint=", or null for the rate of the network")
         if signals_per_chunk is not None:
@@ -89,6 +93,8 @@ class CoordinateModule(FunctionModule):
         self.compiled_errors = CompiledErrors() if compile else None  # `compile` is a method of every nn.Module
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
+        check_optimization(optimizer, lr_scheduler)
+        self.lr = lr
         self.is_calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
         self.choice_seconds = 0.0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -14,7 +17,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, paragraph
 
 
 def parameter_groups(
@@ -24,6 +27,67 @@ def parameter_groups(
     encoder = [parameter for parameter in encoder_parameters if parameter.requires_grad]
     network = [parameter for parameter in parameters if all(parameter is not other for other in encoder)]
     return [{"params": network}, {"params": encoder, "lr": encoder_lr}]
+
+
+def check_optimization(optimizer: Callable[..., Any] | None, lr_scheduler: Callable[..., Any] | None) -> None:
+    """Checks the arguments of an optimiser and of a scheduler in a few steps of one number, before a model is built.
+
+    Args:
+        optimizer: Makes the optimiser from parameters; ``None``: a default one, which has no arguments to check.
+        lr_scheduler: Makes the scheduler from the optimiser; ``None``: a constant rate.
+
+    Raises:
+        InputError: If PyTorch refuses them. The argument is named if they are a :class:`functools.partial` of a class.
+    """
+    usual = partial(torch.optim.Adam, lr=0.1)
+    cases = ("optimizer", optimizer, None), ("lr_scheduler", optimizer or usual, lr_scheduler)
+    for name, make, schedule in cases:
+        given = make if name == "optimizer" else schedule
+        if given is None or make is None or (error := _error_of_steps(make, schedule)) is None:
+            continue
+
+        def works(other: Callable[..., Any], name: str = name, make: Callable[..., Any] = make) -> bool:
+            return (_error_of_steps(other, None) if name == "optimizer" else _error_of_steps(make, other)) is None
+
+        raise InputError(f"{_refusal(name, given, error, works)}: {paragraph(str(error), 200)}") from error
+
+
+def _error_of_steps(make: Callable[..., Any], schedule: Callable[..., Any] | None) -> Exception | None:
+    """The error of an optimiser that :func:`make` returns, or of its schedule, in two steps; ``None`` without one."""
+    parameter = nn.Parameter(torch.ones(2, 2))  # a matrix, for optimisers of matrices
+
+    def closure() -> Tensor:
+        parameter.grad = torch.ones_like(parameter)
+        return parameter.detach().sum()
+
+    with warnings.catch_warnings(), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        try:
+            optimizer = make([parameter])
+            scheduler = None if schedule is None else schedule(optimizer)
+            for _ in range(2):
+                optimizer.step(closure)
+                if scheduler is not None:
+                    scheduler.step(*([0.0] if isinstance(scheduler, ReduceLROnPlateau) else []))
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            return error
+    return None
+
+
+def _refusal(name: str, make: Callable[..., Any], error: Exception, works: Callable[[Callable[..., Any]], bool]) -> str:
+    """What is refused: the arguments whose default value, in place of any of them, works."""
+    cls = (
+        next((one for one in (make.func, *make.args) if isinstance(one, type)), None) if isinstance(make, partial) else None
+    )
+    if cls is None:
+        return name
+    empty, given = inspect.Parameter.empty, make.keywords  # type: ignore[attr-defined]
+    defaults = {key: parameter.default for key, parameter in inspect.signature(cls).parameters.items() if key in given}
+    wrong = [key for key, value in defaults.items() if value is not empty and works(partial(make, **{key: value}))]
+    if not wrong and isinstance(error, ArithmeticError):  # which names no argument
+        wrong = [key for key, value in defaults.items() if value is empty]
+    refused = " or ".join(f"{name}.{key}={given[key]!r}" for key in wrong)
+    return f"{cls.__name__} refuses {refused}" if wrong else f"{name} {cls.__name__}"
 
 
 def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:

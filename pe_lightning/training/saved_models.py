@@ -10,7 +10,7 @@ from lightning.pytorch import LightningModule
 from pe_lightning.errors import InputError
 from pe_lightning.registry import path_of
 from pe_lightning.results import runs
-from pe_lightning.results.checkpoint_files import read_checkpoint
+from pe_lightning.results.checkpoint_files import locate, read_checkpoint
 from pe_lightning.results.config_files import read_config
 from pe_lightning.training.base import models
 
@@ -33,6 +33,7 @@ def read_model(path: str | Path) -> dict[str, Any] | None:
 def saved_settings(path: str | Path, verb: str, configured: bool) -> dict[str, Any]:
     """The sections of a configuration that a checkpoint and, unless ``configured`` otherwise, its run hold for a verb."""
     settings: dict[str, Any] = {}
+    path = locate(path)
     config = runs.of_checkpoint(path) / runs.CONFIG
     model = read_model(path)
     if (verb == "fit" or not configured) and config.is_file():

@@ -55,6 +55,7 @@ class SimpleMLP(CoordinateModule):
             then computed twice. ``None``: all.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
+        lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
         lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
         compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
@@ -80,13 +81,15 @@ class SimpleMLP(CoordinateModule):
         signals_per_chunk: int | None = None,
         shared_encoder: bool = False,
         encoder_lr: float | None = None,
+        lr: float | None = None,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
     ) -> None:
         kind = find_activation(activation)
+        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
         adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
-        super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer or adam, lr_scheduler, compile)
+        self.optimizer = optimizer or adam
         validation.integer("SimpleMLP: depth", depth)
         validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
         validation.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
@@ -103,6 +106,7 @@ class SimpleMLP(CoordinateModule):
         self.save_arguments(
             shared_encoder=shared_encoder,
             encoder_lr=encoder_lr,
+            lr=lr,
             signals_per_chunk=signals_per_chunk,
             depth=depth,
             hidden_size=hidden_size,

@@ -173,3 +173,19 @@ def test_a_colour_of_missing_pixels_is_no_comment() -> None:
     words = ["--config", "image/demo", "--data.missing"]
     assert rewrite("fit", [*words, "#ff00ff"])[1:] == ['--data.missing=["#ff00ff"]']
     assert rewrite("fit", [*words[:2], "--data.missing=-99"])[1:] == ["--data.missing=-99"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--config", "image/simple_mlp"], (None, 1e-4, 1e-8)),
+        (["--config", "image/demo"], (1e-4, None, None)),
+        (["--config", "image/demo", "--model.optimizer", "Adam"], (None, 1e-4, 0.0)),
+        (["--config", "image/simple_mlp", "--model.optimizer", "null"], (1e-4, None, None)),
+        (["--config", "image/simple_mlp", "--config", "image/demo", "--model", "SimpleMLP"], (None, 1e-4, 1e-8)),
+    ],
+)
+def test_a_rate_alone_is_of_the_recipes_optimiser_or_of_the_default_one(words, expected):
+    model = parse("fit", rewrite("fit", [*words, "--model.optimizer.lr", "1e-4"])).model.init_args
+    optimizer = None if model.optimizer is None else model.optimizer.init_args
+    assert (model.lr, *((None, None) if optimizer is None else (optimizer.lr, optimizer.weight_decay))) == expected

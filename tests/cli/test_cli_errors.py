@@ -7,6 +7,8 @@ import pytest
 from commands import error_of, fit
 from PIL import Image
 
+from pe_lightning.__main__ import main
+
 DEMO = ["--config", "image/demo", "--trainer.max_steps", "2"]
 
 
@@ -40,7 +42,39 @@ def refused(capsys, arguments: list[str], *words: str) -> None:
             ["--trainer.callbacks+", "Snapshots", "--trainer.callbacks.every_n_steps", "often"],
             ["trainer.callbacks.every_n_steps: expected int, got often"],
         ),
+        # names of classes that are in no registry, or in another module
+        (["--model.optimizer", "torch.optim.Adamm"], ["model.optimizer: unknown optimiser 'torch.optim.Adamm'", "'Adam'"]),
+        (["--model.optimizer", "Adamm", "--model.optimizer.lr", "1"], ["unknown optimiser 'Adamm'; did you mean 'Adam'"]),
+        (
+            ["--model.lr_scheduler", "CosineAnnealing"],
+            ["unknown learning-rate scheduler", "did you mean 'CosineAnnealingLR'"],
+        ),
+        (["--model.lr_scheduler", "torch.optim.StepLR"], ["unknown learning-rate scheduler", "did you mean 'StepLR'"]),
+        (["--model.lr_scheduler", "ReduceLROnPlateau"], ["give one of torch.optim.lr_scheduler.ReduceLROnPlateau, "]),
+        (["--trainer.callbacks+", "EarlyStoping"], ["unknown callback 'EarlyStoping'; did you mean 'EarlyStopping'"]),
+        (["--trainer.logger", "CSVLoger"], ["trainer.logger: unknown logger 'CSVLoger'; did you mean 'CSVLogger'"]),
+        (["--model", "pe_lightning.SimpleMPL"], ["unknown model 'pe_lightning.SimpleMPL'; did you mean 'SimpleMLP'"]),
+        (["--data", "my.ImageDataModul"], ["(no module named 'my'); did you mean 'ImageDataModule'"]),
+        (["--config", "{model: {class_path: SimpleMPL}}"], ["unknown model 'SimpleMPL'; did you mean 'SimpleMLP'"]),
+        # arguments of a class that is not named, of another class, or below another argument
+        (["--model.optimizer.betas", "[0, 0]"], ["for a class that is named before it: --model.optimizer NAME"]),
+        (["--model.optimizer", "Adam", "--model.optimizer.lrr", "1"], ["Adam has no argument 'lrr'; did you mean 'lr'"]),
+        (["--model.lr_scheduler", "StepLR"], ["StepLR needs step_size"]),
+        (["--trainer.callbacks.patience", "5"], ["named before it: --trainer.callbacks+ EarlyStopping"]),
+        (["--data.steps_per_epoch", "9"], ["no argument 'steps_per_epoch'; type --data.batching.steps_per_epoch."]),
+        (["--model.weight_decay", "9"], ["type --model.optimizer NAME --model.optimizer.weight_decay VALUE"]),
+        (["--stride", "9"], ["unknown option '--stride'; type --data.sampling.stride."]),
+        (["--hidden_size", "9"], ["unknown option '--hidden_size'; type --model.hidden_size."]),
         # values that are not allowed
+        (["--model.optimizer.lr", "-1"], ["lr must be a positive number", "got -1"]),
+        (["--model.optimizer", "Adam", "--model.optimizer.lr", "fast"], ["model.optimizer.lr: expected float, got fast"]),
+        (
+            ["--model.optimizer", "Adam", "--model.optimizer.lr", "-1"],
+            ["Adam refuses optimizer.lr=-1.0: Invalid learning rate"],
+        ),
+        (["--model.optimizer", "Adam", "--model.optimizer.betas", "[2,2]"], ["Adam refuses optimizer.betas=(2.0, 2.0): "]),
+        (["--model.optimizer", "SparseAdam"], ["optimizer SparseAdam: SparseAdam does not support dense gradients"]),
+        (["--model.lr_scheduler", "StepLR", "--model.lr_scheduler.step_size", "0"], ["refuses lr_scheduler.step_size=0: "]),
         (["--model.encoder.sigma", "-0.5"], ["sigma must be a positive number", "got -0.5"]),
         (["--model.encoder.sigma", "wide"], ["sigma must be a positive number", "got 'wide'"]),
         (["--data.batching.kind", "pionts"], ["data.batching.kind", "'full', 'points', 'blocks'", "got pionts"]),
@@ -118,3 +152,11 @@ def test_options_that_contradict_the_checkpoint_are_refused(capsys, checkpoint, 
 def test_a_file_that_is_no_checkpoint(capsys):
     Path("notes.ckpt").write_text("not a checkpoint")
     refused(capsys, ["predict", "--ckpt_path", "notes.ckpt"], "notes.ckpt", "not a checkpoint of pe_lightning")
+
+
+def test_a_run_directory_is_its_last_checkpoint(capsys, checkpoint):
+    run = checkpoint.parent.parent
+    for verb in ("predict", "test"):
+        assert main([verb, "--ckpt_path", str(run)]) == 0
+    assert list(run.glob("predict/*/*.png"))
+    refused(capsys, ["predict", "--ckpt_path", str(run.parent)], "give a run directory, which has checkpoints/last.ckpt")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from PIL import Image
 import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
+from pe_lightning.training import ComplexLinear, SimpleMLP
 
 
 @pytest.mark.slow  # starts a process
@@ -102,3 +104,17 @@ def test_a_fit_of_all_samples_says_how_well_it_fits_them() -> None:
     assert set(model.scores) == {"train/psnr"}
     with pytest.raises(InputError, match="no sample is held out, and the PSNR of the trained samples is train_psnr"):
         model.psnr  # noqa: B018
+
+
+def test_the_rate_alone_and_arguments_that_pytorch_refuses() -> None:
+    values = torch.rand(1, 8, 8, 1)
+    module = pe_lightning.fit(values, model=ComplexLinear("gau", lr=0.01), max_steps=2)
+    assert module.optimization is not None
+    assert (module.optimization["lr"], module.optimization["schedule"]) == (0.01, "1 / (1 + step / 500)")
+    module = pe_lightning.fit(values, model=SimpleMLP("gau", 1, 8, lr=0.01), max_steps=2)
+    assert module.optimization is not None
+    assert (module.optimization["lr"], module.optimization["weight_decay"]) == (0.01, 1e-8)
+    with pytest.raises(InputError, match=r"^Adam refuses optimizer\.lr=-1: Invalid learning rate"):
+        SimpleMLP("gau", optimizer=partial(torch.optim.Adam, lr=-1, betas=(0.9, 0.99)))
+    with pytest.raises(InputError, match=r"^StepLR refuses lr_scheduler\.step_size=0: "):
+        ComplexLinear("gau", lr_scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=0))
