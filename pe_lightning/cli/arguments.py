@@ -23,6 +23,7 @@ from jsonargparse import get_loader, set_loader
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
+from pe_lightning.results import runs
 from pe_lightning.results.config_files import as_yaml, load_limited, read_config, with_any_names
 
 VERBOSE = frozenset({"-v", "--verbose"})
@@ -108,6 +109,9 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     given = {option.key: option.value for option in options}
     asks_help = any(key in ("h", "help") or key.endswith(".help") for key in given)
     if verb == "fit":
+        if "init" in given and not given.keys() & {"config", "model"}:
+            given["config"] = _config_of(given["init"])
+            options.append(Option((f"--config={given['config']}",)))
         if positional:
             options += [Option((word,)) for word in recipes.words_for(positional, given)]
             # options beside files change the recipe, wherever the recipe stands
@@ -132,6 +136,15 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     with_arguments = frozenset(option.key.rpartition(".")[0] for option in ordered)
     spelt = [word for option in ordered for word in _spelt(option, with_arguments)]
     return [*spelt, *positional]
+
+
+def _config_of(init: str | None) -> str:
+    from pe_lightning.results.checkpoint_files import locate
+
+    config = runs.of_checkpoint(locate(init or "")) / runs.CONFIG
+    if not config.is_file():
+        raise InputError(f"--init {init!r} is not of a run directory with a {runs.CONFIG}: give --config too")
+    return str(config)
 
 
 def _with_rate(options: Sequence[Option]) -> list[Option]:

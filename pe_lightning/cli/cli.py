@@ -41,6 +41,7 @@ from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restor
 from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.final_score import FinalScore
 from pe_lightning.training.fit import fold_scores
+from pe_lightning.training.initialization import InitialWeights
 from pe_lightning.training.interrupts import Interrupted, exit_status
 from pe_lightning.training.quiet_fits import HIDDEN_WARNINGS, fit_quietly
 from pe_lightning.training.resumption import Resumption, refuse_other_data
@@ -56,6 +57,8 @@ NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "datal
 
 OF_ONE_COMMAND = ("ckpt_path", "weights_only", "resume_with_other_data")
 """Options that ``config.yaml`` leaves out: a run that is repeated is not resumed."""
+
+INITIAL_WEIGHTS = f"{InitialWeights.__module__}.{InitialWeights.__qualname__}"
 
 SECTIONS = frozenset({"trainer", "model", "data"})
 """Sections of a configuration that describe instances."""
@@ -134,6 +137,8 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
     if verb == "fit":
+        init = "Run directory or checkpoint whose weights a new fit starts from, at step 0."
+        parser.add_argument("--init", type=str | None, default=None, help=init)
         other_data = "Whether a checkpoint of a fit of other data may be resumed."
         parser.add_argument("--resume_with_other_data", type=bool, default=False, help=other_data)
     if verb == "predict":
@@ -164,6 +169,12 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         options = parser.get_defaults(skip_validation=True).keys(branches=True)
         raise InputError(explain(str(error), [f"--{name}" for name in ("config", "encoder", *options)])) from error
     _move_into_callbacks(config)
+    if (init := config.pop("init", None)) is not None:
+        if config.ckpt_path:
+            raise InputError("--init starts a new fit, --ckpt_path resumes one: give one of them")
+        start = {"class_path": INITIAL_WEIGHTS, "init_args": {"weights": str(locate(init))}}
+        others = [entry for entry in config.trainer.callbacks if entry.class_path != INITIAL_WEIGHTS]
+        config.trainer.callbacks = [dict_to_namespace(start), *others]  # options are of the last, the recorder
     check_names(config.as_dict())
     processors, count = os.cpu_count() or 1, config.trainer.devices
     if str(count).isdigit() and int(count) > max(64, 4 * processors):  # all of them would be started
@@ -283,6 +294,7 @@ class CommandLine(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         options = {**self.config_init.trainer, **kwargs}
         given = options["callbacks"]
+        self.start = next((callback for callback in given if isinstance(callback, InitialWeights)), None)
         self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
         # first: others may need its loggers; a caller that is not interactive draws its own bar
         others = [c for c in given if c is not self.recorder and (self.interactive or not isinstance(c, ProgressBar))]
@@ -359,6 +371,8 @@ class CommandLine(LightningCLI):
         data, model = self.datamodule, self.model
         if not isinstance(data, SignalDataModule) or not isinstance(model, FunctionModule) or data.folds is None:
             return
+        if self.start is not None:
+            self.start.refuse_folds(data)
         if self.trainer.world_size > 1:
             raise InputError("folds are fitted by one process: set --trainer.devices 1, or leave out --data.folds")
         names = ("max_steps", "max_epochs", "accelerator", "precision")
@@ -371,6 +385,8 @@ class CommandLine(LightningCLI):
     def _build_model(self) -> None:
         # bad input fails before anything is started or written
         if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
+            if self.start is not None and not self.config.ckpt_path:
+                self.start.apply(self.model, self.datamodule)
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric may be the data's
 

@@ -72,8 +72,8 @@ def explain(message: str, options: Iterable[str] = ()) -> str:
         return unknown_class(key, owners[-1], f"no module named {absent[0]!r}")
     if several := found(r"^Multiple subclasses with name (\w+)\..*?: (.*)\.$"):
         return f"{key}: {several[0][0]!r} is the name of several classes; give one of {several[0][1]}"
-    if named := found(r"^Expected a dot import path string: ([A-Za-z_]\w*)"):
-        return unknown_class(key, named[0])
+    if short := found(r"^Expected a dot import path string: ([A-Za-z_]\w*)"):
+        return unknown_class(key, short[0])
     if denied := found(r"Importing '(.*?)'.*denied by"):
         return f"{key or 'the configuration'}: a configuration cannot name {denied[0]!r}"
     if unknown := found(r"^(?:Option '|Key '|unrecognized arguments: )([^\s'=]+)"):

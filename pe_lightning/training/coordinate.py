@@ -94,7 +94,8 @@ class CoordinateModule(FunctionModule):
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         check_optimization(optimizer, lr_scheduler)
-        self.lr = lr
+        if lr is not None:
+            self.lr = lr
         self.is_calibrated = False
         """Whether scales and means have been set, from data or a checkpoint."""
         self.choice_seconds = 0.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import numpy as np
@@ -32,13 +33,20 @@ Encoders: TypeAlias = "EncoderLike | Sequence[EncoderLike] | None"
 def fit(signals: AnySignals, encoder: Encoders = None, model: None = None, max_steps: int = 0, **data: Any) -> Fitted: ...
 @overload
 def fit(
-    signals: AnySignals, encoder: Encoders = None, *, model: FunctionModule, max_steps: int = 0, **data: Any
+    signals: AnySignals,
+    encoder: Encoders = None,
+    *,
+    model: FunctionModule,
+    max_steps: int = 0,
+    init: str | Path | Mapping[str, Tensor] | None = None,
+    **data: Any,
 ) -> FunctionModule: ...
 def fit(
     signals: AnySignals,
     encoder: Encoders = None,
     model: FunctionModule | None = None,
     max_steps: int = 0,
+    init: str | Path | Mapping[str, Tensor] | None = None,
     **data: Any,
 ) -> Fitted | FunctionModule:
     """Fits signals, and scores the samples that are held out.
@@ -52,6 +60,8 @@ def fit(
         encoder: The encoder, or one per axis, of a linear layer that is solved exactly.
         model: A LightningModule of this package, such as ``SimpleMLP("hash")``.
         max_steps: Optimiser steps; a model that is trained needs some.
+        init: Weights from which the model starts: a run directory, a checkpoint or a ``state_dict``
+            (:class:`~pe_lightning.training.callbacks.InitialWeights`).
         **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`).
 
     Returns:
@@ -67,18 +77,24 @@ def fit(
     is_datamodule = hasattr(signals, "train_dataloader")
     if is_datamodule and data:
         raise InputError(f"{', '.join(data)}: give them to the DataModule")
+    if model is None and init is not None:
+        raise InputError("init is for a model that is trained: give model too, such as SimpleMLP('gau')")
     if model is None:
         linear = None if encoder is None else LinearRidge(automatic_width(encoder))
         read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
         return Fitted.fit(linear or usual_estimator(read), read, folds)
     from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
+    from pe_lightning.training.initialization import InitialWeights
     from pe_lightning.training.quiet_fits import fit_quietly
 
     if max_steps < 1 and not model.solves:
         raise InputError(f"{type(model).__name__} is trained: give max_steps, such as max_steps=2000")
     module_data: SignalDataModule = signals if is_datamodule else make_datamodule(signals, **data)  # type: ignore
+    start = [] if init is None else [InitialWeights(init)]
+    for callback in start:
+        callback.refuse_folds(module_data)
     model.fold_scores = fold_scores(model, module_data, lambda made, part: fit_quietly(made, part, max_steps))
-    return fit_quietly(model, module_data, max_steps, score=True)
+    return fit_quietly(model, module_data, max_steps, score=True, callbacks=start)
 
 
 def usual_estimator(signals: Signals) -> Estimator:

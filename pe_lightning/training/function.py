@@ -234,6 +234,14 @@ class FunctionModule(TrainedModule):
             self.info, self.metric_name = info, info.metric
             self.scorer = SignalScores(info.metric, info.num_signals).to(self.device)
 
+    def take_signals(self, info: SignalInfo) -> None:
+        """Takes signals of an equal shape in place of the signals of the weights, which stay."""
+        self.build(info)  # refuses another shape
+        self.info, self.metric_name = info, info.metric
+        self.scorer = SignalScores(info.metric, info.num_signals).to(self.device)
+        self.solution, self.fold_scores = None, {}
+        self.of_cells(info.cells)
+
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Adds the shape of the signals, the scores of folds, and the results of a solver."""
         super().on_save_checkpoint(checkpoint)

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlparse
 
-from lightning.pytorch import Trainer
+import torch
+from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.core.saving import save_hparams_to_yaml
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
@@ -45,6 +46,8 @@ class WandbSettings:
         job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
+        watch: Whether histograms of ``gradients``, of ``parameters`` or of both (``all``) are logged every
+            ``log_every_n_steps`` steps.
         enabled: Whether to log to W&B at all; the CSV log is written either way.
     """
 
@@ -55,6 +58,7 @@ class WandbSettings:
     job_type: str | None = None
     tags: list[str] | None = None
     artifact: bool = False
+    watch: Literal["gradients", "parameters", "all"] | None = None
     enabled: bool = True
 
     def check(self) -> None:
@@ -177,6 +181,30 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     for name, goal in goals.items():
         run.define_metric(name, summary=goal, step_metric="trainer/global_step")
     return run
+
+
+def log_histograms(
+    loggers: Sequence[Logger], module: LightningModule, step: int, kind: Literal["gradients", "parameters", "all"]
+) -> None:
+    """Logs to W&B histograms of the trained parameters or of their gradients, under the names of ``wandb.watch``.
+
+    Hooks of ``wandb.watch`` would miss gradients that are computed without autograd, and parameters, since training steps do
+    not call ``forward``.
+    """
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            with wandb_may_fail():
+                import wandb
+
+                watched: dict[str, Any] = {}
+                for name, parameter in module.named_parameters():
+                    both = {"parameters": parameter if parameter.requires_grad else None, "gradients": parameter.grad}
+                    for part, values in both.items():
+                        if kind in (part, "all") and values is not None:
+                            finite = values.detach()[values.detach().isfinite()].cpu()
+                            finite = torch.view_as_real(finite) if finite.is_complex() else finite
+                            watched[f"{part}/{name}"] = wandb.Histogram(finite.float().numpy())
+                logger.log_metrics(watched, step)
 
 
 def log_scores(

@@ -36,7 +36,7 @@ from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
-from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_scores, start_wandb
+from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_histograms, log_scores, start_wandb
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.spawned import hand_over, taken_over
 from pe_lightning.training.callbacks.table import print_fit_scores
@@ -221,6 +221,13 @@ class RunRecorder(Callback):
     def next_step(self, trainer: Trainer) -> None:
         """Resumes the clock before steps outside of Lightning's loop, all of which may go on without the recorder."""
         self.clock.resume()
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        if self.wandb.watch is not None and every and (trainer.global_step + 1) % every == 0:
+            log_histograms(trainer.loggers, pl_module, trainer.global_step, self.wandb.watch)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.clock.pause(pl_module.device)

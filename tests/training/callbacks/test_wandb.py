@@ -163,3 +163,20 @@ def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
     assert file.stem == "run-of-the-agent"
     assert metrics(file.parents[2])["encoder"]["name"] == "tri"
     assert [(tmp_path / f"rank{rank}").read_text() for rank in (0, 1)] == ["('Triangle', 64)"] * 2
+
+
+@pytest.mark.usefixtures("fresh_wandb")
+@pytest.mark.parametrize("recipe", ["image/demo", "image/simple_mlp"])
+def test_histograms_of_gradients_and_weights(recipe, tmp_path, monkeypatch):
+    """Also where steps are taken without Lightning's loop, and gradients of a quadratic loss without autograd."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    found = spied(monkeypatch)
+    fit(*DEMO, "--config", recipe, "--trainer.max_steps", "20", "--data.resize", "16", "--wandb.watch", "all")
+    rows = [row for row in found.rows if any(key.startswith("gradients/") for key in row)]
+    assert [row["trainer/global_step"] for row in rows] == [4, 9, 14, 19]
+    for kind in ("gradients", "parameters"):
+        histograms = [value for row in rows for key, value in row.items() if key.startswith(f"{kind}/networks.")]
+        assert len(histograms) % 4 == 0
+        assert all(sum(histogram.histogram) for histogram in histograms)
+    assert list(tmp_path.glob("runs/*/1/wandb/offline-run-*/*.wandb"))
