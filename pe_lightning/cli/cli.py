@@ -55,7 +55,7 @@ OPTIMIZER_OPTIONS = frozenset({"encoder_lr", "lr", "weight_decay"})
 NOT_OPTIONS = frozenset({"model", "train_dataloaders", "val_dataloaders", "dataloaders", "datamodule"})
 """Arguments of the Trainer's methods that the configuration provides."""
 
-OF_ONE_COMMAND = ("ckpt_path", "weights_only", "resume_with_other_data")
+OF_ONE_COMMAND = ("ckpt_path", "weights_only")
 """Options that ``config.yaml`` leaves out: a run that is repeated is not resumed."""
 
 INITIAL_WEIGHTS = f"{InitialWeights.__module__}.{InitialWeights.__qualname__}"
@@ -139,8 +139,6 @@ def make_parser(verb: str) -> LightningArgumentParser:
     if verb == "fit":
         init = "Run directory or checkpoint whose weights a new fit starts from, at step 0."
         parser.add_argument("--init", type=str | None, default=None, help=init)
-        other_data = "Whether a checkpoint of a fit of other data may be resumed."
-        parser.add_argument("--resume_with_other_data", type=bool, default=False, help=other_data)
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})
         for name, _, kind, default, text in OUTPUT:
@@ -305,8 +303,6 @@ class CommandLine(LightningCLI):
         self.recorder.log_runs &= options["logger"] is not False and not options["barebones"]
         for name, value in self.recorder_options.items():
             setattr(self.recorder, name, value)
-        if self.config.get("resume_with_other_data"):
-            chosen.append(Resumption(other_data=True))
         own = {type(callback) for callback in [*chosen, *self.model.configure_callbacks()]}
         chosen += [cls() for cls in (Resumption, FiniteWeights) if cls not in own]  # a module of the user's own
         has_bar = options["barebones"] or any(isinstance(callback, ProgressBar) for callback in others)
@@ -362,8 +358,7 @@ class CommandLine(LightningCLI):
 
     def _check_data(self) -> None:
         # before any work; fits in Python refuse when the checkpoint is loaded
-        callbacks: list[Callback] = self.trainer.callbacks  # type: ignore[attr-defined]
-        if self.config.ckpt_path and not any(c.other_data for c in callbacks if isinstance(c, Resumption)):
+        if self.config.ckpt_path:
             self.datamodule.prepare_data()
             refuse_other_data(read_checkpoint(self.config.ckpt_path), self.datamodule)
 

@@ -56,8 +56,8 @@ def refuse_other_data(checkpoint: Mapping[str, Any], data: Any) -> None:
     differing = [key for key in (*SHOWN_SETTINGS, *DATA_SETTINGS) if saved.get(key) != given.get(key)]
     words = "; ".join(f"{key} {saved.get(key)}, now {given.get(key)}" for key in differing)
     raise InputError(
-        f"the checkpoint is of a fit of other data: {paragraph(words, 600)}. Give the data of that fit; or, to train its "
-        "weights further on this data, --resume_with_other_data true, in Python the callback Resumption(other_data=True)"
+        f"the checkpoint is of a fit of other data: {paragraph(words, 600)}. Give the data of that fit; or start a new fit "
+        "on this data from its weights, --init in place of --ckpt_path, in Python the callback InitialWeights(PATH)"
     )
 
 
@@ -66,13 +66,9 @@ class Resumption(Callback):
 
     Every module of this package adds it to its Trainer, unless the Trainer has one. The arguments of optimiser and scheduler
     may change: the learning rates then follow as if the fit had had the new arguments from its beginning.
-
-    Args:
-        other_data: Whether a checkpoint of a fit of other data may be resumed.
     """
 
-    def __init__(self, other_data: bool = False) -> None:
-        self.other_data = other_data
+    def __init__(self) -> None:
         self._checkpoint: dict[str, Any] = {}
         self._averaged = False
         self._settings = OptimizerSettings()
@@ -98,7 +94,7 @@ class Resumption(Callback):
             checkpoint[DATA_KEY] = describe_data(trainer.datamodule)  # type: ignore[attr-defined]
 
     def on_load_checkpoint(self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]) -> None:
-        if trainer.state.fn == TrainerFn.FITTING and not self.other_data:  # a checkpoint is scored on any data
+        if trainer.state.fn == TrainerFn.FITTING:  # a checkpoint is scored on any data
             refuse_other_data(checkpoint, trainer.datamodule)  # type: ignore[attr-defined]
         self._averaged = checkpoint.get(AVERAGED_KEY, False)
         self._checkpoint = {

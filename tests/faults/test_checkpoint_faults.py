@@ -206,11 +206,6 @@ def test_a_resumption_that_is_refused_changes_no_file(
         torch.save(content, "run/checkpoints/last.ckpt")
     again = [*FIT, "--trainer.max_steps", "25", "--ckpt_path", "run/checkpoints/last.ckpt", *more]
     refused(capsys, again, words)
-    if "--data.eval_mask" in more:
-        assert main([*again, "--resume_with_other_data", "true"]) == 0
-        saved = yaml.safe_load(Path("run/config.yaml").read_text())
-        assert saved["data"]["init_args"]["eval_mask"] == "all"
-        assert "resume_with_other_data" not in saved
     if alter is no_loops:  # of no run: nothing is left of the new one
         shutil.copy("run/checkpoints/last.ckpt", "alone.ckpt")
         assert main([*again[:-1], "alone.ckpt"]) == 2

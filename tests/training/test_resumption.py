@@ -30,7 +30,6 @@ from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
 from pe_lightning.training.callbacks import RunRecorder, WandbSettings
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights
-from pe_lightning.training.resumption import Resumption
 
 STEPS_PER_EPOCH = 6
 
@@ -210,16 +209,13 @@ def test_weights_of_an_unbuilt_module_are_not_averaged(make_trainer: MakeTrainer
         make_trainer(callbacks=swa(), max_steps=5).fit(MODULES["simple"](), TensorDataModule(signals(1, 12, 12)))
 
 
-def test_other_data_is_refused_unless_it_is_meant(tmp_path: Path) -> None:
+def test_other_data_is_refused(tmp_path: Path) -> None:
     run(tmp_path, [], max_steps=12)
     checkpoint, other = tmp_path / "checkpoints/last.ckpt", signals(1, 12, 12).flip(1)
     before = checkpoint.read_bytes()
-    with pytest.raises(InputError, match=r"other data: fingerprint \w+, now \w+\. .*Resumption\(other_data=True\)"):
+    with pytest.raises(InputError, match=r"other data: fingerprint \w+, now \w+\. .*InitialWeights\(PATH\)"):
         run(tmp_path, [], checkpoint, values=other)
     assert checkpoint.read_bytes() == before
-    trainer, _ = run(tmp_path, [Resumption(other_data=True)], checkpoint, values=other, max_steps=18)
-    assert trainer.global_step == 18
-    run(tmp_path, [], checkpoint, values=other)  # which is the data of the checkpoint now
 
 
 Make = Callable[[], CoordinateModule]
