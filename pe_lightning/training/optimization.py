@@ -54,7 +54,8 @@ def check_optimization(optimizer: Callable[..., Any] | None, lr_scheduler: Calla
 
 def _error_of_steps(make: Callable[..., Any], schedule: Callable[..., Any] | None) -> Exception | None:
     """The error of an optimiser that :func:`make` returns, or of its schedule, in two steps; ``None`` without one."""
-    parameter = nn.Parameter(torch.ones(2, 2))  # a matrix, for optimisers of matrices
+    # a matrix, for optimisers of matrices; in float64, where the first steps of large rates do not overflow
+    parameter = nn.Parameter(torch.ones(2, 2, dtype=torch.float64))
 
     def closure() -> Tensor:
         parameter.grad = torch.ones_like(parameter)

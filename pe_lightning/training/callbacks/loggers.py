@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlparse
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.core.saving import save_hparams_to_yaml
@@ -28,6 +29,7 @@ from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 
 RUN_ID_FILE = "wandb/run-id.txt"
+HISTOGRAM_BINS = 64
 START_SECONDS = 15
 """Seconds in which W&B has to answer at the start of a run, without ``WANDB_INIT_TIMEOUT``."""
 _UNREACHABLE = dict[str, str]()
@@ -203,7 +205,8 @@ def log_histograms(
                         if kind in (part, "all") and values is not None:
                             finite = values.detach()[values.detach().isfinite()].cpu()
                             finite = torch.view_as_real(finite) if finite.is_complex() else finite
-                            watched[f"{part}/{name}"] = wandb.Histogram(finite.float().numpy())
+                            counts, edges = np.histogram(finite.double().numpy(), HISTOGRAM_BINS)
+                            watched[f"{part}/{name}"] = wandb.Histogram(np_histogram=(counts.tolist(), edges.tolist()))
                 logger.log_metrics(watched, step)
 
 
