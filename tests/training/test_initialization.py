@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -15,7 +16,7 @@ from torch import nn
 import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
-from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
+from pe_lightning.training import ComplexLinear, RowDataModule, SimpleMLP, TensorDataModule
 from pe_lightning.training.callbacks import InitialWeights, RunRecorder
 
 FIT = [*DEMO, *NO_WANDB]
@@ -62,6 +63,17 @@ def test_by_a_state_dict_and_in_one_line() -> None:
         pe_lightning.fit(values, "gau", init=first.state_dict())  # type: ignore[call-overload]
 
 
+def test_the_scaling_is_of_the_new_data() -> None:
+    for name, largest in (("a", 10.0), ("b", 1000.0)):
+        np.save(name, np.linspace(0, largest, 40))
+    recorder = RunRecorder(log=False)
+    Trainer(max_steps=2, callbacks=[recorder], logger=False).fit(ComplexLinear("gau"), RowDataModule("a.npy"))
+    data, module = RowDataModule("b.npy"), ComplexLinear("gau")
+    Trainer(max_steps=2, callbacks=[InitialWeights(recorder.run_dir)], logger=False).fit(module, data)
+    assert module.require_info().scaling == data.info.scaling == RowDataModule("b.npy").info.scaling
+    assert data.info.scaling != RowDataModule("a.npy").info.scaling
+
+
 def test_a_lightning_module_of_the_users_own() -> None:
     class Own(LightningModule):
         def __init__(self) -> None:
@@ -95,9 +107,11 @@ def test_by_the_command_and_by_a_configuration(capsys: pytest.CaptureFixture[str
     other = fit("samples://coffee", "--init", str(run), "--trainer.max_steps", "1", "--model.lr", "1e-9")
     assert metrics(other)["signals"] == ["coffee"]
     assert metrics(other)["test/psnr"] < metrics(run)["test/psnr"] - 1
-    # a resumed fit continues from its own checkpoint, whatever it started from
+    # a resumed fit continues from its own checkpoint, and does not need the run that it started from
+    run.rename("elsewhere")
     resumed = ["fit", "--config", str(again / "config.yaml"), "--ckpt_path", str(again), "--trainer.max_steps", "3"]
     assert main(resumed) == 0
+    Path("elsewhere").rename(run)
     assert torch.load(again / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 3
     before = set(Path().glob("runs/*/*"))
     for more, words in {
