@@ -291,7 +291,8 @@ class CommandLine(LightningCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         options = {**self.config_init.trainer, **kwargs}
-        given = options["callbacks"]
+        resumes = self.config.ckpt_path is not None  # from its own weights
+        given = [callback for callback in options["callbacks"] if not (resumes and isinstance(callback, InitialWeights))]
         self.start = next((callback for callback in given if isinstance(callback, InitialWeights)), None)
         self.recorder = next(callback for callback in given if isinstance(callback, RunRecorder))
         # first: others may need its loggers; a caller that is not interactive draws its own bar
@@ -380,7 +381,7 @@ class CommandLine(LightningCLI):
     def _build_model(self) -> None:
         # bad input fails before anything is started or written
         if isinstance(self.model, TrainedModule) and isinstance(self.datamodule, self.model.takes_data):
-            if self.start is not None and not self.config.ckpt_path:
+            if self.start is not None:
                 self.start.apply(self.model, self.datamodule)
             self.model.build_from(self.datamodule, self.trainer.strategy.root_device)
             self.best.monitor = self.model.monitor  # the metric may be the data's

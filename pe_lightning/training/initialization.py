@@ -70,7 +70,7 @@ class InitialWeights(Callback):
             raise InputError("the fits of folds have the usual start: leave out --init or --data.folds")
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and not trainer.ckpt_path and not self._applied:
+        if stage == "fit" and not self._applied:
             data = signals_of(pl_module) if isinstance(pl_module, FunctionModule) else trainer.datamodule  # type: ignore[attr-defined]
             self.apply(pl_module, data)
         self._applied = False
