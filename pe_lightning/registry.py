@@ -225,10 +225,15 @@ class Registry(Generic[T]):
         """
         if isinstance(given, self.base):
             return given
+        name, arguments = self.read(given, default)
+        return self.create(name, **arguments)
+
+    def read(self, given: Any, default: str | None = None) -> tuple[str, dict[str, Any]]:
+        """Name and arguments of a description as in :meth:`resolve`."""
         if isinstance(given, str):
-            return self.create(given)
+            return given, {}
         arguments: dict[str, Any] = dict(given) if isinstance(given, Mapping) else {}
-        name = arguments.pop("name", None) or arguments.pop("class_path", None)
+        name = arguments.pop("class_path", None) or arguments.pop("name", None)
         name = default if name is None and arguments else name
         if not isinstance(name, str):
             example = next(iter(self._classes), "NAME")
@@ -237,7 +242,7 @@ class Registry(Generic[T]):
                 f"object of the class {self.base.__name__}; got {given!r}"
             )
         # arguments beside init_args were given later, by an option such as --model.encoder.sigma
-        return self.create(name, **{**(arguments.pop("init_args", None) or {}), **arguments})
+        return name, {**(arguments.pop("init_args", None) or {}), **arguments}
 
     def arguments(self, cls: type[T], given: Mapping[str, Any]) -> dict[str, Any]:
         """``given`` after a check of its keys against the constructor of ``cls``."""

@@ -31,10 +31,14 @@ FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
 """Options of the verbs of the Trainer that take no value."""
 MULTIPLE = frozenset({"output_shape"})
 """Options of the verbs of the Trainer that take several values."""
-DESCRIBED = frozenset({"model.encoder", "model.estimator", "data.sampling", "data.source"})
-"""Settings that take a registered name, or a mapping with the name and arguments."""
+DESCRIBED = frozenset({"model.encoder", "model.estimator", "model.network", "data.sampling", "data.source"})
+"""Settings that take a registered name or an import path, or a mapping with the name and arguments."""
 NAMED = {"model": "models", "data": "datamodules", "trainer.callbacks": "callbacks"}
 """Settings that name a class of a registry, with the registry."""
+HOST = "pe_lightning.NetworkModule"
+"""The module that trains networks that are no LightningModules."""
+DEFAULT_STEPS = 2000
+"""Steps of a fit where none are given, as in the papers."""
 CLASS_KEYS = DESCRIBED | {"model", "data", "model.optimizer", "model.lr_scheduler", "trainer.logger"}
 """Settings that name a class, whose arguments are settings below them."""
 
@@ -114,6 +118,8 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options.append(Option((f"--config={given['config']}",)))
         if positional:
             options += [Option((word,)) for word in recipes.words_for(positional, given)]
+            if is_network(given.get("model")) and not given.keys() & {"config", "trainer.max_steps", "trainer.max_epochs"}:
+                options.append(Option((f"--trainer.max_steps={DEFAULT_STEPS}",)))  # the recipe is of an exact fit
             # options beside files change the recipe, wherever the recipe stands
             options = sorted(options, key=lambda option: option.key != "config")
             positional = []
@@ -126,7 +132,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options = [Option((f"--config={as_yaml(settings)}",)), *options]
         elif verb != "fit":
             raise InputError(f"{verb} needs a checkpoint: pe-lightning {verb} --ckpt_path RUN/checkpoints/last.ckpt")
-    options = _with_rate(options)
+    options = _hosted(_with_rate(options))
     # the name of a class resets the arguments before it: it precedes them, unless a configuration is between them
     files = max((place + 1 for place, option in enumerate(options) if option.key == "config"), default=0)
     ordered: list[Option] = []
@@ -179,6 +185,48 @@ def _settings(config: str) -> tuple[str, dict[str, Any]]:
     return found if readable else as_yaml(settings), settings
 
 
+def _hosted(options: list[Option]) -> list[Option]:
+    """The options with a network as ``--model`` given to the module that trains networks, with its own arguments."""
+    if not any(option.key == "model" and is_network(option.value) for option in options):
+        return options
+    hosted = []
+    for option in options:
+        section, _, rest = option.key.partition(".")
+        if option.key == "model":
+            hosted += [Option((f"--model={HOST}",)), Option((f"--model.network={option.value}",))]
+        elif section == "model" and rest.partition(".")[0] not in _host_arguments():
+            hosted.append(Option((f"--model.network.{rest}", *option.values)))
+        else:
+            hosted.append(option)
+    return hosted
+
+
+def hosted(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A configuration in which a network as ``model`` is given to the module that trains networks."""
+    model = settings.get("model")
+    name, given = (model.get("class_path"), model.get("init_args") or {}) if isinstance(model, Mapping) else (model, {})
+    if not is_network(name):
+        return settings
+    own = {key: value for key, value in given.items() if key in _host_arguments()}
+    network = {"class_path": name, "init_args": {key: value for key, value in given.items() if key not in own}}
+    return {**settings, "model": {"class_path": HOST, "init_args": {"network": network, **own}}}
+
+
+def is_network(name: object) -> bool:
+    """Whether this names a model that is no LightningModule."""
+    from lightning.pytorch import LightningModule
+
+    try:
+        return isinstance(name, str) and not issubclass(find_registry("models").get(name), LightningModule)
+    except InputError:  # the parser says what is wrong
+        return False
+
+
+def _host_arguments() -> Collection[str]:
+    models = find_registry("models")
+    return models.parameters(models.get(HOST)).keys()
+
+
 def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     from lightning.pytorch import callbacks as lightning_callbacks
 
@@ -192,6 +240,8 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if key == "config":
         found, settings = _settings(value)
         import_named(settings)
+        if (changed := hosted(settings)) is not settings:
+            found = as_yaml(changed)
         return [f"--config={found}"]
     named = NAMED.get(key.rstrip("+")) if value.isidentifier() else None
     others_class = named == "callbacks" and (
@@ -200,7 +250,8 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if named and not others_class:
         value = path_of(find_registry(named).get(value))
     if key in DESCRIBED & with_arguments and re.fullmatch(r"[A-Za-z_][\w.]*", value):
-        value = as_yaml({"name": value})  # jsonargparse adds arguments to a mapping, not to a word
+        # jsonargparse adds arguments to a mapping, not to a word; a network may have an argument `name`
+        value = as_yaml({"class_path" if key == "model.network" else "name": value})
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
         value = as_yaml([value])
     return [f"--{key}={value}"]

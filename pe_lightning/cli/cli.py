@@ -25,7 +25,16 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
 from lightning.pytorch.utilities import rank_zero_info
 
-from pe_lightning.cli.arguments import VERBOSE, accept_any_names, check_names, import_named, read, rewrite
+from pe_lightning.cli.arguments import (
+    DEFAULT_STEPS,
+    VERBOSE,
+    accept_any_names,
+    check_names,
+    hosted,
+    import_named,
+    read,
+    rewrite,
+)
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
 from pe_lightning.cli.messages import explain, root_message
 from pe_lightning.errors import InputError, say
@@ -64,7 +73,7 @@ SECTIONS = frozenset({"trainer", "model", "data"})
 """Sections of a configuration that describe instances."""
 
 TRAINER_DEFAULTS = {
-    "trainer.max_steps": 2000,  # as in the papers
+    "trainer.max_steps": DEFAULT_STEPS,
     "trainer.enable_model_summary": False,  # the table at the end of a run has the number of parameters
     "trainer.num_sanity_val_steps": 0,  # validation is one deterministic batch of the same data
     "trainer.callbacks": [{"class_path": runs.RECORDER}],  # of every run: its arguments follow without its name
@@ -160,7 +169,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
         with asked_modules():
             if isinstance(given, Mapping):
                 import_named(given)
-                config = parser.parse_object(copy.deepcopy(dict(given)))  # which it changes
+                config = parser.parse_object(copy.deepcopy(dict(hosted(given))))  # which it changes
             else:
                 config = parser.parse_args(list(given))
     except (ArgumentError, ImportError) as error:

@@ -32,7 +32,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
 
     Shape:
         ``(*batch,)`` in [0, 1], or ``(*batch, num_axes)`` for several axes -> ``(*batch, num_features)``; dtype and device
-        of the input are kept. :meth:`forward` gets NaN for coordinates that are not finite.
+        of the input are kept, which is checked at the first call. :meth:`forward` gets NaN for coordinates that are not
+        finite.
 
     Example:
         >>> import torch
@@ -71,6 +72,8 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     """Features per unit length, if each is the previous one shifted by ``1 / resolution``; else ``None``."""
     per_feature: bool = False
     """Whether each feature trains a width of its own."""
+    _is_checked: bool = False
+    """Whether shape and dtype of the features have been checked."""
     arguments: dict[str, Any]
     """Every constructor argument as given, or its default: the description in checkpoints and of copies."""
 
@@ -85,7 +88,22 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
 
     def __call__(self, x: Tensor) -> Tensor:
         features: Tensor = super().__call__(x.add(x.detach(), alpha=0))  # 0 times a number that is not finite is NaN
+        if not self._is_checked:
+            self._check(features, x)
         return features
+
+    def _check(self, features: Any, x: Tensor) -> None:
+        """Refuses features of another shape or dtype than the class declares."""
+        wanted = (*(x.shape if self.num_axes == 1 else x.shape[:-1]), self.num_features)
+        found = (tuple(features.shape), features.dtype) if isinstance(features, Tensor) else (type(features).__name__,)
+        # autocast changes the dtype of layers
+        if found != (wanted, x.dtype) and (found[0] != wanted or not torch.is_autocast_enabled(x.device.type)):
+            raise InputError(
+                f"encoder {self.name!r} has num_features={self.num_features}, and returns {', '.join(map(str, found))} for "
+                f"coordinates {tuple(x.shape)}, {x.dtype}: forward returns {wanted}, {x.dtype}; a class calls "
+                "super().__init__(num_features) with the number that it returns"
+            )
+        self._is_checked = True
 
     def lookup(self, x: Tensor) -> Sequence[Lookup]:
         """Rows of a trained table that the features at coordinates follow from; none if they follow from the coordinates.

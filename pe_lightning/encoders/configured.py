@@ -47,8 +47,16 @@ def per_axis(encoder: EncoderLike | Sequence[EncoderLike], num_axes: int) -> lis
     if isinstance(encoder, Sequence) and not isinstance(encoder, str):
         if len(encoder) != num_axes:
             raise InputError(f"{len(encoder)} encoders were given for {num_axes} axes; give one, or one per axis")
-        return [registry.resolve(entry) for entry in encoder]
-    return [registry.resolve(encoder)] * num_axes
+        encoders = [registry.resolve(entry) for entry in encoder]
+    else:
+        encoders = [registry.resolve(encoder)] * num_axes
+    for entry in encoders:
+        if entry.num_axes != 1:
+            raise InputError(
+                f"encoder {entry.name!r} with num_axes={entry.num_axes} encodes axes together, and a linear layer has "
+                "features of one axis at a time: leave num_axes out, or train a perceptron on the encoder, --model SimpleMLP"
+            )
+    return encoders
 
 
 def changed(encoders: Sequence[Encoder], change: Callable[..., Encoder], *arguments: Sequence[float]) -> list[Encoder]:

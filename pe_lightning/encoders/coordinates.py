@@ -23,7 +23,7 @@ def points(encoder: Any, x: Tensor) -> Tensor:
     coords = x.to(exact_dtype(x))[..., None] if encoder.num_axes == 1 else x.to(exact_dtype(x))
     if coords.shape[-1:] != (encoder.num_axes,):
         raise InputError(
-            f"{type(encoder).__name__}: points of {encoder.num_axes} axes have the shape (*batch, {encoder.num_axes}), "
+            f"encoder {encoder.name!r}: points of {encoder.num_axes} axes have the shape (*batch, {encoder.num_axes}), "
             f"got {tuple(x.shape)}"
         )
     return coords

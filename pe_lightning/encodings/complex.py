@@ -10,7 +10,6 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, cell_means, is_local, local_features, per_axis
 from pe_lightning.encodings.base import EncoderList, Encoding, largest_row_norm
-from pe_lightning.errors import InputError
 from pe_lightning.linalg import Identity, Operator, encode_axis, mode_products, rowwise_products
 
 
@@ -36,12 +35,6 @@ class Complex(Encoding):
     def __init__(self, encoder: EncoderLike | Sequence[EncoderLike], num_axes: int, normalize: bool = True) -> None:
         super().__init__(num_axes)
         encoders = per_axis(encoder, num_axes)
-        for axis_encoder in encoders:
-            if axis_encoder.num_axes != 1:
-                raise InputError(
-                    f"complex encoding takes encoders of one axis, {axis_encoder.name!r} has "
-                    f"num_axes={axis_encoder.num_axes}; leave num_axes out"
-                )
         self.encoders = EncoderList(encoders)
         self.num_features: tuple[int, ...] = tuple(axis_encoder.num_features for axis_encoder in encoders)
         self.normalize = normalize

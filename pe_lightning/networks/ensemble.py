@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
+from pe_lightning.networks.base import Network
 from pe_lightning.signals.batches import SampleBatch
 
 
@@ -39,7 +40,8 @@ class VmapEnsemble(nn.Module):
         named = itertools.chain(network.named_parameters(), network.named_buffers())
         # places, not tensors: `.to()` and `load_state_dict` may replace these; no walk over the modules in a step
         self._per_signal = {name: _owner(network, name) for name, _ in named if name not in self.shared}
-        names = [f"encoding.{name}" for name, _ in network.encoding.named_parameters()]  # type: ignore[union-attr]
+        encoding = network.encoding if isinstance(network, Network) else None
+        names = [] if encoding is None else [f"encoding.{name}" for name, _ in encoding.named_parameters()]
         self._encoding = [_owner(network, name) for name in names]
         self.features_are_shared = self.shared.issuperset(names)
         """Whether all signals have the same features at the same coordinates."""
@@ -50,8 +52,13 @@ class VmapEnsemble(nn.Module):
     def of_signals(
         cls, network: nn.Module, num_signals: int, shared_encoder: bool, chunk: int | None = None
     ) -> VmapEnsemble:
-        """Networks that share their ``encoding``, unless it is trained and ``shared_encoder`` is false."""
-        is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())  # type: ignore[union-attr]
+        """Networks that share their ``encoding``, unless it is trained and ``shared_encoder`` is false.
+
+        Modules that are no :class:`~pe_lightning.networks.Network` share nothing.
+        """
+        if not isinstance(network, Network):
+            return cls(network, num_signals, chunk=chunk)
+        is_trained = any(parameter.requires_grad for parameter in network.encoding.parameters())
         named = [*network.named_parameters(), *network.named_buffers()]
         all_shared = shared_encoder or not is_trained
         # integers, such as sizes of tables, follow from arguments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 from abc import ABC, abstractmethod
@@ -18,7 +19,7 @@ from torch import Tensor
 from pe_lightning.errors import InputError, refuse
 from pe_lightning.registry import Description, Registry
 from pe_lightning.signals.files import PICTURES
-from pe_lightning.signals.sources.missing import read_masks
+from pe_lightning.signals.sources.missing import read_masks, spread_mask
 from pe_lightning.signals.sources.paths import expand
 from pe_lightning.signals.splits import GridSplit, PointSplit, RandomSplit, Split, chosen_positions, largest_chosen_key
 from pe_lightning.signals.validation import choice, in_common, integer, integers, number
@@ -173,22 +174,31 @@ class RandomSampling(Sampling):
 
 @samplings.register("mask")
 class MaskSampling(Sampling):
-    """The samples at which a mask file is not zero.
+    """The samples at which a mask is not zero.
 
     Args:
         path: An image (for signals of 2 axes; a pixel is marked if a colour channel is not zero and it is not
             transparent) or a ``.npy`` file of booleans or numbers, of the shape of the grid, or of its leading or last axes.
-            One file for all signals, or a list of one per signal, in order, which mark equally many samples.
+            One file for all signals, or a list of one per signal, in order, which mark equally many samples. In Python also
+            an array of such a shape for all signals.
         invert: Whether to train on the samples at which the mask is zero.
     """
 
-    def __init__(self, path: str | list[str] = "", invert: bool = False) -> None:
+    def __init__(self, path: str | list[str] | Tensor | NDArray[Any] = "", invert: bool = False) -> None:
+        self.array: NDArray[np.bool_] | None = None
+        if isinstance(path, (Tensor, np.ndarray)):
+            self.array = np.asarray(path.cpu() if isinstance(path, Tensor) else path) != 0
+            digest = hashlib.sha256(np.packbits(self.array).tobytes()).hexdigest()
+            path = f"array of {'x'.join(map(str, self.array.shape))} samples, {digest[:8]}"
         if not path:
             raise InputError("path is the mask file, or a list of one per signal: sampling: {name: mask, path: FILE}")
         self.path = fspath(path) if isinstance(path, (str, PathLike)) else [fspath(one) for one in path]
         self.invert = choice("invert", invert, (True, False))
 
     def split(self, grid: Sequence[int], num_signals: int) -> PointSplit:
+        if self.array is not None:
+            whole = spread_mask(self.array, grid, "sampling")
+            return PointSplit(tuple(grid), torch.from_numpy(self._marked(whole, "sampling"))[None])
         files = expand(self.path, PICTURES | {"npy"}, "mask")
         masks = zip(files, read_masks(files, grid, num_signals), strict=True)
         indices = [self._marked(mask, file.given) for file, mask in masks]

@@ -26,7 +26,15 @@ from pe_lightning.signals.dataset import SignalDataset
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.signals.sampling import FoldSampling, FoldsLike, GridSampling, Sampling, make_folds, samplings
+from pe_lightning.signals.sampling import (
+    FoldSampling,
+    FoldsLike,
+    GridSampling,
+    MaskSampling,
+    Sampling,
+    make_folds,
+    samplings,
+)
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
@@ -46,7 +54,7 @@ class Splitting:
 
     def __init__(
         self,
-        sampling: Sampling | str | Description = "grid",
+        sampling: Sampling | str | Description | Tensor | np.ndarray[Any, Any] = "grid",
         eval_mask: EvalMask = "rest",
         batching: Batching | Mapping[str, Any] | None = Batching(),
         storage: Storage | Mapping[str, Any] = Storage(),
@@ -60,6 +68,8 @@ class Splitting:
             number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
         self.validation = validation
         self.folds = None if folds is None else make_folds(folds)
+        if isinstance(sampling, (Tensor, np.ndarray)):
+            sampling = MaskSampling(sampling)
         chosen = samplings.resolve(sampling, default="grid")
         # folds are of everything that is known
         self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen

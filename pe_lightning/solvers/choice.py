@@ -397,9 +397,6 @@ def axis_encoders(
     """
     per_unit = [samples_per_unit(x) for x in axes] if axes is not None else density or ()
     encoders = per_axis(encoder, len(per_unit))
-    for axis, entry in enumerate(encoders):
-        if entry.num_axes != 1:
-            raise InputError(f"axis {axis}: the solvers take encoders of one axis, {entry.name!r} has {entry.num_axes}")
 
     def moved(entry: Encoder) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))

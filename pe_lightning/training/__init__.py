@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from pe_lightning.training.estimator import EstimatorModule
     from pe_lightning.training.function import FunctionModule
+    from pe_lightning.training.network import NetworkModule
     from pe_lightning.training.optimization import warm_up_and_cosine
     from pe_lightning.training.simple_mlp import SimpleMLP
 
@@ -32,6 +33,7 @@ __all__ = [
     "FileDataModule",
     "FunctionModule",
     "ImageDataModule",
+    "NetworkModule",
     "RowDataModule",
     "SignalDataModule",
     "SimpleMLP",
@@ -62,6 +64,7 @@ __getattr__, __dir__, _ = lazy_loader.attach(
         ],
         "estimator": ["EstimatorModule"],
         "function": ["FunctionModule"],
+        "network": ["NetworkModule"],
         "optimization": ["warm_up_and_cosine"],
         "simple_mlp": ["SimpleMLP"],
     },

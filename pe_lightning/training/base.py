@@ -32,13 +32,14 @@ from pe_lightning.training.optimizer_settings import check_optimizer
 from pe_lightning.training.resumption import own_callbacks
 from pe_lightning.training.sharding import SignalScores
 
-models: Registry[LightningModule] = Registry(
+models: Registry[nn.Module] = Registry(
     "model",
-    LightningModule,
+    nn.Module,
     "pe_lightning.models",
-    modules=[f"pe_lightning.training.{name}" for name in ("complex_linear", "estimator", "simple_mlp")],
+    modules=[f"pe_lightning.training.{name}" for name in ("complex_linear", "estimator", "network", "simple_mlp")],
 )
-"""The names that ``--model`` and ``model:`` accept."""
+"""The names that ``--model`` and ``model:`` accept: LightningModules, and networks for
+:class:`~pe_lightning.training.NetworkModule`."""
 
 D = TypeVar("D")
 

@@ -16,9 +16,10 @@ from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import Self
 
 from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
+from pe_lightning.encodings.base import check_axes
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import without_autocast
-from pe_lightning.networks import VmapEnsemble
+from pe_lightning.networks import Network, VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
@@ -47,11 +48,11 @@ class CoordinateModule(FunctionModule):
     features, means) is set by :meth:`build_from` alone, before the optimiser is made. The training loss is the sum over
     signals of their mean squared errors, so that the steps of a signal do not depend on the number of signals.
 
-    A subclass defines :meth:`make_network`, :meth:`calibrate`, :meth:`errors` and :meth:`predict_grid`, and calls
-    :meth:`save_arguments` in its constructor.
+    A subclass defines :meth:`make_network`, and calls :meth:`save_arguments` in its constructor. It may define
+    :meth:`calibrate`, and faster :meth:`errors` and :meth:`predict_grid`.
 
     Args:
-        encoder: One encoder, or one per axis.
+        encoder: One encoder, or one per axis; an empty list for networks without encoders.
         shared_encoder: Whether all signals train one encoder, where it has parameters; else each has its own.
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
         signals_per_chunk: Signals whose network is evaluated at a time; ``None``: all.
@@ -64,6 +65,8 @@ class CoordinateModule(FunctionModule):
     """
 
     networks: VmapEnsemble
+    points_per_chunk: int = 65536
+    """Points, of all signals together, that :meth:`predict_grid` evaluates at a time."""
     may_differ: ClassVar[frozenset[str]] = frozenset({"normalize", "encoder_lr", "lr", "signals_per_chunk", "compile"})
 
     def __init__(
@@ -209,15 +212,33 @@ class CoordinateModule(FunctionModule):
 
     @abstractmethod
     def make_network(self, info: SignalInfo) -> nn.Module:
-        """The network of one signal of this shape, with an ``encoding`` made from :attr:`encoder`."""
+        """The network of one signal of this shape, ``(P, D) -> (P, C)``.
 
-    @abstractmethod
+        A :class:`~pe_lightning.networks.Network` has an ``encoding`` made from :attr:`encoder`.
+        """
+
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        """Sets the buffers that come from the training samples: scales of features, means."""
+        """Sets the buffers that come from the training samples: scales of features, means; none by default."""
 
-    @abstractmethod
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
+        coords, each = for_each(coordinates_of(batch))
+        prediction = self.networks.call("forward", coords, each=each)
+        errors: Tensor = (prediction - batch.values.reshape(prediction.shape)).flatten(1)
+        return errors
+
+    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
+        """As in the base class, computed for a few rows of the first axis, or points of a row, at a time."""
+        info = self.require_info()
+        check_axes(axes, info.num_axes)
+        points = max(1, self.points_per_chunk // self.networks.num_signals)
+        rows = max(1, points // max(1, math.prod(len(x) for x in axes[1:])))
+        blocks = []
+        for some in torch.split(axes[0], rows):
+            coords = torch.stack(torch.meshgrid(some, *axes[1:], indexing="ij"), -1)
+            values = torch.cat([self(part) for part in torch.split(coords.flatten(0, -2), points)], 1)
+            blocks.append(values.reshape(len(values), *coords.shape[:-1], info.channels))
+        return torch.cat(blocks, 1)
 
     @property
     def encoder(self) -> Encoder | list[Encoder]:
@@ -226,8 +247,9 @@ class CoordinateModule(FunctionModule):
 
     @property
     def encoding(self) -> Any:
-        """The encoding of the networks; tensors that each signal has for itself have a leading axis."""
-        return self.networks.network.encoding
+        """The encoding of the networks, or ``None``; tensors that each signal has for itself have a leading axis."""
+        network = self.networks.network
+        return network.encoding if isinstance(network, Network) else None
 
     @property
     def num_params(self) -> int:
@@ -235,7 +257,7 @@ class CoordinateModule(FunctionModule):
         return self.networks.num_params if self.info is not None else 0
 
     def evaluate(self, points: Tensor) -> Tensor:
-        values: Tensor = self.networks(points.to(next(self.parameters()).dtype))
+        values: Tensor = self.networks(points.to(next(self.parameters()).dtype.to_real()))
         return values
 
     def of_cells(self, sizes: Sequence[float]) -> Self:
@@ -243,6 +265,8 @@ class CoordinateModule(FunctionModule):
         return self
 
     def describe(self) -> dict[str, Any]:
+        if self.encoding is None:
+            return super().describe()
         encoders = [{"name": encoder.name, **encoder.resolved()} for encoder in self.encoding.encoders]
         return {
             **super().describe(),
@@ -274,7 +298,8 @@ class CoordinateModule(FunctionModule):
             with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
                 network, shared, chunk = self.make_network(info), self.shared_encoder, self.signals_per_chunk
                 self.networks = VmapEnsemble.of_signals(network, info.num_signals, shared, chunk)
-                self.encoding.cells, self.shard = info.cells, None
+                self.of_cells(info.cells)
+                self.shard = None
         super().build(info, source)
 
     def _set_shard(self, shard: SignalsStrategy | None) -> None:
@@ -283,7 +308,8 @@ class CoordinateModule(FunctionModule):
 
     def save_arguments(self, **arguments: Any) -> None:
         specs = self.configured.specs()
-        super().save_arguments(encoder=specs[0] if self.configured.one_for_all else specs, **arguments)
+        encoder = {"encoder": specs[0] if self.configured.one_for_all else specs} if specs else {}
+        super().save_arguments(**encoder, **arguments)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """As in the base class; adds the encoders as resolved for the data."""
@@ -303,9 +329,24 @@ class CoordinateModule(FunctionModule):
         self.is_calibrated = True  # the state that is loaded next holds the scales and the means
         if is_new:  # a model fitted in float64 comes back in float64
             tensors = checkpoint["state_dict"].values()
-            self.to(next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None))
+            if next((tensor.dtype for tensor in tensors if tensor.is_floating_point()), None) == torch.float64:
+                self.double()  # to() would make complex numbers real
             if self.is_fitting:
                 self._set_shard(SignalsStrategy.shard_of(self.trainer, self.networks))
+
+
+def for_each(x: Tensor) -> tuple[Tensor, bool]:
+    """A tensor ``(S or 1, ...)`` as input of :meth:`VmapEnsemble.call`, and whether each signal has its own."""
+    return (x, True) if len(x) > 1 else (x[0], False)
+
+
+def coordinates_of(batch: GridBatch | PointBatch) -> Tensor:
+    """The points of a batch, ``(S or 1, P, D)``."""
+    if isinstance(batch, PointBatch):
+        return batch.coords.to(batch.values.dtype)
+    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(
+        1, -1, len(batch.axes)
+    )
 
 
 def _num_values(batch: GridBatch | PointBatch) -> int:

@@ -15,10 +15,11 @@ from pe_lightning.registry import Described
 from pe_lightning.signals.axes import SampleKind
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.sampling import FoldsLike, Sampling
+from pe_lightning.signals.sampling import FoldsLike, MaskSampling, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.images import ImageSource
 from pe_lightning.signals.sources.kinds import clear_kind, pixels_of
+from pe_lightning.signals.sources.missing import MissingLike
 from pe_lightning.signals.sources.paths import Paths, as_list
 from pe_lightning.signals.sources.rows import RowSource
 from pe_lightning.signals.sources.tensor import Array, TensorSource
@@ -121,6 +122,9 @@ class TensorDataModule(SignalDataModule):
     Args:
         values: ``(S, N_1, ..., N_D, C)``, or one signal; see :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
         names: One name per signal; ``signal0``, ``signal1``, ... by default.
+        sampling: As of :class:`SignalDataModule`; or an array of the shape of the grid that is not zero at trained samples.
+        missing: Array that is not zero at missing samples, or a number at them; NaN is missing anyway.
+        value_range: ``(low, high)``, the values that become 0 and 1, of arrays beyond [0, 1].
         **options: The other arguments of :class:`SignalDataModule`.
 
     Example:
@@ -134,11 +138,15 @@ class TensorDataModule(SignalDataModule):
         self,
         values: Tensor | Array,
         names: list[str] | None = None,
-        sampling: Described[Sampling] = "grid",
+        sampling: Described[Sampling] | Tensor | Array = "grid",
         storage: Storage = Storage(in_memory=True),
+        missing: MissingLike | Tensor | Array = "nan",
+        value_range: list[float] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(TensorSource(values, names), sampling, storage=storage, **options)
+        source = TensorSource(values, names, missing=missing, value_range=value_range)
+        chosen = MaskSampling(sampling) if isinstance(sampling, (Tensor, np.ndarray)) else sampling
+        super().__init__(source, chosen, storage=storage, **options)
 
 
 def _refuse_array(value: object) -> Any:

@@ -22,6 +22,8 @@ from pe_lightning.signals.sources.paths import Paths
 from pe_lightning.signals.split_signals import Signals, read_signals
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from pe_lightning.training import FunctionModule, SignalDataModule
 
 
@@ -36,7 +38,7 @@ def fit(
     signals: AnySignals,
     encoder: Encoders = None,
     *,
-    model: FunctionModule,
+    model: nn.Module,
     max_steps: int = 0,
     init: str | Path | Mapping[str, Tensor] | None = None,
     **data: Any,
@@ -44,7 +46,7 @@ def fit(
 def fit(
     signals: AnySignals,
     encoder: Encoders = None,
-    model: FunctionModule | None = None,
+    model: nn.Module | None = None,
     max_steps: int = 0,
     init: str | Path | Mapping[str, Tensor] | None = None,
     **data: Any,
@@ -55,14 +57,17 @@ def fit(
     exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk.
 
     Args:
-        signals: Values ``(signals, *grid, channels)`` in [0, 1]; or files, folders or ``samples://NAME``; a picture of
-            Pillow; or a DataModule.
+        signals: Values ``(signals, *grid, channels)`` in [0, 1], or with ``value_range=(low, high)`` within it; or files,
+            folders or ``samples://NAME``; a picture of Pillow; or a DataModule.
         encoder: The encoder, or one per axis, of a linear layer that is solved exactly.
-        model: A LightningModule of this package, such as ``SimpleMLP("hash")``.
+        model: A LightningModule of this package, such as ``SimpleMLP("hash")``; or any ``nn.Module`` from coordinates
+            ``(P, D)`` in [0, 1) to values ``(P, C)``, of which each signal trains a copy
+            (:class:`~pe_lightning.training.NetworkModule`).
         max_steps: Optimiser steps; a model that is trained needs some.
         init: Weights from which the model starts: a run directory, a checkpoint or a ``state_dict``
             (:class:`~pe_lightning.training.callbacks.InitialWeights`).
-        **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`).
+        **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`);
+            ``sampling`` and ``missing`` may be arrays that are not zero at trained and at missing samples.
 
     Returns:
         The fitted signals, or the fitted model: ``fitted.psnr`` is the PSNR of the held-out samples, ``fitted.scores`` has
@@ -85,16 +90,18 @@ def fit(
         return Fitted.fit(linear or usual_estimator(read), read, folds)
     from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
     from pe_lightning.training.initialization import InitialWeights
+    from pe_lightning.training.network import as_model
     from pe_lightning.training.quiet_fits import fit_quietly
 
-    if max_steps < 1 and not model.solves:
+    module = as_model(model)
+    if max_steps < 1 and not module.solves:
         raise InputError(f"{type(model).__name__} is trained: give max_steps, such as max_steps=2000")
     module_data: SignalDataModule = signals if is_datamodule else make_datamodule(signals, **data)  # type: ignore
     start = [] if init is None else [InitialWeights(init)]
     for callback in start:
         callback.refuse_folds(module_data)
-    model.fold_scores = fold_scores(model, module_data, lambda made, part: fit_quietly(made, part, max_steps))
-    return fit_quietly(model, module_data, max_steps, score=True, callbacks=start)
+    module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
+    return fit_quietly(module, module_data, max_steps, score=True, callbacks=start)
 
 
 def usual_estimator(signals: Signals) -> Estimator:

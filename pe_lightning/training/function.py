@@ -132,7 +132,7 @@ class FunctionModule(TrainedModule):
         given = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords), device=self.device)
         info = self.require_info()
         check_points(given, info.num_axes)
-        values = self.evaluate(given.to(next(self.parameters()).dtype).reshape(-1, info.num_axes))
+        values = self.evaluate(given.to(next(self.parameters()).dtype.to_real()).reshape(-1, info.num_axes))
         return values.reshape(len(values), *given.shape[:-1], values.shape[-1])
 
     def at(self, points: Tensor) -> Tensor:

@@ -161,6 +161,7 @@ def flush_subnormal(optimizer: Optimizer) -> None:
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
             if values is not None and values.is_cpu:
+                values = torch.view_as_real(values) if values.is_complex() else values
                 torch.hardshrink(values, 128 * torch.finfo(values.dtype).tiny ** 0.5, out=values)
 
 

@@ -18,9 +18,12 @@ from pe_lightning.training.base import models
 def model_class(name: object) -> type[LightningModule]:
     """The class that a checkpoint names: a registered name, or the import path of a class that is not registered."""
     try:
-        return models.get(str(name))
+        cls = models.get(str(name))
     except ValueError as error:  # of Python too, for a name that is no import path
         raise InputError(f"the checkpoint is of {name!r}, which cannot be made here: {error}") from error
+    if not issubclass(cls, LightningModule):
+        raise InputError(f"the checkpoint is of {name!r}, which is no LightningModule")
+    return cls
 
 
 def read_model(path: str | Path) -> dict[str, Any] | None:

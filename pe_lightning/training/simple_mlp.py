@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -23,7 +22,7 @@ from pe_lightning.networks.activations import check_options
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models
-from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
+from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice, coordinates_of, for_each
 from pe_lightning.training.datamodule import SignalDataModule
 
 MAX_CACHED_BYTES = 1 << 30
@@ -148,11 +147,11 @@ class SimpleMLP(CoordinateModule):
         self.configured.entries = [for_data(encoder, known) for encoder in entries]
 
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
-        coords = _coordinates(batch)
+        coords = coordinates_of(batch)
         if self.networks.features_are_shared:
             self.encoding.calibrate(coords)
         else:
-            points, each = _for_each(coords)
+            points, each = for_each(coords)
             self.networks.change("calibrate", points, each=each)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
@@ -161,14 +160,14 @@ class SimpleMLP(CoordinateModule):
         lookups = self._lookups(batch)
         if lookups and networks.features_are_shared:
             looked_up: Tensor = self.encoding.from_lookups(lookups)
-            inputs, each = _for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
+            inputs, each = for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
             prediction = networks.call("respond", inputs, each=each)
         elif lookups:
             prediction = networks.call("look_up", lookups, each=sets > 1)
         elif networks.features_are_shared:
 
             def features() -> tuple[Tensor, bool]:
-                return _for_each(self.encoding(_coordinates(batch)))
+                return for_each(self.encoding(coordinates_of(batch)))
 
             def small_features() -> tuple[Tensor, bool] | None:
                 points = math.prod(values.shape[1:-1]) * sets
@@ -178,8 +177,7 @@ class SimpleMLP(CoordinateModule):
             inputs, each = networks.cached(batch, "features", small_features) or features()
             prediction = networks.call("respond", inputs, each=each)
         else:
-            coords, each = _for_each(_coordinates(batch))
-            prediction = networks.call("forward", coords, each=each)
+            return super().errors(batch)
         errors: Tensor = (prediction - values.reshape(prediction.shape)).flatten(1)
         return errors
 
@@ -194,7 +192,7 @@ class SimpleMLP(CoordinateModule):
             return []
 
         def make() -> list[list[SparseLookup]]:
-            encoding, coords = self.networks.network_of(0).encoding, _coordinates(batch)
+            encoding, coords = self.networks.network_of(0).encoding, coordinates_of(batch)
             assert isinstance(encoding, Simple)
             points = coords.flatten(0, 1)
             terms = sum(lookup.shares.numel() for some in encoding.lookups(points[:1]) for lookup in some)
@@ -209,30 +207,3 @@ class SimpleMLP(CoordinateModule):
 
         lookups: list[list[SparseLookup]] = batch.cached("lookups", make)
         return lookups
-
-    def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
-        """As in the base class, computed for a few rows of the first axis, or points of a row, at a time."""
-        info = self.require_info()
-        self.encoding.check_axes(axes)
-        points = max(1, self.points_per_chunk // self.networks.num_signals)
-        rows = max(1, points // max(1, math.prod(len(x) for x in axes[1:])))
-        blocks = []
-        for some in torch.split(axes[0], rows):
-            coords = torch.stack(torch.meshgrid(some, *axes[1:], indexing="ij"), -1)
-            values = torch.cat([self(part) for part in torch.split(coords.flatten(0, -2), points)], 1)
-            blocks.append(values.reshape(len(values), *coords.shape[:-1], info.channels))
-        return torch.cat(blocks, 1)
-
-
-def _for_each(x: Tensor) -> tuple[Tensor, bool]:
-    """A tensor ``(S or 1, ...)`` as input of :meth:`VmapEnsemble.call`, and whether each signal has its own."""
-    return (x, True) if len(x) > 1 else (x[0], False)
-
-
-def _coordinates(batch: GridBatch | PointBatch) -> Tensor:
-    """``(S or 1, P, D)``."""
-    if isinstance(batch, PointBatch):
-        return batch.coords.to(batch.values.dtype)
-    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(
-        1, -1, len(batch.axes)
-    )

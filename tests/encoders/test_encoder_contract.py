@@ -14,7 +14,9 @@ import pytest
 import torch
 from docstring_parser.google import parse
 from learned_encoders import takes
+from torch import Tensor
 
+from pe_lightning import ComplexLinear, SimpleMLP, fit
 from pe_lightning.encoders import CellMeans, Encoder, Width, automatic, create, names, registry, resolve
 from pe_lightning.errors import InputError
 
@@ -327,3 +329,34 @@ def test_a_seed_that_is_not_given_is_the_seed_of_the_run_and_is_recorded(name: s
         assert torch.equal(same(x), given(x))
     assert default.spec()["seed"] == 0
     assert not torch.equal(default(x), given(x))
+
+
+class Three(Encoder):
+    """Three powers, whatever number is declared; in a dtype of its own on request."""
+
+    def __init__(self, num_features: int = 64, double: bool = False) -> None:
+        super().__init__(num_features)
+        self.double_precision = double
+
+    def forward(self, x: Tensor) -> Tensor:
+        powers = torch.stack([x, x**2, x**3], -1)
+        return powers.double() if self.double_precision else powers
+
+
+def test_features_of_another_shape_or_dtype_than_declared_are_refused() -> None:
+    with pytest.raises(InputError, match=r"Three' .* returns \(7, 3\), torch.float64 for coordinates \(7,\), torch.float32"):
+        Three(3, double=True)(torch.rand(7))
+    with torch.autocast("cpu", torch.bfloat16):  # which layers follow
+        Three(3, double=True)(torch.rand(7))
+    values, wrong = torch.rand(1, 12, 12, 3), r"Three' has num_features=\d+, and returns \(.*3\), .* forward returns"
+    with pytest.raises(InputError, match=wrong):
+        fit(values, Three())
+    for model in (ComplexLinear(Three()), SimpleMLP(Three())):
+        with pytest.raises(InputError, match=wrong):
+            fit(values, model=model, max_steps=1)
+
+
+def test_an_encoder_of_several_axes_in_an_exact_fit_is_refused() -> None:
+    for name in ("rff", "directional"):
+        with pytest.raises(InputError, match=rf"'{name}' with num_axes=2 .* leave num_axes out, .*--model SimpleMLP"):
+            fit(torch.rand(1, 12, 12, 3), {"name": name, "num_axes": 2})

@@ -107,5 +107,5 @@ def test_other_encoders_are_refused() -> None:
     for count in (0, 1, 3):
         with pytest.raises(InputError, match=f"{count} encoders were given for 2 axes; give one, or one per axis"):
             Complex(mixed(4)[:count], 2)
-    with pytest.raises(InputError, match="'rff' has num_axes=2; leave num_axes out"):
+    with pytest.raises(InputError, match=r"'rff' with num_axes=2 .*: leave num_axes out, or train a perceptron"):
         Complex({"name": "rff", "num_axes": 2}, 2)

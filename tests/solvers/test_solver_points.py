@@ -343,7 +343,7 @@ def test_breakdowns_are_finite(case: str, ridge: float) -> None:
         ({"iterations": -1}, "iterations must be an integer >= 0"),
         ({"tolerance": 1.0}, r"tolerance must be a number in \[0, 1\)"),
         ({"distributed": True}, "initialised"),
-        ({"encoder": [{"name": "rff", "num_axes": 2, "num_features": 8}] * 2}, "encoders of one axis"),
+        ({"encoder": [{"name": "rff", "num_axes": 2, "num_features": 8}] * 2}, "leave num_axes out"),
     ],
 )
 def test_wrong_input_is_refused(changes: dict[str, Any], message: str) -> None:

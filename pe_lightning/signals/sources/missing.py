@@ -113,7 +113,7 @@ class Missing:
     def check(self, what: str, *kinds: str) -> None:
         """Refuses ``alpha`` and ``colour`` for signals, named in the plural, unless they are in ``kinds``."""
         if self.kind in ("alpha", "colour") and self.kind not in kinds:
-            raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask file")
+            raise InputError(f"missing: {self.given} is for pictures, not for {what}; give nan, a number, or a mask")
 
     def only_values(self, what: str) -> tuple[float, ...]:
         """The numbers that mark missing values; other marks are refused for ``what``."""

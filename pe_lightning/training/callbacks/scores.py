@@ -56,8 +56,10 @@ def metric_of(module: Describes) -> str:
 def check_describes(module: object) -> Describes:
     """The module, if it can be recorded."""
     if not isinstance(module, Describes):
+        name = type(module).__name__
         raise InputError(
-            f"RunRecorder records modules that describe themselves; {type(module).__name__} needs describe() -> dict "
+            f"{name} is a LightningModule with steps of its own, which any Trainer of Lightning fits; for RunRecorder, "
+            f"and so for pe-lightning fit, which gives it the batches of --data, {name} needs describe() -> dict "
             "with 'model', 'num_params' and 'encoder', the attributes monitor ('val/<metric>') and monitor_mode ('max' "
             "or 'min'), and after a test scores ('test/<metric>' -> values per signal)"
         )

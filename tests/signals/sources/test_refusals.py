@@ -293,9 +293,15 @@ def test_files_and_arguments(folder, cls, paths, arguments, parts):
         (lambda: TensorSource(np.zeros((16, 900))), ["which may be one picture", "16 rows", "values[None, ..., None]"]),
         (lambda: TensorSource(np.zeros(())), ["at least 2 samples"]),
         (lambda: TensorSource(np.zeros((1, 1, 1))), ["at least 2 samples"]),
-        (lambda: TensorSource(np.zeros((1, 4, 1), int)), ["dtype int64"]),
+        (lambda: TensorSource(np.zeros((1, 4, 1), int)), ["dtype int64", "value_range=(low, high)"]),
+        (lambda: TensorSource(np.full((1, 4, 1), 9), value_range=(0, 5)), ["from 9 to 9", "set a wider value_range"]),
+        (lambda: TensorSource(np.zeros((1, 4, 1)), missing=np.ones(3, bool)), ["'missing' has 3 samples", "signals have 4"]),
+        (lambda: TensorSource(np.zeros((1, 4, 1)), missing="alpha"), ["alpha is for pictures", "a number, or a mask"]),
         (lambda: TensorSource(np.zeros((1, 4, 1), complex)), ["dtype complex128"]),
-        (lambda: TensorSource(np.full((1, 3, 1), 1.5)), ["from 1.5 to 1.5", "PSNR takes 1 as the peak"]),
+        (
+            lambda: TensorSource(np.full((1, 3, 1), 1.5)),
+            ["from 1.5 to 1.5", "value_range=(low, high)", "write NaN"],
+        ),
         *(
             (lambda names=names: TensorSource(np.zeros((2, 4, 1)), names), ["name"])
             for names in (["a"], "ab", ["a", ""], ["a", "b/c"], ["a", "A"])

@@ -1,5 +1,6 @@
 """Values in memory as signals."""
 
+import json
 import logging
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 from source_checks import unit
 
+from pe_lightning import SimpleMLP, TensorDataModule, fit
 from pe_lightning.signals.sources import TensorSource
 
 
@@ -67,3 +69,41 @@ def test_a_name_for_each_entry_makes_three_channels_rows(caplog):
         rows = TensorSource(np.zeros((6, 5, 3)), [f"row{number}" for number in range(6)]).read()
     assert rows.shape == (6, 5, 3)
     assert not caplog.messages
+
+
+LOST = np.zeros((2, 6, 5), bool)
+LOST[0, 2], LOST[1, 2, :3] = True, True
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float64"])
+def test_a_range_and_missing_samples_are_as_of_files(dtype):
+    array = np.random.default_rng(0).integers(0, 200, (2, 6, 5, 3)).astype(dtype)
+    expected = np.where(LOST[..., None], np.nan, (array - 0.0) / 250).astype(np.float32)
+    raw = TensorSource(array, missing=torch.from_numpy(LOST), value_range=(0, 250)).read()
+    np.testing.assert_allclose(unit(raw), expected, rtol=1e-6)
+    marked = np.where(LOST[..., None], 255, array).astype(dtype)  # outside of the range
+    np.testing.assert_array_equal(unit(TensorSource(marked, missing=255, value_range=(0, 250)).read()), unit(raw))
+    np.testing.assert_array_equal(
+        unit(TensorSource(np.ma.array(array, mask=np.repeat(LOST[..., None], 3, -1)), value_range=(0, 250)).read()),
+        unit(raw),
+    )
+    stored = {"float64": "float32"}.get(dtype, dtype)
+    assert (raw.scaling.dtype, raw.scaling.of(0)) == (stored, (0, 250))
+    rows = TensorSource(array, missing=LOST[0], value_range=[-50, 250]).read()
+    assert np.isnan(unit(rows)).sum() == 2 * 5 * 3
+    assert np.nanmin(unit(rows)) >= 50 / 300
+
+
+def test_an_array_chooses_the_trained_samples():
+    values, trained = torch.rand(1, 32, 32, 1), torch.rand(32, 32, generator=torch.Generator().manual_seed(0)) < 0.5
+    lost = torch.zeros(32, 32, dtype=torch.bool)
+    lost[:, 4] = True
+    fitted = fit(values, "gau", sampling=trained.numpy(), missing=lost)
+    model = fit(values, model=SimpleMLP("rff", hidden_size=4), max_steps=1, sampling=trained, missing=lost)
+    assert fitted.psnr > 0
+    assert model.psnr > 0
+    data = TensorDataModule(values, sampling=trained, missing=lost)
+    assert torch.equal(data.split.train_mask()[0], trained & ~lost)
+    assert torch.equal(data.split.test_mask("rest")[0], ~trained & ~lost)
+    assert data.sampling != TensorDataModule(values, sampling=~trained).sampling
+    json.dumps(data.describe())

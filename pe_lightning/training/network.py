@@ -1,0 +1,207 @@
+"""Any module of PyTorch from coordinates to values, as a model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
+from torch import Tensor, nn
+from typing_extensions import Self
+
+from pe_lightning.errors import InputError, refuse
+from pe_lightning.registry import Described, path_of
+from pe_lightning.signals import validation
+from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.training.base import models
+from pe_lightning.training.coordinate import CoordinateModule
+from pe_lightning.training.function import FunctionModule
+
+NUM_POINTS = 4
+"""Points at which a network is evaluated before a fit."""
+
+RANDOM_KEY = "pe_lightning/random_state"
+
+
+@models.register("NetworkModule")
+class NetworkModule(CoordinateModule):
+    """A network of your own per signal: any ``nn.Module`` from coordinates ``(P, D)`` in [0, 1) to values ``(P, C)``.
+
+    All signals start from the same weights. The values of a point must not depend on the other points.
+
+    Args:
+        network: The network of one signal, which is copied; or a description, ``{class_path: my_module.MyNetwork, init_args:
+            {...}}``, by which a checkpoint makes it again.
+        points_per_chunk: Points, of all signals together, that are evaluated at a time outside training.
+        signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
+            then computed twice. ``None``: all.
+        optimizer: Makes the optimiser. ``None``: Adam at rate 1e-3.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: a constant rate.
+        compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
+            a C++ compiler.
+        lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
+
+    Raises:
+        InputError: When the module is built for signals, if the network does not map ``(P, D)`` to ``(P, C)``, changes its
+            buffers as it is evaluated, or has no parameters.
+
+    Example:
+        >>> net = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 3))
+        >>> model = NetworkModule(net)
+        >>> model.build(SignalInfo(("photo",), (64, 64), 3))
+        >>> model(torch.rand(5, 2)).shape
+        torch.Size([1, 5, 3])
+    """
+
+    may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"points_per_chunk"}
+
+    def __init__(
+        self,
+        network: Described[nn.Module] | None = None,
+        points_per_chunk: int = 65536,
+        signals_per_chunk: int | None = None,
+        optimizer: OptimizerCallable | None = None,
+        lr_scheduler: LRSchedulerCallable | None = None,
+        compile: bool = False,
+        lr: float | None = None,
+    ) -> None:
+        adam = partial(torch.optim.Adam, lr=1e-3)
+        super().__init__([], False, None, signals_per_chunk, optimizer or adam, lr_scheduler, compile, lr)
+        validation.integer("NetworkModule: points_per_chunk", points_per_chunk, 1)
+        if network is None:
+            raise InputError(
+                "NetworkModule needs a network, such as --model my_module.MyNetwork. A checkpoint of a network that was an "
+                "object in Python holds its weights alone: make it again, and load the checkpoint by "
+                "NetworkModule.load_from_checkpoint(PATH, network=NETWORK)"
+            )
+        self.points_per_chunk = points_per_chunk
+        self._make: Callable[[], nn.Module]
+        self._described: dict[str, Any] = {}
+        if isinstance(network, nn.Module):
+            cls, described = type(network), {}
+            self._make = partial(copy.deepcopy, network)
+        else:
+            name, arguments = models.read(network)
+            cls = models.get(name)
+            self._described = models.arguments(cls, arguments)
+            described = {"network": {"class_path": models.name_of(cls), "init_args": self._described}}
+            self._make = partial(models.create, name, **self._described)
+        self._name = cls.__name__
+        self._random: Tensor | None = None
+        self.save_arguments(
+            **described,
+            points_per_chunk=points_per_chunk,
+            signals_per_chunk=signals_per_chunk,
+            compile=compile,
+            lr=lr,
+        )
+
+    def make_network(self, info: SignalInfo) -> nn.Module:
+        network = self._make().cpu().float().train()
+        with torch.random.fork_rng(devices=[]):  # dropout draws
+            self._evaluate(network, info)  # creates the parameters of lazy layers
+            before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+            self._evaluate(network, info)
+        changed = [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]
+        every = [parameter for layer in network.modules() for parameter in layer.parameters(recurse=False)]
+        refuse(
+            (not any(p.requires_grad for p in network.parameters()), f"{self._name} has no parameters to train"),
+            (
+                changed,
+                f"{self._name} changes its buffers in every evaluation ({', '.join(changed)}), as BatchNorm does: values "
+                "of a point then depend on other points. Use layers without running statistics, such as nn.LayerNorm",
+            ),
+            (
+                len(every) > len(set(every)),
+                f"{self._name} has layers with one parameter in common: use one layer twice, or give each its own",
+            ),
+        )
+        return network
+
+    def build(self, info: SignalInfo, source: str = "the data") -> None:
+        is_new = self.info is None
+        super().build(info, source)
+        if is_new and info.num_signals > 1:
+            with torch.random.fork_rng(devices=[]):
+                self._evaluate(self.networks, info, info.num_signals)
+
+    @torch.no_grad()
+    def _evaluate(self, network: nn.Module, info: SignalInfo, *signals: int) -> None:
+        """Checks that a network, or the networks of all ``signals``, map ``(P, D)`` to ``(*signals, P, C)``."""
+        points = torch.linspace(0.1, 0.9, NUM_POINTS * info.num_axes).reshape(NUM_POINTS, info.num_axes)
+        wanted = f"it must map coordinates (..., {info.num_axes}) to floating-point values (..., {info.channels})"
+        try:
+            values = network(points)
+        except Exception as error:  # code of the user raises anything
+            words = f"{type(error).__name__}: {error}"
+            if not signals:
+                raise InputError(f"{self._name} fails at coordinates {tuple(points.shape)}: {words}; {wanted}") from error
+            raise InputError(
+                f"{self._name} cannot be evaluated for {signals[0]} signals together by torch.func.vmap: {words}; leave out "
+                "operations that vmap does not take, or fit one signal at a time"
+            ) from error
+        shape = (*signals, NUM_POINTS, info.channels)
+        if not isinstance(values, Tensor) or tuple(values.shape) != shape or not values.is_floating_point():
+            given = f"{tuple(values.shape)}, {values.dtype}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+            raise InputError(f"{self._name} returns {given} for coordinates {tuple(points.shape)}; {wanted}")
+
+    @property
+    def _generator(self) -> torch.Generator:
+        device = self.device
+        return torch.cuda.default_generators[device.index or 0] if device.type == "cuda" else torch.default_generator
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """As in the base class; adds the state of the random generator, from which layers such as dropout draw."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint[RANDOM_KEY] = self._generator.get_state()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        super().on_load_checkpoint(checkpoint)
+        self._random = checkpoint[RANDOM_KEY]
+
+    def on_train_start(self) -> None:
+        super().on_train_start()
+        if self._random is not None:
+            self._generator.set_state(self._random)
+            self._random = None
+
+    def build_from_checkpoint(self, checkpoint: Mapping[str, Any]) -> None:
+        super().build_from_checkpoint(checkpoint)
+        prefix = "networks.network."
+        state = checkpoint["state_dict"].items()
+        saved = {name.removeprefix(prefix): tuple(x.shape[1:]) for name, x in state if name.startswith(prefix)}
+        mine = {name: tuple(x.shape[1:]) for name, x in self.networks.network.state_dict().items()}
+        if different := sorted(name for name in saved.keys() | mine if saved.get(name) != mine.get(name)):
+            name = different[0]
+            raise InputError(
+                f"the checkpoint is of another network than this {self._name}: {name} has shape {saved.get(name, 'none')} "
+                f"in the checkpoint, {mine.get(name, 'none')} here; pass the network that was fitted"
+            )
+
+    def describe(self) -> dict[str, Any]:
+        return {**super().describe(), "network": {**self._described, "name": self._name}}
+
+    def of_cells(self, sizes: Sequence[float]) -> Self:
+        if sizes:
+            raise InputError(f"{self._name} predicts values at points: leave out samples: cells, or use ComplexLinear")
+        return self
+
+
+def as_model(given: nn.Module) -> FunctionModule:
+    """A module of this package as it is, and any other network as a :class:`NetworkModule`."""
+    if isinstance(given, FunctionModule):
+        return given
+    if isinstance(given, LightningModule):
+        name = type(given).__name__
+        raise InputError(
+            f"{name} is a LightningModule with steps of its own: fit it by lightning.pytorch.Trainer(...).fit(MODULE, DATA) "
+            f"or by pe-lightning fit --model {path_of(type(given))} --data DATAMODULE; here a model is one of pe_lightning "
+            "or an nn.Module from coordinates to values"
+        )
+    if isinstance(given, nn.Module):
+        return NetworkModule(given)
+    raise InputError(f"model is an nn.Module, such as nn.Sequential(...) or SimpleMLP('hash'); got {given!r}")

@@ -1,0 +1,147 @@
+"""Networks of a user, plain modules of PyTorch, as models: fits, checkpoints, resumption, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import Tensor, nn
+
+from pe_lightning import fit, load
+from pe_lightning.errors import InputError
+from pe_lightning.signals import SignalInfo
+from pe_lightning.training import NetworkModule, TensorDataModule
+
+VALUES = torch.rand(3, 12, 10, 3, generator=torch.Generator().manual_seed(0))
+SETTINGS: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+
+
+class Own(nn.Module):
+    """A network with buffers, complex numbers, a parametrised layer, a layer used twice, and an attribute with our name."""
+
+    def __init__(self, width: int = 16, channels: int = 3) -> None:
+        super().__init__()
+        self.encoding = nn.Linear(2, width)
+        self.inner = nn.Linear(width, width)
+        nn.utils.parametrize.register_parametrization(self.inner, "weight", nn.Tanh())
+        self.last = nn.Linear(width, channels)
+        self.factor = nn.Parameter(torch.full((width,), 1 + 1j))
+        self.register_buffer("omega", torch.tensor(9.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = (self.factor * torch.sin(self.omega * self.encoding(x))).imag
+        return self.last(torch.relu(self.inner(self.inner(x))))
+
+
+def perceptron(width: int = 16) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 3))
+
+
+def trained_plainly(network: nn.Module, values: Tensor, steps: int) -> Tensor:
+    """The weights after steps of Adam on every second sample, by a loop of PyTorch alone."""
+    axes = [torch.arange(0, n, 2) / n for n in values.shape[:2]]
+    coords, target = torch.cartesian_prod(*axes), values[::2, ::2].reshape(-1, 3)
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (network(coords) - target).square().mean().backward()
+        optimizer.step()
+    return nn.utils.parameters_to_vector(network.parameters()).detach()
+
+
+def test_each_signal_is_trained_as_by_a_loop_of_pytorch() -> None:
+    network = perceptron()
+    start = nn.utils.parameters_to_vector(network.parameters()).detach()
+    model = fit(VALUES, model=network, max_steps=30)
+    assert torch.equal(nn.utils.parameters_to_vector(network.parameters()), start)  # the object that was given stays
+    for signal in range(3):
+        found = nn.utils.parameters_to_vector(model.networks.network_of(signal).parameters())
+        torch.testing.assert_close(found, trained_plainly(perceptron(), VALUES[signal], 30), rtol=1e-4, atol=1e-5)
+    assert model.scores["test/psnr"].shape == (3,)
+    assert model.describe()["network"] == {"name": "Sequential"}
+
+
+@pytest.mark.parametrize("signals", [1, 3])
+@pytest.mark.parametrize("batching", [{}, {"kind": "points", "size": 7}])
+def test_a_resumed_fit_reaches_the_same_weights(signals: int, batching: dict[str, Any], tmp_path: Any) -> None:
+    def fitted(steps: int, ckpt_path: Any = None) -> tuple[NetworkModule, Trainer]:
+        torch.manual_seed(1)
+        model = NetworkModule(nn.Sequential(perceptron(), nn.Dropout(0.1)) if ckpt_path is None else other)
+        trainer = Trainer(max_steps=steps, default_root_dir=tmp_path, **SETTINGS)
+        data = TensorDataModule(VALUES[:signals], batching=batching)
+        trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
+        return model, trainer
+
+    torch.manual_seed(5)
+    other = nn.Sequential(nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 3)), nn.Dropout(0.1))
+    whole, _ = fitted(9)
+    _, trainer = fitted(4)
+    trainer.save_checkpoint(tmp_path / "four.ckpt")
+    resumed, _ = fitted(9, tmp_path / "four.ckpt")
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+
+
+def test_a_description_is_loaded_from_its_checkpoint_and_an_object_with_the_network(tmp_path: Any) -> None:
+    points = torch.rand(5, 2)
+    described = NetworkModule({"class_path": f"{__name__}.Own", "init_args": {"width": 8}})
+    own = perceptron()
+    for name, model in {"described": described, "object": NetworkModule(own)}.items():
+        trainer = Trainer(max_steps=2, default_root_dir=tmp_path, **SETTINGS)
+        trainer.fit(model, TensorDataModule(VALUES))
+        trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
+        given = {} if name == "described" else {"network": perceptron()}
+        again = NetworkModule.load_from_checkpoint(tmp_path / f"{name}.ckpt", weights_only=True, **given)
+        assert torch.equal(again(points), model(points))
+    assert torch.equal(load(tmp_path / "described.ckpt")(points), described(points))
+    with pytest.raises(InputError, match=r"needs a network.*load_from_checkpoint\(PATH, network=NETWORK\)"):
+        load(tmp_path / "object.ckpt")
+    with pytest.raises(InputError, match=r"another network.*0.bias has shape \(16,\) in the checkpoint, \(5,\) here"):
+        NetworkModule.load_from_checkpoint(tmp_path / "object.ckpt", weights_only=True, network=perceptron(5))
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.second.weight = self.first.weight
+
+
+class Branching(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        values = super().forward(x)
+        return values if values.sum() > 0 else -values
+
+
+class Plain(LightningModule):
+    """Steps of its own."""
+
+
+REFUSED = {
+    "axes": (nn.Linear(5, 3), r"Linear fails at coordinates \(4, 2\): .*4x2 and 5x3.*must map coordinates \(\.\.\., 2\)"),
+    "channels": (nn.Linear(2, 1), r"Linear returns \(4, 1\), torch.float32 .*floating-point values \(\.\.\., 3\)"),
+    "no tensor": (nn.Sequential(nn.Linear(2, 3), nn.LSTM(3, 3)), r"Sequential returns a tuple"),
+    "statistics": (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), r"changes its buffers.*1.running_mean.*LayerNorm"),
+    "vmap": (Branching(2, 3), r"Branching cannot be evaluated for 3 signals together.*one signal at a time"),
+    "tied": (nn.Sequential(Tied(), nn.Linear(2, 3)), "fails"),
+    "no parameters": (nn.ZeroPad1d((0, 1)), "no parameters to train"),
+    "steps": (Plain(), r"Plain is a LightningModule .*Trainer.*--model .*Plain --data"),
+    "word": ("SimpleMLP", r"model is an nn.Module.*got 'SimpleMLP'"),
+}
+
+
+@pytest.mark.parametrize(("network", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_network_that_cannot_be_fitted_is_refused(network: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(VALUES, model=network, max_steps=1)
+
+
+def test_lazy_layers_have_their_size_before_a_fit() -> None:
+    torch.manual_seed(0)
+    model = NetworkModule(nn.Sequential(nn.LazyLinear(4), nn.LazyLinear(3)))
+    model.build(SignalInfo(("a", "b"), (8, 8), 3))
+    assert model(torch.rand(5, 2)).shape == (2, 5, 3)
+    assert model.num_params == 12 + 15
