@@ -251,7 +251,7 @@ def small_and_large(options: argparse.Namespace) -> None:
     empty = Turns(lambda: None, options.steps)
     empty.run(Empty(), DataLoader(range(options.steps), batch_size=None))
     print(f"an empty LightningModule: {empty.microseconds[0]:,.0f} µs a step")
-    step_costs(STEPS, (32, 256), options)
+    step_costs(STEPS, options.sizes, options)
 
 
 def task_loop(model: tasks.AttentionTask, data: tasks.TaskDataModule) -> Callable[[], None]:
@@ -316,6 +316,7 @@ def compiled(_: argparse.Namespace) -> None:
 
 if __name__ == "__main__":
     parser = make_parser(__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[32, 256], help="trained samples per axis in steps")
     parser.add_argument("--steps", type=int, default=200, help="of an epoch at 32 x 32 samples; fewer of more samples")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines

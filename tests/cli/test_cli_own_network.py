@@ -115,12 +115,12 @@ def test_it_is_resumed_predicted_compared_and_has_steps_without_a_number(capsys:
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    {
+    [
         ("--model {}.Perceptron --model.hiden 3", "model '{}.Perceptron' has no argument 'hiden'; did you mean 'hidden'?"),
         ("--model {}.Perceptron", "model '{}.Perceptron' needs a value for 'hidden'"),
         ("--model {}.Steps", "Steps is a LightningModule with steps of its own, which any Trainer of Lightning fits; for"),
         ("--model NetworkModule", "NetworkModule needs a network, such as --model my_module.MyNetwork"),
-    },
+    ],
 )
 def test_what_is_no_network_is_refused(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "a.png", *words.format(__name__).split(), "--trainer.max_steps", "1", *QUIET]) == 2
