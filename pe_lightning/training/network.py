@@ -70,7 +70,8 @@ class NetworkModule(CoordinateModule):
         lr: float | None = None,
     ) -> None:
         adam = partial(torch.optim.Adam, lr=1e-3)
-        super().__init__([], False, None, signals_per_chunk, optimizer or adam, lr_scheduler, compile, lr)
+        super().__init__([], False, None, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
+        self.optimizer = optimizer or adam
         validation.integer("NetworkModule: points_per_chunk", points_per_chunk, 1)
         if network is None:
             raise InputError(
