@@ -63,7 +63,8 @@ def without_mlp(encoding: M) -> M:
     """
     result = copy.deepcopy(encoding)
     for module in result.modules():
-        if hasattr(module, "modulator") and not isinstance(module, PositionMLP):
+        if getattr(module, "modulator", None) is not None and not isinstance(module, PositionMLP):
+            module.num_features = module.groups * module.num_inputs  # type: ignore[operator]
             module.modulator = None  # type: ignore[assignment]
     return result
 
