@@ -40,6 +40,7 @@ FRAMEWORK = Hints(
         "batch_size": (("--trainer", "--data.batching.kind points --data.batching.size N"),),
         "seed": (("--seed_everything", "--seed_everything 0"),),
         "gpus": (("--trainer", "--trainer.devices N"),),
+        "resume_with_other_data": (("--ckpt_path", "--init CKPT_PATH in place of --ckpt_path"),),
         "float32_matmul_precision": (
             ("--trainer", "--trainer.callbacks+ MatmulPrecision --trainer.callbacks.precision high"),
         ),

@@ -99,6 +99,7 @@ def test_options(capsys, arguments, words):
         (["fit", "samples://astronaut", "--mask", "m.png"], ["type --data.missing MASK"]),
         (["fit", "samples://astronaut", "--epochs", "3"], ["type --trainer.max_epochs N"]),
         (["fit", "samples://astronaut", "--float32_matmul_precision", "high"], ["--trainer.callbacks+ MatmulPrecision"]),
+        (["fit", "samples://astronaut", "--resume_with_other_data", "true"], ["type --init CKPT_PATH"]),
         (["fit", "samples://astronaut", "-o", "a"], ["'-o'; type --trainer.default_root_dir FOLDER"]),
         (["suggest", "samples://astronaut", "-o", "a"], ["type --out OUT"]),
         (["fit", "samples://astronaut", "--lr", "0.1"], ["--model.optimizer.lr"]),
