@@ -112,6 +112,33 @@ def show_metric(name: str) -> str:
     return name.upper() if len(name) <= 4 else name
 
 
+PROTOCOLS = {
+    "rest": "samples that are not trained on",
+    "odd": "samples with odd indices on every axis",
+    "midpoints": "samples halfway between trained ones on every axis",
+    "all": "all samples, trained ones too",
+}
+"""The scored samples of each ``eval_mask``."""
+
+
+def show_protocol(protocol: str) -> str:
+    """The scored samples, for display; descriptions of folds as they are.
+
+    >>> show_protocol("rest")
+    'samples that are not trained on (rest)'
+    """
+    return f"{PROTOCOLS[protocol]} ({protocol})" if protocol in PROTOCOLS else printable(protocol)
+
+
+def show_interpolation(name: str, num_axes: int) -> str:
+    """The name of an interpolation of signals of so many axes, for display: ``bicubic`` is the word for pictures alone.
+
+    >>> [show_interpolation("bicubic", num_axes) for num_axes in (1, 2, 3)]
+    ['cubic convolution', 'bicubic', 'tricubic']
+    """
+    return {2: name, 3: "tricubic"}.get(num_axes, "cubic convolution") if name == "bicubic" else name
+
+
 def show_bytes(size: int) -> str:
     """A size in bytes with a decimal unit, such as ``20.0 GB``."""
     if size < 1000:

@@ -9,13 +9,10 @@ across multi-GPU runs. It is used by ``LightningCLI fit --config``, multi-GPU tr
 from __future__ import annotations
 
 import ast
-import json
 import math
 import os
 import re
-import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,7 @@ from fits import Losses, smooth
 from lightning.pytorch import LightningDataModule, LightningModule
 from lightning.pytorch.cli import LightningCLI
 from stopping import run_command
-from wandb.proto.wandb_internal_pb2 import Record
+from wandb_files import logged
 
 from pe_lightning import ComplexLinear, SimpleMLP
 from pe_lightning.cli import recipes
@@ -161,33 +158,6 @@ def test_scores_are_torchmetrics() -> None:
 
 
 # -- PSNR in W&B, on several devices --------------------------------------------------------------------------
-
-
-def records(file: Path) -> Iterator[Record]:
-    """W&B's own messages of an offline run: a log of LevelDB, in blocks of 32768 bytes, after 7 bytes of header."""
-    content, place, whole = file.read_bytes(), 7, b""
-    while place + 7 <= len(content):
-        left = 32768 - place % 32768
-        if left < 7:  # the end of a block is padding
-            place += left
-            continue
-        size, kind = struct.unpack("<HB", content[place + 4 : place + 7])
-        whole += content[place + 7 : place + 7 + size]
-        place += 7 + size
-        if kind in (1, 4):  # a full record, or the last part of one
-            yield Record.FromString(whole)
-            whole = b""
-
-
-def logged(file: Path) -> dict[str, list[float]]:
-    """The numbers in the history of an offline run."""
-    found: dict[str, list[float]] = {}
-    for record in records(file):
-        for item in record.history.item:
-            value = json.loads(item.value_json)
-            if isinstance(value, (int, float)):
-                found.setdefault(item.key or "/".join(item.nested_key), []).append(value)
-    return found
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from PIL.Image import Image
 
+from pe_lightning.errors import show_interpolation
 from pe_lightning.evaluation.metrics import unit_of
 from pe_lightning.results.comparisons import ALL_SIGNALS
 from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, comparison_frames, row_plot, to_levels, write_png
@@ -68,7 +69,8 @@ def write_reconstructions(
     captions = {"reconstruction": _captions("reconstruction", metrics, metrics)}
     if interpolation is not None:
         name, arrays["interpolation"] = interpolation
-        captions["interpolation"] = _captions(f"{name} interpolation", metrics["baselines"][name], metrics)
+        shown = f"{show_interpolation(name, info.num_axes)} interpolation"
+        captions["interpolation"] = _captions(shown, metrics["baselines"][name], metrics)
     together = len(stems) > MAX_FILES and predictions.nbytes <= MAX_TOGETHER_BYTES
     if together:
         write_comparison(folder / ALL_SIGNALS, arrays, info, frames, train_mask, metrics["signals"])

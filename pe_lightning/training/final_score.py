@@ -8,7 +8,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.trainer.states import TrainerFn
 
-from pe_lightning.errors import show_metric
+from pe_lightning.errors import show_metric, show_protocol
 from pe_lightning.evaluation import metrics
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.base import datamodule_of
@@ -46,9 +46,9 @@ class FinalScore(Callback):
             metric.update(pl_module.predicted(batch), batch.values, batch.mask)
             score = float(metric.per_signal().mean())
         if prints:
-            over = f", mean over {count} signals" if count > 1 else ""
+            over = f"; mean over {count} signals" if count > 1 else ""
             value = f"{score:.2f} {metric.unit}".rstrip()
-            rank_zero_info(f"held-out {show_metric(name)}: {value} (protocol {data.effective_eval_mask}{over})")
+            rank_zero_info(f"held-out {show_metric(name)}: {value}, {show_protocol(data.effective_eval_mask)}{over}")
         if logs:
             for logger in trainer.loggers:
                 logger.log_metrics({pl_module.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)

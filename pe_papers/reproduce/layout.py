@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatter, NullLocator
 
-from pe_lightning.errors import InputError, check_known
+from pe_lightning.errors import InputError, check_known, show_interpolation
 from pe_lightning.results import runs
 from pe_lightning.results.comparisons import open_comparison
 from pe_lightning.signals.files import save_figure
@@ -128,8 +128,9 @@ def interpolation_of(rows: Sequence[Row]) -> dict[str, Row]:
     baselines = [row["baselines"] for row in rows if row.get("baselines") and row.get("protocol") != "all"]
     if not baselines:
         return {}
-    same = all(entry == baselines[0] for entry in baselines)
-    return {name: entry for name, entry in baselines[0].items() if same and entry.get("test/psnr") is not None}
+    same, num_axes = all(entry == baselines[0] for entry in baselines), len(rows[0].get("grid") or ())
+    found = {name: entry for name, entry in baselines[0].items() if same and entry.get("test/psnr") is not None}
+    return {show_interpolation(name, num_axes): entry for name, entry in found.items()}
 
 
 def _label(row: Row) -> str:

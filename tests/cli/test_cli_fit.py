@@ -90,7 +90,7 @@ def test_loggers_get_the_curves_and_the_complete_resolved_configuration(demo):
     (logged,) = [float(row["test/psnr"]) for row in rows if row["test/psnr"]]
     assert logged == pytest.approx(metrics(demo)["test/psnr"])
     logged = yaml.safe_load((demo / "logs/version_0/hparams.yaml").read_text())
-    assert logged["encoder.sigma"] == 0.04, "resolved"
+    assert logged["encoder"]["sigma"] == 0.04, "resolved"
     assert logged["config"]["model"] == yaml.safe_load((demo / "config.yaml").read_text())["model"]
     assert metrics(demo)["optimizer"]["name"] == "SGD"
     assert logged["config"]["trainer"]["max_steps"] == 20

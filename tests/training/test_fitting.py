@@ -231,7 +231,7 @@ def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):
     (said,) = [record.getMessage() for record in caplog.records if "PSNR" in record.getMessage()]
     trainer.test(module, data, verbose=False)
     expected = module.scores["test/psnr"].mean().item()
-    assert said == f"held-out PSNR: {expected:.2f} dB (protocol rest, mean over 2 signals)"
+    assert said == f"held-out PSNR: {expected:.2f} dB, samples that are not trained on (rest); mean over 2 signals"
     (predicted,) = trainer.predict(module, data)
     torch.testing.assert_close(predicted, module.predict_grid(grid_axes((16, 12))))
     caplog.clear()

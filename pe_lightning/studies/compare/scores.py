@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from pe_lightning.errors import InputError, did_you_mean, printable
+from pe_lightning.errors import InputError, did_you_mean, printable, show_interpolation, show_protocol
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import real_path
 from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, mean
@@ -130,7 +130,8 @@ class Row:
     def is_called(self, name: str) -> bool:
         """Whether ``name`` is the name of the row, the path of its run, or the method of its interpolation."""
         if self.interpolation:
-            return self.name in (name, f"{name} interpolation")
+            axes = len(self.runs[0].grid)
+            return self.name in (name, f"{name} interpolation", f"{show_interpolation(name, axes)} interpolation")
         return name == self.name or real_path(name) in [run.path for run in self.runs]
 
 
@@ -200,7 +201,8 @@ class ScoreTable:
         sampling = dict(run.metrics.get("sampling") or {"name": "unknown"})
         words = [f"{as_text(sampling.pop('name'))} sampling"]
         words += [f"{printable(key)} {as_text(value)}" for key, value in sampling.items()]
-        return f"{names}{size}, protocol {as_text(run.metrics.get('protocol'))}, {', '.join(words)}"
+        scored = show_protocol(as_text(run.metrics.get("protocol") or "unknown"))
+        return f"{names}{size}, scored on {scored}, {', '.join(words)}"
 
     @property
     def notes(self) -> Iterator[str]:
@@ -409,9 +411,9 @@ def _rows(runs: Sequence[Run], by: Sequence[str]) -> list[Row]:
     rows = [Row(", ".join(values), tuple(group), groups=values) for values, group in groups.items()]
     for run in runs:  # all runs of a table have the same interpolations
         for method, scores in run.metrics.get("baselines", {}).items():
-            name = f"{printable(method)} interpolation"
+            name = f"{show_interpolation(printable(method), len(run.grid))} interpolation"
             if name not in [row.name for row in rows]:
-                shared = {key: run.metrics[key] for key in ("signals", "metric")}
+                shared = {key: run.metrics.get(key) for key in ("signals", "metric", "grid")}
                 rows.append(Row(name, (Run(run.path, name, shared | scores),), interpolation=True))
     return rows
 

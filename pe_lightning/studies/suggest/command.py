@@ -13,7 +13,7 @@ from jsonargparse.typing import PositiveFloat
 
 from pe_lightning.cli.arguments import read, rewrite
 from pe_lightning.cli.messages import unknown_option
-from pe_lightning.errors import InputError, console, say
+from pe_lightning.errors import InputError, console, say, show_protocol
 from pe_lightning.signals.files import check_outputs, named_files, write_atomically
 
 if TYPE_CHECKING:
@@ -143,5 +143,6 @@ def _print_data(data: SignalDataModule) -> None:
     sizes = "x".join(map(str, info.grid))
     sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
     say(
-        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: protocol {data.effective_eval_mask}"
+        f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: "
+        f"{show_protocol(data.effective_eval_mask)}"
     )

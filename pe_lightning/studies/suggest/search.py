@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pe_lightning import encoders
 from pe_lightning.encodings import Complex, feature_rank
-from pe_lightning.errors import InputError, paragraph
+from pe_lightning.errors import InputError, paragraph, show_interpolation
 from pe_lightning.estimators.base import Estimator, FittedField, Variant, estimators, suggested_estimators
 from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.evaluation.baselines import baselines, interpolate
@@ -93,7 +93,7 @@ class InterpolationCandidate(Candidate):
     interpolation = True
 
     def label(self, signals: ScoredSignals) -> str:
-        return f"{self.name} interpolation"
+        return f"{show_interpolation(self.name, signals.data.info.num_axes)} interpolation"
 
     def applies_to(self, signals: ScoredSignals) -> bool:
         return baselines.create(self.name).applies_to(signals.data.info, signals.data.split)

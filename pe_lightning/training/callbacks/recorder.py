@@ -30,7 +30,6 @@ from pe_lightning.results.metrics_file import SCHEMA, write_metrics
 from pe_lightning.results.origin import origin
 from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.predictions import PredictionWriter
-from pe_lightning.results.runs import flatten
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.training.base import datamodule_of
@@ -259,7 +258,7 @@ class RunRecorder(Callback):
         described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
         described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
         for logger in trainer.loggers:
-            logger.log_hyperparams({**dict(flatten(described, entries=True)), "config": self.hyper_parameters})
+            logger.log_hyperparams({**scores.settings(described), "config": self.hyper_parameters})
 
     def state_dict(self) -> dict[str, Any]:
         return {"fit_seconds": self.clock.seconds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
@@ -19,6 +20,7 @@ from pe_lightning.evaluation.baselines import baselines, interpolate
 from pe_lightning.evaluation.metrics import create, metrics
 from pe_lightning.evaluation.scores import summary
 from pe_lightning.results.metrics_file import SCHEMA
+from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import GridBatch, SignalInfo
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.training.checkpoints import callbacks_of
@@ -110,6 +112,23 @@ def describe(module: Describes, data: SignalDataModule | None) -> dict[str, Any]
     known |= {key: about[key] for key in ("num_missing", "num_validation") if key in about}
     described = {"signals": ["data"], "solution": None, **known, **module.describe()}
     return {**described, "num_signals": len(described["signals"])}
+
+
+COMPARED = ("solver", "effective_rank", "relative_residual", "excess_error", "optimality", "converged")
+"""Values of an exact solution that loggers get, besides ``ridge`` and ``solve_seconds``; ``metrics.json`` has all."""
+
+
+def settings(described: Mapping[str, Any]) -> dict[str, Any]:
+    """A description for loggers: nested, since W&B groups by no key that has a dot, and of the solution a few values."""
+    solution = described["solution"] or {}
+    few = {key: solution[key] for key in COMPARED if key in solution}
+    if choice := solution.get("choice"):
+        few |= {"choice": choice["rule"], "width_factor": choice["factor"]}
+    found: dict[str, Any] = {}
+    for key, value in flatten({**described, "solution": few}, entries=True):
+        *path, name = key.split(".")
+        reduce(lambda tree, part: tree.setdefault(part, {}), path, found)[name] = value
+    return found
 
 
 def score(module: Describes, described: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from pe_lightning import errors
-from pe_lightning.errors import say, show_bytes, show_metric
+from pe_lightning.errors import say, show_bytes, show_interpolation, show_metric, show_protocol
 from pe_lightning.evaluation.metrics import metrics, unit_of
 from pe_lightning.results import runs
 from pe_lightning.results.comparisons import ALL_SIGNALS
@@ -34,7 +35,7 @@ def advice(report: Mapping[str, Any], folder: Path, can_solve_exactly: bool = Fa
     is_trained = can_solve_exactly and report.get("solve_seconds") is None
     config = folder / runs.CONFIG
     other = f"pe-lightning suggest --config {shlex.quote(str(config))}" if config.is_file() else "another encoder or width"
-    return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {name} interpolation. Try {exact * is_trained}{other}."
+    return f"{f'{gap:.2f} {metric.unit}'.rstrip()} below {_interpolation(name, report)}. Try {exact * is_trained}{other}."
 
 
 def print_fit_scores(
@@ -50,8 +51,7 @@ def print_fit_scores(
     """
     console, metric = errors.console(None), report["metric"]
     test, unit, word = f"test/{metric}", unit_of(metric), show_metric(metric) if metric in metrics else metric
-    protocol = f"\n({report['protocol']})" * (report["protocol"] is not None)
-    titles = {test: f"held-out {word}{protocol}", f"train/{metric}": f"train {word}"}
+    titles = {test: f"held-out {word}", f"train/{metric}": f"train {word}"}
     titles |= {key: f"{show_metric(key.removeprefix('test/'))} of all samples" for key in of_pictures}
     titles["test/rmse"] = "held-out RMSE\n(units of the source)"
     shown = [key for key in titles if key in report and (key == test or report[key] is not None)]
@@ -75,14 +75,17 @@ def print_fit_scores(
     table.add_section()
     for name, row in sorted(baselines.items(), key=lambda item: item[1][test]):
         deviation = row[f"{test}_std"] if report["num_signals"] > 1 else None
-        table.add_row(f"{name} interpolation", _shown(row[test], unit, deviation), style="dim")
+        table.add_row(_interpolation(name, report), _shown(row[test], unit, deviation), style="dim")
     console.print(table)
-    if weights := (report.get("prior") or {}).get("weight"):
+    if report["protocol"] is not None:
+        console.print(f"held out: {show_protocol(report['protocol'])}", highlight=False, markup=False)
+    weights = (report.get("prior") or {}).get("weight") or [0.0]
+    if (weight := f"{math.fsum(weights) / len(weights):.2f}") != "0.00":
         mixed = f"Mixed with the network {report['prior']['name']!r}, which was trained on other pictures"
-        console.print(f"{mixed}: weight {math.fsum(weights) / len(weights):.2f}", highlight=False, markup=False)
+        console.print(f"{mixed}: weight {weight}", highlight=False, markup=False, soft_wrap=True)
     for name, row in report["baselines"].items():
         if name not in baselines:
-            console.print(f"{name} interpolation: {row[f'{test}_reason']}", highlight=False, markup=False)
+            console.print(f"{_interpolation(name, report)}: {row[f'{test}_reason']}", highlight=False, markup=False)
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)
@@ -94,7 +97,8 @@ def print_fit_scores(
         parts = [solution_reached(report.get("solution") or {})] if solved else []
         parts += [f"{report['steps']} steps"] if report["steps"] > 0 or not solved else []
         every = ", ".join(f"{name} {seconds:.1f}" for name, seconds in durations.seconds.items())
-        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s", highlight=False, soft_wrap=True)
+        values = f": {', '.join(found)}" if (found := found_values(report)) else ""
+        console.print(f"{', then '.join(parts)} in {report['fit_seconds']:.1f} s{values}", highlight=False, soft_wrap=True)
         console.print(f"{durations.total:.1f} s in all: {every}", highlight=False)
     # printed without wrapping, so that the path can be copied
     if (run_dir / runs.RECONSTRUCTIONS).is_dir():
@@ -116,6 +120,31 @@ def solution_reached(solution: Mapping[str, Any]) -> str:
     if (optimality := solution.get("optimality")) is not None:
         return f"solved to an optimality of {optimality:.1g}"
     return "solved directly"
+
+
+def found_values(report: Mapping[str, Any]) -> list[str]:
+    """The widths that a fit chose or learned, and the ridge that it chose: ``sigma 0.0236 (learned)``, ``ridge 0.157``."""
+    choice = (report.get("solution") or {}).get("choice") or {}
+    widths: dict[str, list[float]] = {}
+    for key, value in report.get("learned", {}).items():
+        name = key.rpartition(".")[2]
+        if name.startswith("log_") and not isinstance(value, Mapping):  # a long one is a summary
+            widths.setdefault(name.removeprefix("log_"), []).extend(np.exp(np.ravel(value)).tolist())
+    how = "learned" if widths else "chosen"
+    if not widths and choice.get("factors"):
+        for name, value in zip(choice["parameter"], choice["value"], strict=True):
+            if name is not None:  # an encoder without a width
+                widths.setdefault(name, []).append(value)
+    found = [f"{name} {_span(values)} ({how})" for name, values in widths.items()]
+    return [*found, f"ridge {report['ridge']:.3g}"] if choice and report.get("ridge") is not None else found
+
+
+def _span(values: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values))))
+
+
+def _interpolation(name: str, report: Mapping[str, Any]) -> str:
+    return f"{show_interpolation(name, len(report.get('grid', ())))} interpolation"
 
 
 def _shown(value: float | None, unit: str, deviation: float | None = None) -> str:

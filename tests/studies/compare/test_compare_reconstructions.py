@@ -171,8 +171,9 @@ def test_the_best_interpolation_is_shown_as_it_is_in_the_files(files, show, sign
             file.create_dataset("interpolation", data=values)
     viewer, contents = show()
     *_, last = viewer.signals["signal 0"]
-    assert (last["group"], last["score"]) == ("bicubic interpolation", "20.00 dB")
-    assert [tile["run"] for tile in viewer.signals["signal 0"]] == ["a/1", "b/1", "bicubic interpolation"]
+    name = "bicubic interpolation" if len(grid) == 2 else "cubic convolution interpolation"
+    assert (last["group"], last["score"]) == (name, "20.00 dB")
+    assert [tile["run"] for tile in viewer.signals["signal 0"]] == ["a/1", "b/1", name]
     if len(grid) == 2:
         np.testing.assert_array_equal(picture(contents[last["reconstruction"][0]]), to_levels(made))
     else:

@@ -30,7 +30,8 @@ def test_rows_are_sorted_and_interpolations_are_among_them(make_run, tmp_path):
     make_run("high/1", (30.0, 31.0, 35.0))
     (table,) = tables(tmp_path)
     assert names(table) == ["high/1", "bicubic interpolation", "low/1"]
-    assert table.title == "signal 0, signal 1, signal 2 (12 x 20), protocol rest, grid sampling, stride 2"
+    scored = "scored on samples that are not trained on (rest)"
+    assert table.title == f"signal 0, signal 1, signal 2 (12 x 20), {scored}, grid sampling, stride 2"
     assert table.baseline.name == "high/1"
     high, bicubic, _ = table.rows
     assert (high.mean, high.deviation) == (32.0, pytest.approx(np.std([30, 31, 35])))

@@ -11,10 +11,13 @@ import torch
 import yaml
 from PIL import Image
 from stopping import act, run_command, stopped
+from wandb_files import logged, settings
 
 from pe_lightning.__main__ import main
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.signals.sources.images import ImageSource
+from pe_lightning.studies.compare.reading import find_runs
+from pe_lightning.studies.compare.scores import compare
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--data.resize", "32", "--model.encoder.num_features", "16", "--trainer.accelerator", "cpu"]
@@ -209,16 +212,26 @@ def test_nothing_to_run_is_an_error_before_anything_starts(capsys, monkeypatch, 
 
 
 @pytest.mark.slow  # starts processes of W&B
-def test_the_folder_is_named_after_the_configuration_and_every_cell_is_a_wandb_run_with_group_and_tags():
-    assert main(["sweep", *EXACT, "--vary", "model.encoder=gau,rff"]) == 0
-    names = set()
-    for name in ("encoder-gau", "encoder-rff"):
-        (offline,) = (Path("sweeps/closed_form-encoder") / name / "wandb").glob("offline-run-*")
-        names.add(offline.name.rpartition("-")[2])
-        (log,) = offline.glob("*.wandb")
-        assert f"closed_form-encoder/{name}".encode() in log.read_bytes()
-        assert name.replace("-", "=").encode() in log.read_bytes()
-    assert len(names) == 2
+def test_runs_that_are_grouped_in_wandb_have_the_error_bars_of_compare():
+    """By the group and by keys of the configuration, which W&B groups by only where no key has a dot."""
+    assert main(["sweep", *EXACT, "--vary", "model.encoder=gau,rff", "--repeats", "2"]) == 0
+    folder = Path("sweeps/closed_form-encoder")
+    groups: dict[tuple, list[tuple[int, float]]] = {}
+    for file in folder.glob("*/wandb/offline-run-*/*.wandb"):
+        config, group, tags = settings(file)
+        assert not any("." in key for tree in (config, config["encoder"], config["solution"]) for key in tree)
+        assert len(config["solution"]) <= 6, "the values that one compares"
+        name = config["encoder"]["name"]
+        assert tags == ["closed_form-encoder", f"encoder={name}"]
+        found = groups.setdefault((group, name), [])
+        found.append((config["seed"], logged(file)["test/psnr"][0]))
+    assert groups.keys() == {(f"closed_form-encoder/encoder-{name}", name) for name in ("gau", "rff")}
+    (table,) = compare(find_runs([folder]).runs, "encoder.name")
+    for row in table.fitted:
+        seeds, scores = zip(*sorted(groups[f"closed_form-encoder/encoder-{row.name}", row.name]), strict=True)
+        assert seeds == (0, 1)
+        assert (row.mean, row.run_deviation) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
+        assert (row.run_deviation > 0.01) == (row.name == "rff"), "seeds draw other frequencies"
 
 
 def test_an_interrupt_lets_the_cell_finish_and_the_same_command_goes_on(capsys, monkeypatch):
