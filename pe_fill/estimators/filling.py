@@ -41,7 +41,7 @@ from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
 from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.sparse.estimator import SparseOptions, SparseRidge
-from pe_lightning.encoders import automatic_width
+from pe_lightning.encoders import automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, predicted_at, score_folds
@@ -220,7 +220,7 @@ def fill(
             mixture, moved copies of the gaps; else blocks as wide as the gaps where these are wide, or random ones.
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
-        seed: Seed of folds and models.
+        seed: Seed of folds, models and encoders.
         std: Whether to compute standard deviations of missing samples too, which takes further fits.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
@@ -411,7 +411,7 @@ class _Options:
             if known < math.prod(grid):
                 check_fit_memory(known)
             return lambda: AdaptiveFit(noise="auto" if self.smooth else "none", pretrained=pretrained)
-        return lambda: LinearRidge(automatic_width(self.encoder or "laplace"))
+        return lambda: LinearRidge(automatic_width(with_seed(self.encoder or "laplace", self.seed)))
 
 
 class _Signal:

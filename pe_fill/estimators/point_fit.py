@@ -19,7 +19,7 @@ from pe_fill.formats.points import Duplicates, PointArrays, PointSource, names_o
 from pe_fill.results.maps import PointMap
 from pe_fill.solvers.adaptive_points import MIN_SAMPLES
 from pe_fill.solvers.seasons import SeasonalMean, find_periods
-from pe_lightning.encoders import EncoderLike, automatic_width
+from pe_lightning.encoders import EncoderLike, automatic_width, with_seed
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
@@ -276,7 +276,7 @@ def fit_points(
             periodogram, and taken where they make held-out blocks more precise. ``none``: none.
         duplicates: Points at one place: ``average``, ``keep`` or ``error``.
         same_unit: Whether the axes have one unit of length; ``None``: where their extents are similar and none is of dates.
-        seed: Seed of the fit.
+        seed: Seed of the fit, also of an encoder without one.
 
     Returns:
         The fit: ``predict(coords)``, ``std(coords)``, ``grid(shape)`` and ``score``.
@@ -320,7 +320,7 @@ def fit_source(
     means: dict[str, SeasonalMean] = {}
     if seasons:
         data, means = _seasonal(plain, seasons)
-    make = partial(_make_model, model=model, encoder=encoder)
+    make = partial(_make_model, model=model, encoder=encoder, seed=seed)
     return PointFit([make(part).fit(part) for part in _columns_of(data)], data, make, single, plain, seasons, means)
 
 
@@ -378,7 +378,7 @@ def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[S
     return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
 
 
-def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None) -> Fits:
+def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | None, seed: int) -> Fits:
     """A model for points that is not fitted yet."""
     if not isinstance(model, str):
         return copy.deepcopy(model)
@@ -389,7 +389,7 @@ def _make_model(data: Signals, model: PointModel | Fits, encoder: EncoderLike | 
         model = "exact" if encoder is not None or count > MAX_ADAPTIVE_POINTS else "adaptive"
     if model == "adaptive":
         return AdaptiveFit()
-    return LinearRidge(automatic_width(encoder or "laplace"))
+    return LinearRidge(automatic_width(with_seed(encoder or "laplace", seed)))
 
 
 def _columns(what: str, given: Columns, names: Mapping[int, Sequence[str]] | None) -> dict[str, AnyArray]:

@@ -112,7 +112,7 @@ def fill_files(
         dims: NetCDF and Zarr: 1 to 3 dimensions that are the axes, such as lat,lon (all by default); others count signals.
         force: Replace results that exist; files that are read are never replaced.
         verbose: Print why methods of comparison have no score, too.
-        seed: Seed of the folds.
+        seed: Seed of the folds and of the encoder.
     """
     if coordinates or values or grid or spacing or region or like or at:
         if smooth or upscale > 1 or block is not None or axes is not None or grow is not None:

@@ -146,7 +146,7 @@ def make_parser(verb: str) -> LightningArgumentParser:
     parser.add_lightning_class_args(LightningDataModule, "data", subclass_mode=True)
     parser.add_class_arguments(WandbSettings, "wandb")
     if verb == "fit":
-        init = "Run directory or checkpoint whose weights a new fit starts from, at step 0."
+        init = "Run directory, checkpoint or safetensors file whose weights a new fit starts from, at step 0."
         parser.add_argument("--init", type=str | None, default=None, help=init)
     if verb == "predict":
         parser.set_defaults({"data": {"class_path": f"{OutputGrid.__module__}.{OutputGrid.__qualname__}"}})

@@ -35,6 +35,7 @@ from pe_lightning.encoders.resolution import (
     set_width,
     sized,
     widened,
+    with_seed,
 )
 from pe_lightning.encoders.shifted import BSpline, Gaussian, Impulse, Keys, Laplace, Rectangle, Triangle
 from pe_lightning.encoders.tables import Embedding, Grids, HashGrid, Lines, Planes
@@ -93,6 +94,7 @@ __all__ = [
     "set_width",
     "sized",
     "widened",
+    "with_seed",
 ]
 
 register = registry.register

@@ -100,6 +100,17 @@ def automatic_width(encoder: EncoderLike | Sequence[EncoderLike]) -> EncoderLike
     return entries if many else entries[0]
 
 
+def with_seed(encoder: EncoderLike, seed: int) -> Encoder:
+    """The encoder; by name or arguments without a seed it gets ``seed`` in place of the seed of the run."""
+    if isinstance(encoder, Encoder):
+        return encoder
+    name, arguments = registry.read(encoder)
+    takes = registry.parameters(registry.get(name)).get("seed")
+    if takes is not None and takes.default is None and arguments.get("seed") is None:
+        arguments["seed"] = seed
+    return registry.create(name, **arguments)
+
+
 def sample_value(encoder: Encoder, name: str, value: Any) -> Any:
     """The value of an argument of :attr:`Encoder.from_samples`; for ``"auto"`` the value until samples are known."""
     if not (isinstance(value, str) and value == "auto"):

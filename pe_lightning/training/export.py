@@ -45,7 +45,7 @@ def export(run: Path, /, *, format: Format = "safetensors", out: Path | None = N
     source = _file_of(run)
     path = out or runs.of_checkpoint(source) / "exported" / FILES[format]
     check_outputs([path], [source], force)
-    checkpoint = _read(source)
+    checkpoint = read_weights(source)
     write_atomically(path, _safetensors(checkpoint) if format == "safetensors" else _saved(checkpoint).getvalue(), force)
     say(path)
     return 0
@@ -58,7 +58,7 @@ def load(path: str | Path) -> LightningModule:
         >>> load("runs/astronaut-ComplexLinear-gau/1")(coords)  # doctest: +SKIP
     """
     source = _file_of(path)
-    checkpoint = _read(source)
+    checkpoint = read_weights(source)
     name = checkpoint["hyper_parameters"].get("_class_path")
     if not isinstance(name, str):
         raise InputError(f"{str(source)!r} does not name its model, so that it cannot be made here")
@@ -74,9 +74,10 @@ def _file_of(path: str | Path) -> Path:
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
+def read_weights(path: str | Path) -> dict[str, Any]:
+    """Weights and settings of a model, from a checkpoint or from a safetensors file of :func:`export`."""
+    if (file := user_path(path)).suffix == ".safetensors":
+        return _read_safetensors(file)
     kept = ("state_dict", "hyper_parameters", "pytorch-lightning_version")
     return {key: value for key, value in read_checkpoint(path).items() if key in kept or key.startswith("pe_lightning/")}
 

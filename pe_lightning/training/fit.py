@@ -64,7 +64,7 @@ def fit(
             ``(P, D)`` in [0, 1) to values ``(P, C)``, of which each signal trains a copy
             (:class:`~pe_lightning.training.NetworkModule`).
         max_steps: Optimiser steps; a model that is trained needs some.
-        init: Weights from which the model starts: a run directory, a checkpoint or a ``state_dict``
+        init: Weights from which the model starts: a run directory, a file or a ``state_dict``
             (:class:`~pe_lightning.training.callbacks.InitialWeights`).
         **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`);
             ``sampling`` and ``missing`` may be arrays that are not zero at trained and at missing samples.

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import Described
-from pe_lightning.results.checkpoint_files import read_checkpoint
 from pe_lightning.training.base import TrainedModule, signals_of, trainer_of
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.export import read_weights
 from pe_lightning.training.function import FunctionModule
 
 
@@ -25,7 +25,8 @@ class InitialWeights(Callback):
     (``ckpt_path``) continues from its own checkpoint.
 
     Args:
-        weights: A run directory or a checkpoint; in Python also a ``state_dict``.
+        weights: A run directory, a checkpoint, or a safetensors file of ``pe-lightning export``; in Python also a
+            ``state_dict``.
     """
 
     def __init__(self, weights: Path | Described[Mapping[str, Tensor]]) -> None:
@@ -40,7 +41,7 @@ class InitialWeights(Callback):
         """
         given = self.weights
         name = "the state_dict" if isinstance(given, Mapping) else repr(str(given))
-        checkpoint: dict[str, Any] = {} if isinstance(given, Mapping) else read_checkpoint(given)
+        checkpoint: dict[str, Any] = {} if isinstance(given, Mapping) else read_weights(given)
         if getattr(module, "solves", False):
             raise InputError(
                 f"{type(module).__name__} solves for its weights, so that a fit has no start: leave out --init, or type "

@@ -67,6 +67,22 @@ def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
     np.testing.assert_array_equal(found.missing.any(-1), mask)
 
 
+@pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # a small picture
+def test_the_seed_reaches_an_encoder_that_has_none() -> None:
+    levels, mask = damaged()
+    values = np.where(mask[..., None], 0.0, levels / 255.0)
+    places, known = np.argwhere(~mask) / (14, 12), values[~mask]
+
+    def filled(seed: int, encoder: Any = "rff") -> tuple[np.ndarray, np.ndarray]:
+        of_grid = fill(values, mask, encoder=encoder, folds="none", seed=seed).values[mask]
+        return of_grid, pe_fill.fit_points(places, known, encoder=encoder, seed=seed).predict([[0.3, 0.5]])
+
+    first, second, given = filled(0), filled(1), filled(0, {"name": "rff", "seed": 1})
+    for one, other, same in zip(first, second, given, strict=True):
+        assert not np.allclose(one, other)
+        np.testing.assert_allclose(other, same, atol=1e-9)
+
+
 def test_the_score_is_that_of_all_folds() -> None:
     values = torch.rand(1, 9, 10, 2, generator=torch.Generator().manual_seed(0))
     values[0, 2:4, 3] = torch.nan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,10 @@ def test_by_the_command_and_by_a_configuration(capsys: pytest.CaptureFixture[str
     other = fit("samples://coffee", "--init", str(run), "--trainer.max_steps", "1", "--model.lr", "1e-9")
     assert metrics(other)["signals"] == ["coffee"]
     assert metrics(other)["test/psnr"] < metrics(run)["test/psnr"] - 1
+    if importlib.util.find_spec("safetensors"):
+        assert main(["export", str(run), "--out", "exported.safetensors"]) == 0
+        of_export = fit(*FIT, *small, "--init", "exported.safetensors")
+        assert metrics(of_export)["test/psnr"] == metrics(again)["test/psnr"]
     # a resumed fit continues from its own checkpoint, and does not need the run that it started from
     run.rename("elsewhere")
     resumed = ["fit", "--config", str(again / "config.yaml"), "--ckpt_path", str(again), "--trainer.max_steps", "3"]
