@@ -6,6 +6,7 @@
 - ``known``: what "every second pixel of every second row is given" means: part of samples://astronaut, magnified, by bicubic
   interpolation and by ``pe_lightning.fit`` of the whole photograph.
 - ``prior``: parts of a photograph and of words: truth, bicubic, Adaptive without and with the prior.
+- ``seeds``: the page and the curves of the 24 runs that docs/compare.md compares; the page as Chromium shows it.
 - ``which``: which encoder or network for which signal. Nothing is measured: the numbers are those of docs/results.yaml,
   and on the page of docs/ that is named for each signal, with more methods beside them.
 """
@@ -13,6 +14,10 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
+import subprocess
+import tempfile
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +26,7 @@ import prior as prior_tables
 import results
 import torch
 import yaml
-from harness import load, make_parser, run_sections
+from harness import ROOT, load, make_parser, run, run_sections
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
@@ -33,6 +38,7 @@ from pe_lightning.signals import grid_axes
 from pe_lightning.training import make_datamodule
 
 RESULTS = results.read()
+COMPARING = ROOT / "docs/compare.md"
 TABLES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 QUESTIONS: dict[str, dict[str, str]] = TABLES["questions"]
 COLORS = dict(zip(TABLES["methods"], ("0.6", "#D55E00", "#0072B2", "#009E73"), strict=True))
@@ -111,12 +117,29 @@ def prior(path: Path) -> None:
     image.resize((image.width * 3, image.height * 3), Image.Resampling.NEAREST).save(path, quality=88)
 
 
+def seeds(page: Path, curves: Path) -> None:
+    """Runs the commands of docs/compare.md, and prints their table."""
+    commands = re.findall(r"^pe-lightning ((?:sweep .* --repeats 3|compare seeds) .*)$", COMPARING.read_text(), re.MULTILINE)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for command in commands:
+            printed, _, _ = run(*shlex.split(command), folder=folder, OMP_NUM_THREADS="1")
+        print(printed)
+        flags = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={folder}/profile")
+        shot, report = folder / "page.png", folder / "seeds/report"
+        target = (f"--screenshot={shot}", (report / "index.html").as_uri())
+        subprocess.run(["chromium", *flags, "--window-size=1400,930", *target], check=True, capture_output=True)
+        for source, path in ((shot, page), (report / "psnr_vs_step.png", curves)):
+            Image.open(source).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+
+
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder")
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         "known": lambda options: known(options.out / "known.jpg"),
         "prior": lambda options: prior(options.out / "prior.jpg"),
+        "seeds": lambda options: seeds(options.out / "compare.png", options.out / "compare-steps.png"),
         "which": lambda options: which(options.out / "which.png"),
     }
     run_sections(parser, sections)

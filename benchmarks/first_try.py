@@ -23,6 +23,7 @@ from harness import machine, make_parser, print_row, print_titles, run
 from scipy.ndimage import shift
 from scipy.signal import chirp, lfilter
 
+from pe_lightning.errors import show_interpolation
 from pe_lightning.results.signal_files import write_signal
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import sample_path
@@ -139,4 +140,5 @@ if __name__ == "__main__":
                 scores = {method: row["test/psnr"] for method, row in found["baselines"].items()}
                 rows = {method: score for method, score in scores.items() if score is not None}
                 best = max(rows, key=rows.__getitem__)
-                print_row(label, found["test/psnr"], rows["linear"], best, rows[best])
+                shown = show_interpolation(best, len(found["grid"]))
+                print_row(label, found["test/psnr"], rows["linear"], shown, rows[best])

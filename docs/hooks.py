@@ -34,8 +34,9 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     write_pages(Path(GENERATED.name), ROOT / "benchmarks/encoder_scores.yaml")
     config.nav = _existing(config.nav, Path(config.docs_dir))
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):
-        _section(config.nav, title).extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))
-    _section(config.nav, "Signals").append({"Signals to try": DATASETS})
+        pages = _section(_section(config.nav, "Reference"), title)
+        pages.extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))
+    _section(_section(config.nav, "Guides"), "Data").append({"Signals to try": DATASETS})
     return config
 
 

@@ -77,7 +77,7 @@ def short_help(verb: str, files: Sequence[str], options: Sequence[Option]) -> st
     wandb = argument_descriptions(WandbSettings)
     run: list[Entry] = [
         (CHECKPOINT, f"{'Resume' if fit else 'Read'} the last checkpoint of a run, or this one."),
-        *([("--init RUN", "Start a new fit, at step 0, from the weights of a run, a checkpoint or a safetensors file.")] if fit else []),
+        *([("--init RUN", "Start a new fit, at step 0, from the weights of a run or of a file.")] if fit else []),
         ("--seed_everything 0", "Seed of all random generators; true draws one."),
         ("--trainer.max_steps 2000", "Optimiser steps; 0 for an exact fit."),
         ("--trainer.devices auto", "Number of devices, with --trainer.strategy ddp or independent_signals."),

@@ -77,6 +77,25 @@ def test_examples_and_displayed_formulas_of_docstrings():
     assert markdown(text) == "Sum:\n\n$$\n    a + b,\n    c\n$$\n\n```pycon\n>>> 1 + 1\n2\n```\n\nEnd of `x`."
 
 
+def test_the_home_page_links_every_page_in_the_order_of_the_navigation():
+    """Each page is one of four kinds; data is the first guide."""
+
+    def pages(entry):
+        below = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else None
+        return [entry] if below is None else [page for each in below for page in pages(each)]
+
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2])
+    kinds = {kind: pages(entries) for entry in nav for kind, entries in entry.items()}
+    assert list(kinds) == ["Start", "Guides", "Reference", "Results"]
+    assert kinds["Guides"][0] == "data.md"
+    every = sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+    assert sorted(page for found in kinds.values() for page in found) == every
+    listed = (ROOT / "docs/index.md").read_text().partition("## All pages")[2]
+    _, *parts = re.split(r"^\*\*(\w+)\.?\*\*", listed, flags=re.MULTILINE)
+    linked = {kind: re.findall(r"\]\(([\w/]+\.md)\)", text) for kind, text in zip(parts[::2], parts[1::2], strict=True)}
+    assert {**linked, "Start": ["index.md", *linked["Start"]]} == kinds
+
+
 def test_pictures_of_the_documents_are_small():
     listed = subprocess.run(["git", "ls-files", "docs"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     pictures = [ROOT / name for name in listed if Path(name).suffix in (".png", ".jpg", ".gif", ".svg", ".webp", ".pdf")]
