@@ -21,6 +21,8 @@ HIDDEN_WARNINGS = [
     r"Be aware that when using `ckpt_path`, callbacks used to create",
     # a resumed fit keeps its directory
     r"Checkpoint directory .* exists and is not empty",
+    # rows are logged at multiples of log_every_n_steps over all epochs, and of every validation
+    r"The number of training batches .* is smaller than the logging interval",
 ]
 """Warnings that users of the command cannot act on."""
 
