@@ -119,7 +119,7 @@ COMPARED = ("solver", "effective_rank", "relative_residual", "excess_error", "op
 
 
 def settings(described: Mapping[str, Any]) -> dict[str, Any]:
-    """A description for loggers: nested, since W&B groups by no key that has a dot, and of the solution a few values."""
+    """A description for loggers: nested, as W&B's filters and groups miss keys with dots; of the solution a few values."""
     solution = described["solution"] or {}
     few = {key: solution[key] for key in COMPARED if key in solution}
     if choice := solution.get("choice"):

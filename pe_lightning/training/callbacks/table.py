@@ -125,17 +125,16 @@ def solution_reached(solution: Mapping[str, Any]) -> str:
 def found_values(report: Mapping[str, Any]) -> list[str]:
     """The widths that a fit chose or learned, and the ridge that it chose: ``sigma 0.0236 (learned)``, ``ridge 0.157``."""
     choice = (report.get("solution") or {}).get("choice") or {}
-    widths: dict[str, list[float]] = {}
-    for key, value in report.get("learned", {}).items():
+    learned, widths = report.get("learned") or {}, dict[str, list[float]]()
+    for key, value in learned.items():
         name = key.rpartition(".")[2]
         if name.startswith("log_") and not isinstance(value, Mapping):  # a long one is a summary
             widths.setdefault(name.removeprefix("log_"), []).extend(np.exp(np.ravel(value)).tolist())
-    how = "learned" if widths else "chosen"
-    if not widths and choice.get("factors"):
+    if not learned and choice.get("factors"):
         for name, value in zip(choice["parameter"], choice["value"], strict=True):
             if name is not None:  # an encoder without a width
                 widths.setdefault(name, []).append(value)
-    found = [f"{name} {_span(values)} ({how})" for name, values in widths.items()]
+    found = [f"{name} {_span(values)} ({'learned' if learned else 'chosen'})" for name, values in widths.items()]
     return [*found, f"ridge {report['ridge']:.3g}"] if choice and report.get("ridge") is not None else found
 
 
