@@ -170,7 +170,7 @@ def test_characters_that_an_encoding_lacks_are_replaced(tmp_path):
         [*RUN, "compare", str(tmp_path)], capture_output=True, text=True, env=os.environ | {"PYTHONIOENCODING": "ascii"}
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "?, protocol" in done.stdout
+    assert "?, scored on unknown samples" in done.stdout
 
 
 def test_messages_are_one_printable_line_of_limited_length(tmp_path, capsys):

@@ -201,7 +201,7 @@ class ScoreTable:
         sampling = dict(run.metrics.get("sampling") or {"name": "unknown"})
         words = [f"{as_text(sampling.pop('name'))} sampling"]
         words += [f"{printable(key)} {as_text(value)}" for key, value in sampling.items()]
-        scored = show_protocol(as_text(run.metrics.get("protocol") or "unknown"))
+        scored = show_protocol(as_text(run.metrics.get("protocol") or "unknown samples"))
         return f"{names}{size}, scored on {scored}, {', '.join(words)}"
 
     @property

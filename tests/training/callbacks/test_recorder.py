@@ -279,5 +279,8 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
     assert report["learned"] == learned
     assert ("num_features" in report["encoder"]) == ("gau" in name or "Decay" in name)
     printed = capsys.readouterr().out
-    solved = "1 steps" if steps else "solved exactly"
-    assert re.search(rf"{solved} in [\d.]+ s\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ", printed)
+    solved, values = ("1 steps", "") if steps else ("solved exactly", f": ridge {report['ridge']:.3g}")
+    assert re.search(
+        rf"{solved} in [\d.]+ s{re.escape(values)}\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ",
+        printed,
+    )
