@@ -158,8 +158,10 @@ def baseline(name: str, task: Task) -> tuple[Tensor, None]:
     index = torch.arange(len(task.values)) if task.index is None else task.index
     held_out = len(task.places) if task.index is None else None
     info = SignalInfo(("signal",), task.grid, task.values.shape[1], num_points=held_out)
-    if not baselines.baselines.create(name).applies_to(info, PointSplit(task.grid, index[None])):
+    split = PointSplit(task.grid, index[None])
+    if not baselines.baselines.create(name).applies_to(info, split):
         raise LookupError(name)
+    baselines.refuse_slow(name, info, split)
     if task.missing is None:
         size = torch.tensor(task.grid)
         batch = PointBatch(task.coords[None] * size, task.values[None])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError, last_resort
 from pe_lightning.estimators.base import Field
-from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.evaluation.baselines import baselines, interpolate, refuse_slow
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import point_coordinates
@@ -96,9 +96,12 @@ def score_folds(
 
 
 def interpolated_folds(
-    signals: Signals, sampling: FoldSampling, count: int | None = None
+    signals: Signals, sampling: FoldSampling, count: int | None = None, fast: bool = True
 ) -> tuple[dict[str, FoldScore], dict[str, str]]:
-    """Scores by name of the baselines that apply, on the samples of :func:`score_folds`, and why others have none."""
+    """Scores by name of the baselines that apply, on the samples of :func:`score_folds`, and why others have none.
+
+    ``fast``: whether slow ones are left out.
+    """
     scorers, left_out = {name: _Scorer(signals.info) for name in baselines}, dict[str, str]()
     for fold in _folds(signals, sampling, count):
         for name in [name for name in scorers if name not in left_out]:
@@ -106,6 +109,8 @@ def interpolated_folds(
                 if not baselines.create(name).applies_to(fold.signals.info, fold.signals.split):
                     del scorers[name]
                     continue
+                if fast:
+                    refuse_slow(name, fold.signals.info, fold.signals.split)
                 if isinstance(fold.batch, PointBatch):
                     found = interpolate(name, fold.signals.train_batch(), fold.batch.coords[0][fold.index])
                 else:

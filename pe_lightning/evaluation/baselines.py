@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -31,9 +31,16 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.signals.splits import GridSplit, Split
 
+BaselineChoice: TypeAlias = Literal["none", "fast", "all"]
+"""Which baselines a run computes: ``fast`` are those within :data:`FAST_SECONDS`, by :func:`estimated_seconds`."""
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 MAX_OUTPUT_VALUES = 1 << 24
 """Output values computed at once."""
+FAST_SECONDS, FAST_SECONDS_PER_SAMPLE = 2.5, 1.5e-5
+"""Processor seconds of a fast baseline, and of each sample of a large signal: about the time of a fit."""
+SECONDS_PER_VALUE = 1e-7
+"""Processor seconds of an output value, apart from distances and systems of equations."""
 POSITION_TOLERANCE = 1e-6
 """Rounding error of positions, in samples."""
 
@@ -50,10 +57,6 @@ class Interpolation:
     """Whether it interpolates training samples on a grid."""
     on_points: ClassVar[bool] = False
     """Whether it interpolates scattered training samples."""
-    max_points: ClassVar[float] = math.inf
-    """Scattered training samples, of all signals together, up to which tables show it."""
-    max_places: ClassVar[float] = math.inf
-    """Places predicted from scattered samples, of all signals together, up to which tables show it."""
     num_axes: ClassVar[tuple[int, ...]] = ()
     """Numbers of axes that it takes; empty: any."""
     program: ClassVar[str] = ""
@@ -63,14 +66,14 @@ class Interpolation:
         """Whether tables show this baseline for signals of this shape and these training samples."""
         if isinstance(split, GridSplit):
             return self.on_grids
-        if not self.on_points or (self.num_axes and info.num_axes not in self.num_axes):
-            return False
-        every = math.prod(info.grid) if info.num_points is None else info.num_points
-        counts = {"points": (split.num_train, self.max_points), "places": (every - split.num_train, self.max_places)}
-        for what, (count, most) in counts.items():
-            if info.num_signals * count > most:
-                raise InputError(f"{info.num_signals * count:,} {what}, more than the {most:,.0f} computed beside a fit")
-        return True
+        return self.on_points and (not self.num_axes or info.num_axes in self.num_axes)
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        """Estimated processor seconds for places between scattered points; by default no time.
+
+        A function of the numbers alone, so that all runs of a signal have the same baselines.
+        """
+        return 0.0
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Indices, which :meth:`along` clamps, and weights of the ``m`` samples whose weighted sum is each value.
@@ -134,6 +137,25 @@ baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lig
 names = baselines.names
 
 
+def estimated_seconds(name: str, info: SignalInfo, split: Split) -> float:
+    """Estimated processor seconds of a baseline, from the numbers of samples alone."""
+    samples = math.prod(info.grid) if info.num_points is None else info.num_points
+    values = info.num_signals * samples * info.channels
+    if isinstance(split, GridSplit):
+        return SECONDS_PER_VALUE * values
+    points = split.num_train
+    sets = len(split.train_mask(tuple(slice(0, 1) for _ in split.grid)))  # signals may share their points
+    return SECONDS_PER_VALUE * values + sets * baselines.create(name).seconds(points, samples - points, info.num_axes)
+
+
+def refuse_slow(name: str, info: SignalInfo, split: Split) -> None:
+    """Raises InputError for a baseline that is not among the fast ones."""
+    seconds = estimated_seconds(name, info, split)
+    samples = info.num_signals * (math.prod(info.grid) if info.num_points is None else info.num_points)
+    if seconds > max(FAST_SECONDS, FAST_SECONDS_PER_SAMPLE * samples):
+        raise InputError(f"about {seconds:,.0f} s; fit --trainer.callbacks.baselines all computes it")
+
+
 def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor] | Tensor) -> Tensor:
     """Interpolates a training batch.
 
@@ -184,6 +206,9 @@ class Nearest(Interpolation):
 
     program = "scipy.interpolate.NearestNDInterpolator"
     on_grids = on_points = True
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        return 2e-6 * places
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         left, beta = _cells(training, x)
@@ -254,13 +279,11 @@ class Delaunay(Interpolation):
     program = "scipy.interpolate.LinearNDInterpolator"
     on_points = True
     num_axes: ClassVar[tuple[int, ...]] = (1, 2, 3)
-    max_points = 1 << 21
     interpolator: ClassVar[Any] = LinearNDInterpolator
 
-    def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        if info.num_axes == 3 and 3 in self.num_axes and not isinstance(split, GridSplit):
-            raise InputError("triangulating 3 axes takes minutes")
-        return super().applies_to(info, split)
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        triangles = {1: 1e-6 * points, 2: 1.5e-5 * points, 3: 3.3e-6 * points**1.4}
+        return triangles[num_axes] + 4e-6 * places
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         if points.shape[1] == 1:
@@ -282,8 +305,10 @@ class CloughTocher(Delaunay):
 
     program = "scipy.interpolate.CloughTocher2DInterpolator"
     num_axes = (2,)
-    max_points = 1 << 17
     interpolator = CloughTocher2DInterpolator
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        return 2e-5 * points + 4e-6 * places
 
 
 @baselines.register("rbf_linear")
@@ -292,8 +317,11 @@ class LinearRadialBasis(Interpolation):
 
     program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
     on_points = True
-    max_places = 30_000  # one system for each
     kernel: ClassVar[str] = "linear"
+    seconds_per_place: ClassVar[float] = 5.5e-5
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        return self.seconds_per_place * places  # one system for each
 
     @one_blas_thread
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
@@ -309,6 +337,7 @@ class ThinPlate(LinearRadialBasis):
 
     program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
     kernel = "thin_plate_spline"
+    seconds_per_place = 7e-5
 
 
 @baselines.register("inverse_distance")
@@ -320,7 +349,9 @@ class InverseDistance(Interpolation):
 
     program = "sklearn.neighbors.KNeighborsRegressor(12)"
     on_points = True
-    max_places = 1 << 21
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        return 3e-6 * places
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         distance, near = cKDTree(points).query(wanted, np.arange(1, min(12, len(points)) + 1))
@@ -339,7 +370,11 @@ class Biharmonic(Interpolation):
 
     program = "skimage.restoration.inpaint_biharmonic"
     on_points = True
-    max_places = 60_000  # one system for all
+
+    def seconds(self, points: int, places: int, num_axes: int) -> float:
+        # the factors of one sparse system fill in, more with more axes
+        scale, power = {1: (1e-6, 1.0), 2: (8e-8, 1.5)}.get(num_axes, (6e-10, 2.4))
+        return scale * places**power
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         return info.num_points is None and super().applies_to(info, split)

@@ -105,6 +105,8 @@ def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
             values.attrs.update({"media": np.bytes_(raw.media), "in_unit_range": raw.unit})
             if raw.rate is not None:
                 values.attrs["samples_per_second"] = raw.rate
+            if raw.note:
+                values.attrs["note"] = np.bytes_(raw.note.encode())
             values.attrs["source_dtype"] = np.bytes_(raw.scaling.dtype)
             values.attrs.update({"source_low": raw.scaling.low, "source_high": raw.scaling.high})
             for index, layer in _layers(raw, together, rows):
@@ -177,6 +179,7 @@ class EntryValues:
             array=self,
             rate=about["samples_per_second"].item() if "samples_per_second" in about else None,
             media=about["media"].decode(),
+            note=about["note"].decode() if "note" in about else "",
         )
 
     def __getitem__(self, index: tuple[slice, ...]) -> AnyArray:

@@ -244,6 +244,7 @@ class RawSignals:
         media: Medium of the signals.
         axes: The axes in the user's units, if they are known.
         points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); ``grid`` is then ``(P,)``.
+        note: Text that an entry of the cache has beside the values.
     """
 
     names: tuple[str, ...]
@@ -258,6 +259,7 @@ class RawSignals:
     media: Media = "array"
     axes: tuple[Axis, ...] = ()
     points: npt.NDArray[np.float64] | None = None
+    note: str = ""
 
     @classmethod
     def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: ValueRange, media: Media = "array") -> RawSignals:

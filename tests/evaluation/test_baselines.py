@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from itertools import product
 from typing import Any
 
@@ -20,12 +21,12 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.folds import interpolated_folds
-from pe_lightning.evaluation.baselines import Interpolation, baselines, interpolate, names
-from pe_lightning.signals import FoldSampling, GridBatch, PointBatch, SignalInfo, Split, grid_axes
+from pe_lightning.evaluation.baselines import Interpolation, baselines, interpolate, names, refuse_slow
+from pe_lightning.signals import FoldSampling, GridBatch, PointBatch, SignalInfo, Split, grid_axes, samplings
 from pe_lightning.studies.suggest.search import search
 from pe_lightning.studies.suggest.windows import all_signals
 from pe_lightning.training import TensorDataModule
-from pe_lightning.training.callbacks.scores import score_baselines
+from pe_lightning.training.callbacks.baseline_scores import score_baselines
 
 Array = np.ndarray[Any, Any]
 GRIDS = [(9,), (8, 11), (6, 7, 8)]
@@ -180,11 +181,23 @@ def test_a_biharmonic_system_that_cannot_be_solved_is_named_beside_the_other_bas
     assert "biharmonic cannot interpolate these samples" in left_out["biharmonic"]
 
 
-def test_baselines_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pe_lightning.evaluation.baselines.ThinPlate.max_places", 40)
-    rows, _ = score_baselines(TensorDataModule(numbers(1, 8, 8, 1).float(), sampling="random"))
-    reason = "left out: 48 places, more than the 40 computed beside a fit"
-    assert rows["thin_plate"] == {"test/psnr": None, "test/psnr_reason": reason}
+@pytest.mark.parametrize(
+    ("grid", "slow"),
+    [
+        ((32, 40, 36), {"biharmonic"}),
+        ((512, 512), {"rbf_linear", "thin_plate", "biharmonic"}),
+        ((160, 160), set()),
+        ((20_000,), set()),
+    ],
+)
+def test_slow_baselines_are_left_out_by_the_number_of_samples(grid: tuple[int, ...], slow: set[str]) -> None:
+    info = SignalInfo(("signal",), grid, 1)
+    for sampling in ("random", "grid"):
+        split, left_out = samplings.create(sampling).split(grid, 1), slow if sampling == "random" else set()
+        for name in filter(lambda name: baselines.create(name).applies_to(info, split), names()):
+            expected = pytest.raises(InputError, match=r"about .* s; fit --trainer.callbacks.baselines all computes it")
+            with expected if name in left_out else nullcontext():
+                refuse_slow(name, info, split)
 
 
 # -- where a baseline applies -----------------------------------------------------------------------------------------
@@ -210,7 +223,7 @@ class Zero(Interpolation):
         ((8, 8), "grid", ["bicubic", "linear", "nearest", "spline", "zero"]),
         ((8,), "grid", ["bicubic", "linear", "nearest", "spline"]),
         ((8, 8), "random", [*SCATTERED, "biharmonic", "clough_tocher"]),
-        ((4, 4, 4), "random", [*SCATTERED[1:], "biharmonic"]),
+        ((4, 4, 4), "random", [*SCATTERED, "biharmonic"]),
         ((6, 6), "grid", ["bicubic", "linear", "nearest", "spline"]),
     ],
     ids=str,
@@ -222,7 +235,7 @@ def test_every_table_has_all_registered_baselines_that_apply(
     baselines.register("zero")(Zero)
     data = TensorDataModule(numbers(1, *grid, 1).float(), sampling=sampling)
     rows, _ = score_baselines(data)
-    refused = {"delaunay" if sampling == "random" else "zero"} if grid in ((4, 4, 4), (6, 6)) else set()
+    refused = {"zero"} if grid == (6, 6) else set()
     assert {name for name, row in rows.items() if row["test/psnr"] is not None} == set(expected)
     assert rows.keys() - set(expected) == refused
     result = search([], all_signals(data), None, math.inf, torch.device("cpu"), lambda _: None)

@@ -18,7 +18,7 @@ from pe_lightning.encodings import Complex, feature_rank
 from pe_lightning.errors import InputError, paragraph, show_interpolation
 from pe_lightning.estimators.base import Estimator, FittedField, Variant, estimators, suggested_estimators
 from pe_lightning.estimators.linear import LinearField, LinearRidge
-from pe_lightning.evaluation.baselines import baselines, interpolate
+from pe_lightning.evaluation.baselines import baselines, interpolate, refuse_slow
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.dataset import to_device
@@ -96,7 +96,10 @@ class InterpolationCandidate(Candidate):
         return f"{show_interpolation(self.name, signals.data.info.num_axes)} interpolation"
 
     def applies_to(self, signals: ScoredSignals) -> bool:
-        return baselines.create(self.name).applies_to(signals.data.info, signals.data.split)
+        applies = baselines.create(self.name).applies_to(signals.data.info, signals.data.split)
+        if applies:
+            refuse_slow(self.name, signals.data.info, signals.data.split)
+        return applies
 
     def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
         began, dataset = time.perf_counter(), signals.data.dataset

@@ -24,6 +24,7 @@ from torchmetrics import Metric
 
 import pe_lightning
 from pe_lightning.errors import InputError, printable, say
+from pe_lightning.evaluation.baselines import BaselineChoice
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
 from pe_lightning.results.metrics_file import SCHEMA, write_metrics
@@ -32,9 +33,11 @@ from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.predictions import PredictionWriter
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.validation import choice
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
+from pe_lightning.training.callbacks.baseline_scores import score_baselines
 from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_histograms, log_scores, start_wandb
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.spawned import hand_over, taken_over
@@ -69,6 +72,8 @@ class RunRecorder(Callback):
         pictures: Whether reconstructions are drawn beside the truth.
         metrics: Metrics of torchmetrics that score the reconstructed pictures, besides SSIM: of all samples of each,
             clamped to [0, 1].
+        baselines: Interpolation that is scored beside the fit: ``fast`` takes no longer than a fit of so many samples, by
+            an estimate; ``all`` can take hours; ``none``.
 
     Attributes:
         run_dir: The run directory; ``None`` before it is chosen.
@@ -87,7 +92,9 @@ class RunRecorder(Callback):
         folder: str | Path | None = None,
         pictures: bool = True,
         metrics: list[Metric] | None = None,
+        baselines: BaselineChoice = "fast",
     ) -> None:
+        self.baselines: BaselineChoice = choice("baselines", baselines, BaselineChoice)
         self.root, self.folder = root, folder
         self.ckpt_path = None if ckpt_path is None else locate(ckpt_path)
         self.wandb = wandb or WandbSettings()
@@ -310,12 +317,13 @@ class RunRecorder(Callback):
             **self._origin,
         }
         write_metrics(file, self.metrics)  # before anything that could still fail
-        self.metrics["baselines"], best = scores.score_baselines(data_of(trainer), scores.metric_of(pl_module))
+        found = score_baselines(data_of(trainer), scores.metric_of(pl_module), self.baselines)
+        self.metrics["baselines"], best = found
         self.durations.mark("scores")
         pictures = results.write(self.metrics, best, self.pictures)
         write_metrics(file, self.metrics)
-        choice = (described["solution"] or {}).get("choice")
-        curve = plot_choice(self.run_dir / "choice.png", choice) if choice else None
+        chosen = (described["solution"] or {}).get("choice")
+        curve = plot_choice(self.run_dir / "choice.png", chosen) if chosen else None
         keys, artifact = self.picture_scores.keys, last if self.wandb.artifact else None
         log_scores(trainer.loggers, self.metrics, pictures, curve, trainer.global_step, artifact, keys)
         self.durations.mark("files")

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +13,11 @@ import torch
 from lightning.pytorch import Trainer
 from torch import Tensor
 
-from pe_lightning.errors import InputError, last_resort
-from pe_lightning.estimators.folds import interpolated_folds
-from pe_lightning.evaluation.baselines import baselines, interpolate
-from pe_lightning.evaluation.metrics import create, metrics
+from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import summary
 from pe_lightning.results.metrics_file import SCHEMA
 from pe_lightning.results.runs import flatten
-from pe_lightning.signals.batches import GridBatch, SignalInfo
+from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.training.checkpoints import callbacks_of
 from pe_lightning.training.datamodule import SignalDataModule
@@ -153,58 +149,3 @@ def rmse_in_units(scores: Mapping[str, Tensor], info: SignalInfo) -> dict[str, A
     ranges = [info.scaling.of(signal) for signal in range(info.num_signals)]
     extents = torch.tensor([high - low for low, high in ranges], dtype=torch.float64)
     return summary(extents * 10 ** (-psnr / 20), "test/rmse", "nothing is held out (protocol none)")
-
-
-Baselines = tuple[dict[str, dict[str, Any]], "tuple[str, Array] | None"]
-_BASELINES: WeakKeyDictionary[SignalDataModule, dict[str, Baselines]] = WeakKeyDictionary()
-
-
-def score_baselines(data: SignalDataModule | None, metric: str = "psnr") -> Baselines:
-    """Scores by name of all baselines that apply, on the held-out samples; and the best one's name and prediction.
-
-    Computed once per DataModule and metric: the fits of a sweep share a DataModule. Empty without a DataModule of this
-    package, if nothing is held out, or for a metric that is not registered.
-    """
-    if data is None:
-        return {}, None
-    known = _BASELINES.setdefault(data, {})
-    if metric not in known:
-        in_folds = data.folds is not None and metric == data.info.metric
-        known[metric] = (_in_folds(data), None) if in_folds else _on_held_out(data, metric)
-    return known[metric]
-
-
-def _in_folds(data: SignalDataModule) -> dict[str, dict[str, Any]]:
-    assert data.folds is not None
-    scores, left_out = interpolated_folds(data.signals, data.folds)
-    key = f"test/{data.info.metric}"
-    found = {name: summary(score.values, key, "nothing is held out") for name, score in scores.items()}
-    return found | {name: {key: None, f"{key}_reason": reason} for name, reason in left_out.items()}
-
-
-def _on_held_out(data: SignalDataModule, metric: str) -> Baselines:
-    if data.effective_eval_mask == "none" or metric not in metrics:
-        return {}, None
-    key, sign = f"test/{metric}", 1 if metrics.get(metric).higher_is_better else -1
-    if data.streamed:
-        return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}, None
-    train, evaluation = data.train_batch(), data.evaluation_batch()
-    found: dict[str, dict[str, Any]] = {}
-    best: tuple[str, Array] | None = None
-    for name in baselines:
-        scores = create(metric, data.info.num_signals, sync_on_compute=False)  # only rank 0 computes baselines
-        try:
-            if not baselines.create(name).applies_to(data.info, data.split):
-                continue
-            wanted = evaluation.axes if isinstance(evaluation, GridBatch) else evaluation.coords[0]
-            prediction = interpolate(name, train, wanted)
-            scores.update(prediction, evaluation.values, evaluation.mask)
-        except Exception as error:  # an error in a baseline must not end a fit that has succeeded
-            reason = str(error) if isinstance(error, InputError) else last_resort(error)[0]
-            found[name] = {key: None, f"{key}_reason": f"left out: {reason}"}
-            continue
-        found[name] = summary(scores.per_signal(), key, "nothing is held out")
-        mean = found[name][key]
-        if mean is not None and (best is None or sign * mean > sign * found[best[0]][key]):
-            best = name, prediction.float().numpy()
-    return found, best

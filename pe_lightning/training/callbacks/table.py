@@ -85,7 +85,8 @@ def print_fit_scores(
         console.print(f"{mixed}: weight {weight}", highlight=False, markup=False, soft_wrap=True)
     for name, row in report["baselines"].items():
         if name not in baselines:
-            console.print(f"{_interpolation(name, report)}: {row[f'{test}_reason']}", highlight=False, markup=False)
+            text = f"{_interpolation(name, report)}: {row[f'{test}_reason']}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)
     for key in units:
         if reason := report.get(f"{key}_reason"):
             console.print(f"{key}: {reason}", highlight=False)

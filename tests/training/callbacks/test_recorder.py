@@ -29,7 +29,7 @@ from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors, terminal
-from pe_lightning.training.callbacks.scores import score_baselines
+from pe_lightning.training.callbacks.baseline_scores import score_baselines
 
 
 class Silent(LightningModule):
@@ -231,7 +231,7 @@ def test_a_baseline_that_fails_costs_nothing_but_itself(error, reason, monkeypat
             raise error
         return interpolate(name, batch, axes)
 
-    monkeypatch.setattr("pe_lightning.training.callbacks.scores.interpolate", broken)
+    monkeypatch.setattr("pe_lightning.training.callbacks.baseline_scores.interpolate", broken)
     found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
     assert found["bicubic"]["test/psnr"] is None
     said = found["bicubic"]["test/psnr_reason"]
