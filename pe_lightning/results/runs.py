@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -93,13 +94,11 @@ class ClaimedFolder:
             except Timeout as error:
                 raise InputError(f"another fit writes to {str(path)!r}: wait until it has ended") from error
 
-    def release(self, remove: bool = False) -> None:
-        """Unlocks the directory; ``remove``: and removes it, if there was and is nothing in it."""
+    def release(self, worthless: Collection[str] | None = None) -> None:
+        """Unlocks the directory, and removes it if it was empty and has no files but ``worthless`` ones."""
         self._lock.release()
-        if remove and self._was_empty:
-            with suppress(OSError):
-                (self.path / LOCK).unlink()
-                self.path.rmdir()
+        if worthless is not None and self._was_empty and {entry.name for entry in self.path.iterdir()} <= {LOCK, *worthless}:
+            shutil.rmtree(self.path, ignore_errors=True)
 
 
 def in_short(folder: Path) -> Path:

@@ -18,7 +18,7 @@ from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, join_scalings, value_scaling
 from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.declared import NOTHING, Declared
-from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, reading
+from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, numbered, reading
 from pe_lightning.signals.validation import check_claim, check_memory, check_numbers, in_common, number_range, one_length
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class ArrayFile:
         with_channels: Whether the last axis of the file is channels.
         declared: Values of missing samples, which are read as NaN.
         version: Numbers that change when the file is replaced or written to.
+        is_only: Whether the file has no other array.
     """
 
     file: SourceFile
@@ -60,6 +61,13 @@ class ArrayFile:
     with_channels: bool = True
     declared: Declared = NOTHING
     version: tuple[int, ...] = ()
+    is_only: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One name per signal: the file's, and the array's where the file has several."""
+        stem = self.file.stem if self.is_only else f"{self.file.stem}-{self.key.replace('/', '-')}"
+        return numbered(stem, self.shape[0])
 
     @property
     def label(self) -> str:
@@ -180,7 +188,7 @@ def read_arrays(
     scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
     each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
     return RawSignals(
-        names=distinct_names([(array.file, stem) for array in arrays for stem in array.file.names(array.shape[0])]),
+        names=distinct_names([(array.file, stem) for array in arrays for stem in array.names]),
         grid=arrays[0].shape[1:-1],
         channels=arrays[0].shape[-1],
         stored=in_common("declarations of missing values", [(a.file.given, a.read_as.name) for a in arrays], remedy),
@@ -219,7 +227,7 @@ def find_array(
         raise InputError(f"{file.given!r} holds one array without a name: leave key out, which is for .npz and HDF5 files")
     version = _version(file)
     with _opened(file, format) as container:
-        name = "" if format == "npy" else _choose(file, key, container)
+        name, is_only = ("", True) if format == "npy" else _choose(file, key, container)
         if format == "npz":
             shape, dtype, chunks = *_npz_header(container, name), None
         else:
@@ -233,7 +241,7 @@ def find_array(
         native = np.dtype(np.float64) if dtype.kind == "f" and dtype.itemsize > 8 else dtype.newbyteorder("=")
         declared = Declared.by_attributes(array.attrs, native) if format == "hdf5" else NOTHING
         declared = declared.plus(fills, native)
-        found = ArrayFile(file, format, name, shape, native, chunks, declared=declared, version=version)
+        found = ArrayFile(file, format, name, shape, native, chunks, declared=declared, version=version, is_only=is_only)
         if format == "npz":  # an archive is decoded as a whole
             check_claim(found.label, shape, dtype.itemsize, file.path.stat().st_size)
             check_memory(found.label, shape, dtype.itemsize, "Save it as .npy or HDF5, which are read in blocks")
@@ -267,17 +275,18 @@ def _named(array: ArrayFile, num_axes: int, channels: Channels) -> ArrayFile:
     return replace(array, shape=named, counted=counted, with_channels=last)
 
 
-def _choose(file: SourceFile, key: str | None, container: Any) -> str:
+def _choose(file: SourceFile, key: str | None, container: Any) -> tuple[str, bool]:
+    """Name of the array that ``key`` names, and whether the file has no other."""
     names: list[str] = []
     if hasattr(container, "visititems"):  # HDF5
         visit_hdf5(container, file.given, lambda name, item: names.append(name) if hasattr(item, "dtype") else None)
         key = key and key.strip("/")
         if key and hasattr(container.get(key), "dtype"):
-            return key  # visititems() does not follow links
+            return key, {key} >= set(names)  # visititems() does not follow links
     else:
         names = list(container.files)
     if key in names or (key is None and len(names) == 1):
-        return key or names[0]
+        return key or names[0], len(names) == 1
     near = did_you_mean(key, names) if key else ""
     asked = f"there is no array {key!r}{near}" if key else "choose one array by key"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
@@ -299,8 +308,7 @@ def array_clips(
 
     every, (height, width, channels) = range(array.shape[1] if num_axes == 3 else 1), array.shape[-3:]
     common = (file, every, (height, width), channels, array.read_as.name, scaling, "array")
-    stems = file.names(array.shape[0])
-    return [Clip(*common, partial(read, signal), stem=stem) for signal, stem in enumerate(stems)]
+    return [Clip(*common, partial(read, signal), stem=stem) for signal, stem in enumerate(array.names)]
 
 
 def check_dataset(dataset: Any, path: Path, given: str) -> None:

@@ -28,6 +28,8 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import append_lines, replacing, write_atomically
 from pe_lightning.training.callbacks.base import TrainingClock
 
+RECORDS = ("logs", "wandb")
+"""Folders of the loggers in a run directory."""
 RUN_ID_FILE = "wandb/run-id.txt"
 HISTOGRAM_BINS = 64
 START_SECONDS = 15
@@ -140,6 +142,16 @@ def start_wandb(trainer: Trainer, run_dir: Path, settings: WandbSettings, goals:
         experiment = _start_run(run_dir, settings, goals) if trainer.is_global_zero else None
         loggers.append(TolerantWandbLogger(run_dir, TrainingClock.of(trainer), experiment))
     return loggers
+
+
+def end_wandb(loggers: Sequence[Logger]) -> None:
+    """Ends the W&B run of a fit that failed."""
+    if any(isinstance(logger, WandbLogger) for logger in loggers):
+        import wandb
+
+        with wandb_may_fail():
+            wandb.finish(exit_code=1)
+            wandb.teardown()  # waits for the process of wandb
 
 
 def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str]) -> Any:

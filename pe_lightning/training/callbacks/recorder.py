@@ -38,7 +38,15 @@ from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
 from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
 from pe_lightning.training.callbacks.baseline_scores import score_baselines
-from pe_lightning.training.callbacks.loggers import CSVLog, WandbSettings, log_histograms, log_scores, start_wandb
+from pe_lightning.training.callbacks.loggers import (
+    RECORDS,
+    CSVLog,
+    WandbSettings,
+    end_wandb,
+    log_histograms,
+    log_scores,
+    start_wandb,
+)
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.spawned import hand_over, taken_over
 from pe_lightning.training.callbacks.table import print_fit_scores
@@ -177,9 +185,13 @@ class RunRecorder(Callback):
             self._claimed.release()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Ends the record; the directory of a fit that was refused before it began is removed, as nothing is in it."""
-        if self._claimed is not None:
-            self._claimed.release(remove=not self._begun)
+        """Ends the record; the directory of a fit that failed before its first step is removed: it has no results."""
+        if self._claimed is None:
+            return
+        failed = trainer.state.fn == TrainerFn.FITTING and trainer.global_step == 0
+        if failed:
+            end_wandb(trainer.loggers)  # it writes into the directory
+        self._claimed.release({runs.CONFIG, *RECORDS} if failed else ())
 
     # -- a fit --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pe_lightning.evaluation.scores import summary
 from pe_lightning.results.metrics_file import SCHEMA
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.sources.paths import SourceFile
+from pe_lightning.signals.sources.paths import SourceFile, numbered
 from pe_lightning.training.checkpoints import callbacks_of
 from pe_lightning.training.datamodule import SignalDataModule
 
@@ -93,10 +93,11 @@ def run_name(described: Mapping[str, Any], data: SignalDataModule | None) -> str
 
 
 def data_name(signals: Sequence[str], data: SignalDataModule | None) -> str:
-    """The name of the file or folder that holds all signals, or of the only signal, else their number."""
+    """The name of the file, array or folder that holds all signals, or of the only signal, else their number."""
     paths = [] if data is None else data.source.describe().get("paths") or []
     if len(signals) > 1 and len(paths) == 1:
-        return SourceFile(Path(paths[0]), paths[0]).stem
+        stem, first = SourceFile(Path(paths[0]), paths[0]).stem, signals[0].removesuffix("-0")
+        return first if first.startswith(stem) and tuple(signals) == numbered(first, len(signals)) else stem
     return signals[0] if len(signals) == 1 else f"{len(signals)}-signals"
 
 

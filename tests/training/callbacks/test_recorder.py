@@ -27,7 +27,7 @@ from pe_lightning.evaluation.baselines import interpolate
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
-from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule, VideoDataModule
+from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP, TensorDataModule, VideoDataModule
 from pe_lightning.training.callbacks import PSNRProgressBar, RunRecorder, WandbSettings, check_monitors, terminal
 from pe_lightning.training.callbacks.baseline_scores import score_baselines
 
@@ -232,7 +232,7 @@ def test_a_baseline_that_fails_costs_nothing_but_itself(error, reason, monkeypat
         return interpolate(name, batch, axes)
 
     monkeypatch.setattr("pe_lightning.training.callbacks.baseline_scores.interpolate", broken)
-    found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1)))
+    found, _ = score_baselines(TensorDataModule(torch.rand(1, 16, 1), storage=Storage(cache="off")))
     assert found["bicubic"]["test/psnr"] is None
     said = found["bicubic"]["test/psnr_reason"]
     assert reason in said
@@ -284,3 +284,38 @@ def test_a_run_is_named_by_its_network_and_records_what_it_used(
         rf"{solved} in [\d.]+ s{re.escape(values)}\n[\d.]+ s in all: (start [\d.]+, )?reading .*fit .*scores .*files ",
         printed,
     )
+
+
+def test_runs_of_arrays_of_one_file_have_different_names(make_trainer, tmp_path):
+    path = tmp_path / "three.h5"
+    with h5py.File(path, "w") as file:
+        for key, shape in (("speed", (8, 9)), ("air/density", (8, 9)), ("stack", (2, 8, 9))):
+            file[key] = torch.rand(shape).numpy()
+    names = []
+    for key in ("speed", "air/density", "stack"):
+        recorder = RunRecorder(tmp_path, log=False, table=False)
+        data = ImageDataModule(str(path), key=key)
+        make_trainer(max_steps=0, callbacks=[recorder]).fit(ComplexLinear("gau", solver="exact"), data)
+        names.append((recorder.run_dir.parent.name, data.info.names))
+    assert names == [
+        ("three-speed-ComplexLinear-gau", ("three-speed",)),
+        ("three-air-density-ComplexLinear-gau", ("three-air-density",)),
+        ("three-stack-ComplexLinear-gau", ("three-stack-0", "three-stack-1")),
+    ]
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_fit_that_fails_before_its_first_step_leaves_no_directory(failing, make_trainer, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+
+    class Failing(SimpleMLP):
+        def training_step(self, batch, batch_idx):
+            if self.global_step + 1 == failing:
+                raise RuntimeError("shapes differ")
+            return super().training_step(batch, batch_idx)
+
+    recorder = RunRecorder(tmp_path)
+    recorder.hyper_parameters = {"seed_everything": 0}
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        make_trainer(max_steps=3, callbacks=[recorder]).fit(Failing("identity", depth=0), TensorDataModule(signals(1, 8, 8)))
+    assert recorder.run_dir.is_dir() == (failing == 2)
