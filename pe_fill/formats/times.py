@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers
-from pe_lightning.signals.sources.tables import Table, date_in, is_missing, number_in
+from pe_lightning.signals.sources.tables import Table, number_in
 
 Times = npt.NDArray[Any]
 Places = npt.NDArray[np.int64]
@@ -63,13 +63,7 @@ class Clock:
 
 def clock_of(table: Table) -> tuple[int, Clock | None]:
     """Index of the only column of dates, or of numbers named as times are, and its clock; -1 without such a column."""
-    dates = {}
-    for place, cells in enumerate(table.cells):
-        first = next((cell for cell in cells if not is_missing(cell)), "")
-        if np.isnan(number_in(first)) and not np.isnat(date_in(first)):
-            found = np.array([date_in(cell) for cell in cells])
-            if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(found)).tolist()):
-                dates[place] = found
+    dates: dict[int, Times] = {**table.dates()}
     named = [place for place, name in enumerate(table.names) if name.lower() in TIME_NAMES and place not in dates]
     if not dates:
         with_numbers = [place for place in named if any(np.isfinite(number_in(cell)) for cell in table.cells[place])]

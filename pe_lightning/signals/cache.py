@@ -37,7 +37,7 @@ REMEDY = (
 )
 ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})(\.[0-9a-f]{32})?\.(h5|part|npy)")
 """Names of entries and temporary files, also of earlier formats."""
-ENTRY_FORMAT = 7
+ENTRY_FORMAT = 8
 """Increment when the meaning of an entry changes: entries of other formats are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""

@@ -7,6 +7,7 @@ signals.
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.raw import BLOCK_VALUES, AnyArray, RawSignals, ValueRange
 
 CHUNK_VALUES = 1 << 18
@@ -105,6 +107,8 @@ def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
             values.attrs.update({"media": np.bytes_(raw.media), "in_unit_range": raw.unit})
             if raw.rate is not None:
                 values.attrs["samples_per_second"] = raw.rate
+            if raw.axes:
+                values.attrs["coordinates"] = np.bytes_(json.dumps([axis.to_dict() for axis in raw.axes]))
             if raw.note:
                 values.attrs["note"] = np.bytes_(raw.note.encode())
             values.attrs["source_dtype"] = np.bytes_(raw.scaling.dtype)
@@ -179,6 +183,7 @@ class EntryValues:
             array=self,
             rate=about["samples_per_second"].item() if "samples_per_second" in about else None,
             media=about["media"].decode(),
+            axes=tuple(map(Axis.from_dict, json.loads(about.get("coordinates", b"[]")))),
             note=about["note"].decode() if "note" in about else "",
         )
 

@@ -14,6 +14,7 @@ import pytest
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage, entries
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.cache import CacheError, SignalCache
 from pe_lightning.signals.raw import RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
@@ -100,6 +101,8 @@ def test_the_description_is_kept_exactly_and_any_tool_reads_it(cache):
         "unit": True,
         "rate": 29.97002997002997,
         "media": "video",
+        "axes": (Axis("time", 0.1, 1e9 / 3, 20, time=True), Axis.at("x", np.arange(7) ** 1.5)),
+        "note": 100_000 * "é",
     }
     cache.store(KEY, Counting(**told))
     with h5py.File(cache.entry(KEY)) as file:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
@@ -59,9 +60,12 @@ def read_tables(
 ) -> RawSignals:
     """Reads text tables. Each column is a float64 signal; its minimum and maximum, or ``limits``, become 0 and 1.
 
-    ``fills`` are numbers in place of missing ones, besides empty cells and words such as ``NA``.
+    ``fills`` are numbers in place of missing ones, besides empty cells and words such as ``NA``. Dates at equal distances in
+    a column of one table are its axis.
     """
-    every = [(file, column) for file in files for column in Table.open(file).columns(columns, fills)]
+    tables = [Table.open(file) for file in files]
+    place, times = _times_of(tables[0]) if len(tables) == 1 else (-1, None)
+    every = [(table.file, column) for table in tables for column in table.columns(columns, fills, place)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
     scalings = [
@@ -77,7 +81,20 @@ def read_tables(
         scaling=join_scalings(scalings, notify=False),
         unit=False,
         blocks=partial(iter, values),
+        axes=() if times is None else (Axis.at(tables[0].names[place] or str(place), times[:rows], time=True),),
     )
+
+
+def _times_of(table: Table) -> tuple[int, NDArray[np.float64] | None]:
+    """Index and times of the only column of dates, in seconds since 1970, if all have equal distances; else -1."""
+    dates = table.dates()
+    if len(dates) != 1 or len(table.lines) < 2:
+        return -1, None
+    ((place, found),) = dates.items()
+    numbers = as_numbers(table.names[place], found, time=True)
+    step = (numbers[-1] - numbers[0]) / (len(numbers) - 1)
+    equal = step != 0 and (abs(np.diff(numbers) - step) < EQUAL_DISTANCE * abs(step)).all()  # false of a missing date
+    return (place, numbers) if equal else (-1, None)
 
 
 @dataclass(frozen=True)
@@ -143,6 +160,17 @@ class Table:
             values = self.values(place)
             values[~np.isfinite(values) | is_one_of(values, fills)] = np.nan
             found.append(Column("" if alone else self.names[place] or str(place), self.label(place), values, place))
+        return found
+
+    def dates(self) -> dict[int, NDArray[np.datetime64]]:
+        """The columns of dates by index, ``NaT`` where one is missing."""
+        found = {}
+        for place, cells in enumerate(self.cells):
+            first = next((cell for cell in cells if not is_missing(cell)), "")
+            if np.isnan(number_in(first)) and not np.isnat(date_in(first)):
+                dates = np.array([date_in(cell) for cell in cells])
+                if all(is_missing(cells[row]) for row in np.flatnonzero(np.isnat(dates)).tolist()):
+                    found[place] = dates
         return found
 
     def label(self, place: int) -> str:

@@ -53,6 +53,22 @@ def test_headers_quotes_and_comments(tmp_path, text, expected):
     assert columns_of(write(tmp_path / "a.txt", text)) == expected
 
 
+@pytest.mark.parametrize(
+    ("dates", "first", "last"),
+    [
+        (["2024-01-01", "2024-01-02", "2024-01-03"], "2024-01-01", "2024-01-03"),
+        (["2024/01/01 12:00", "2024/01/01 06:00", "2024/01/01 00:00"], "2024-01-01T12", "2024-01-01T00"),
+        (["2024-01-01", "2024-02-01", "2024-03-01"], None, None),
+        (["2024-01-01", "", "2024-01-03"], None, None),
+    ],
+)
+def test_dates_at_equal_distances_are_the_axis(tmp_path, dates, first, last):
+    text = "day,x\n" + "".join(f"{day},{row}\n" for row, day in enumerate(dates))
+    axes = RowSource(str(write(tmp_path / "a.csv", text))).read().axes
+    shown = [(axis.name, *axis.restore(axis.grid())[[0, -1]]) for axis in axes]
+    assert shown == ([] if first is None else [("day", np.datetime64(first), np.datetime64(last))])
+
+
 def test_what_numpy_writes(tmp_path):
     array = np.random.default_rng(0).normal(size=(2_000, 3))
     for delimiter in (" ", ",", "\t"):
