@@ -118,13 +118,14 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
             options.append(Option((f"--config={given['config']}",)))
         if positional:
             options += [Option((word,)) for word in recipes.words_for(positional, given)]
-            if is_network(given.get("model")) and not given.keys() & {"config", "trainer.max_steps", "trainer.max_epochs"}:
-                options.append(Option((f"--trainer.max_steps={DEFAULT_STEPS}",)))  # the recipe is of an exact fit
             # options beside files change the recipe, wherever the recipe stands
             options = sorted(options, key=lambda option: option.key != "config")
             positional = []
         elif not (asks_help or given.keys() & {"config", "model", "data", "ckpt_path"}):
             raise InputError("fit needs signals, pe-lightning fit my.jpg, or a recipe, pe-lightning fit --config image/demo")
+        if _is_trained(given, options):
+            steps = -1 if "trainer.max_epochs" in given else DEFAULT_STEPS
+            options.append(Option((f"--trainer.max_steps={steps}",)))
     if not (asks_help or "print_config" in given):
         path = given.get("ckpt_path")
         if path is not None:
@@ -142,6 +143,25 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
     with_arguments = frozenset(option.key.rpartition(".")[0] for option in ordered)
     spelt = [word for option in ordered for word in _spelt(option, with_arguments)]
     return [*spelt, *positional]
+
+
+def _is_trained(given: Mapping[str, str | None], options: Sequence[Option]) -> bool:
+    """Whether options put a model that takes steps in place of the model of an exact fit, and no number of steps."""
+    if "model" not in (key.partition(".")[0] for key in given) or "trainer.max_steps" in given:
+        return False
+    settings: dict[str, Any] = {}
+    for option in options:
+        settings |= _settings(option.value)[1] if option.key == "config" and option.value is not None else {}
+    trainer, model = (settings.get(section) for section in ("trainer", "model"))
+    if not isinstance(trainer, Mapping) or not isinstance(model, Mapping) or trainer.get("max_steps") != 0:
+        return False
+    models = find_registry("models")
+    try:
+        cls = models.get(given.get("model") or model.get("class_path") or "")
+    except InputError:  # the parser says what is wrong
+        return False
+    solver = given.get("model.solver", (model.get("init_args") or {}).get("solver"))
+    return not getattr(cls, "solves", False) and ("solver" not in models.parameters(cls) or solver in (None, "null"))
 
 
 def _config_of(init: str | None) -> str:

@@ -13,13 +13,14 @@ from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from torch import Tensor, nn
 from typing_extensions import Self
 
-from pe_lightning.errors import InputError, refuse
+from pe_lightning.errors import InputError, paragraph, refuse
 from pe_lightning.registry import Described, path_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.function import FunctionModule
+from pe_lightning.training.optimization import refused_arguments
 
 NUM_POINTS = 4
 """Points at which a network is evaluated before a fit."""
@@ -91,7 +92,7 @@ class NetworkModule(CoordinateModule):
             self._described = models.arguments(cls, arguments)
             described = {"network": {"class_path": models.name_of(cls), "init_args": self._described}}
             self._make = partial(models.create, name, **self._described)
-        self._name = cls.__name__
+        self._class, self._name = cls, cls.__name__
         self._random: Tensor | None = None
         self.save_arguments(
             **described,
@@ -102,7 +103,7 @@ class NetworkModule(CoordinateModule):
         )
 
     def make_network(self, info: SignalInfo) -> nn.Module:
-        network = self._make().cpu().float().train()
+        network = self._create().cpu().float().train()
         with torch.random.fork_rng(devices=[]):  # dropout draws
             self._evaluate(network, info)  # creates the parameters of lazy layers
             before = {name: buffer.clone() for name, buffer in network.named_buffers()}
@@ -122,6 +123,26 @@ class NetworkModule(CoordinateModule):
             ),
         )
         return network
+
+    def _create(self) -> nn.Module:
+        """A new network; an error of its constructor names the arguments that it refuses."""
+
+        def works(change: dict[str, Any]) -> bool:
+            try:
+                self._class(**{**self._described, **change})
+            except Exception:  # code of the user raises anything
+                return False
+            return True
+
+        try:
+            return self._make()
+        except Exception as error:
+            if isinstance(error, InputError) or not self._described:
+                raise  # a fault of the class
+            wrong = refused_arguments(self._class, self._described, works) or list(self._described)
+            refused = " or ".join(f"model.{key}={self._described[key]!r}" for key in wrong)
+            text = paragraph(str(error), 200)
+            raise InputError(f"{self._name} refuses {refused}: {type(error).__name__}: {text}") from error
 
     def build(self, info: SignalInfo, source: str = "the data") -> None:
         is_new = self.info is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -82,13 +82,23 @@ def _refusal(name: str, make: Callable[..., Any], error: Exception, works: Calla
     )
     if cls is None:
         return name
-    empty, given = inspect.Parameter.empty, make.keywords  # type: ignore[attr-defined]
-    defaults = {key: parameter.default for key, parameter in inspect.signature(cls).parameters.items() if key in given}
-    wrong = [key for key, value in defaults.items() if value is not empty and works(partial(make, **{key: value}))]
+    given = make.keywords  # type: ignore[attr-defined]
+    defaults = _defaults(cls, given)
+    wrong = refused_arguments(cls, given, lambda change: works(partial(make, **change)))
     if not wrong and isinstance(error, ArithmeticError):  # which names no argument
-        wrong = [key for key, value in defaults.items() if value is empty]
+        wrong = [key for key, value in defaults.items() if value is inspect.Parameter.empty]
     refused = " or ".join(f"{name}.{key}={given[key]!r}" for key in wrong)
     return f"{cls.__name__} refuses {refused}" if wrong else f"{name} {cls.__name__}"
+
+
+def _defaults(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: parameter.default for key, parameter in inspect.signature(cls).parameters.items() if key in given}
+
+
+def refused_arguments(cls: type, given: Mapping[str, Any], works: Callable[[dict[str, Any]], bool]) -> list[str]:
+    """The given arguments of a class that work with their default value, in place of any of them."""
+    defaults = _defaults(cls, given).items()
+    return [key for key, value in defaults if value is not inspect.Parameter.empty and works({key: value})]
 
 
 def check_optimizer_covers(optimizer: Optimizer, parameters: Iterable[tuple[str, nn.Parameter]]) -> None:

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from pe_lightning import load
 from pe_lightning.__main__ import main
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse
 
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1"]
 
@@ -37,6 +39,17 @@ class Perceptron(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(self.activation(self.first(x)))
+
+
+class Deep(nn.Module):
+    """A network whose arguments have default values."""
+
+    def __init__(self, hidden: int = 4, depth: int = 1) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(2, hidden // depth), nn.Linear(hidden // depth, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)
 
 
 class Steps(LightningModule):
@@ -109,8 +122,23 @@ def test_it_is_resumed_predicted_compared_and_has_steps_without_a_number(capsys:
     assert list(run.glob("predict/*"))
     assert main(["compare", "runs/", "--by", "network.name", "--out", "report"]) == 0
     assert "Perceptron" in Path("report/index.html").read_text()
-    assert main(["fit", "a.png", *words, *QUIET, "--print_config"]) == 0
-    assert "max_steps: 2000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        ("a.png --model {}.Deep", 2000),
+        ("a.png --model SimpleMLP", 2000),
+        ("--config image/closed_form --model {}.Deep", 2000),
+        ("a.png --encoder gau --model.solver null", 2000),
+        ("a.png --model SimpleMLP --trainer.max_epochs 3", -1),
+        ("a.png --model ComplexLinear --encoder rff", 0),
+        ("a.png --model SimpleMLP --trainer.max_steps 7", 7),
+        ("--config image/demo --model.lr 0.1", 200),
+    ],
+)
+def test_a_model_in_place_of_an_exact_fit_is_trained(words: str, steps: int) -> None:
+    assert parse("fit", rewrite("fit", words.format(__name__).split())).trainer.max_steps == steps
 
 
 @pytest.mark.parametrize(
@@ -118,6 +146,8 @@ def test_it_is_resumed_predicted_compared_and_has_steps_without_a_number(capsys:
     [
         ("--model {}.Perceptron --model.hiden 3", "model '{}.Perceptron' has no argument 'hiden'; did you mean 'hidden'?"),
         ("--model {}.Perceptron", "model '{}.Perceptron' needs a value for 'hidden'"),
+        ("--model {}.Perceptron --model.hidden -3", "Perceptron refuses model.hidden=-3: RuntimeError: Trying to create"),
+        ("--model {}.Deep --model.depth 0 --model.hidden 3", "Deep refuses model.depth=0: ZeroDivisionError"),
         ("--model {}.Steps", "Steps is a LightningModule with steps of its own, which any Trainer of Lightning fits; for"),
         ("--model NetworkModule", "NetworkModule needs a network, such as --model my_module.MyNetwork"),
     ],
