@@ -155,7 +155,8 @@ def cache(action: Literal["list", "clear"], /, *, cache_dir: str | None = None) 
     """Lists or clears the cache of decoded signals.
 
     Signals are decoded once and then read from the cache. The key of an entry is computed from the content of the files and
-    from all options that change the decoded values, so an entry is never out of date. A fit takes
+    from all options that change the decoded values, so an entry is never out of date. Interpolation that is scored beside
+    fits is an entry, too. A fit takes
     --data.storage.cache_dir DIR, or --data.storage.cache off to read the files themselves.
 
     environment variables:

@@ -282,7 +282,7 @@ class Delaunay(Interpolation):
     interpolator: ClassVar[Any] = LinearNDInterpolator
 
     def seconds(self, points: int, places: int, num_axes: int) -> float:
-        triangles = {1: 1e-6 * points, 2: 1.5e-5 * points, 3: 3.3e-6 * points**1.4}
+        triangles = {1: 1e-6 * points, 2: 1.5e-5 * points, 3: 3.3e-6 * math.pow(points, 1.4)}
         return triangles[num_axes] + 4e-6 * places
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
@@ -374,7 +374,7 @@ class Biharmonic(Interpolation):
     def seconds(self, points: int, places: int, num_axes: int) -> float:
         # the factors of one sparse system fill in, more with more axes
         scale, power = {1: (1e-6, 1.0), 2: (8e-8, 1.5)}.get(num_axes, (6e-10, 2.4))
-        return scale * places**power
+        return scale * math.pow(places, power)
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         return info.num_points is None and super().applies_to(info, split)

@@ -72,7 +72,7 @@ def _on_held_out(data: SignalDataModule, metric: str, choice: BaselineChoice) ->
         if source.computed is None and raw.array is not None:
             stored = json.loads(raw.note)
             return stored["scores"], (stored["best"], raw.array[tuple(slice(0, n) for n in raw.shape)])
-    except CacheError as error:
+    except InputError as error:
         if source.computed is None or source.settled:
             rank_zero_info(f"The scores of interpolation are not cached: {error}")
     return source.computed or source.scores()
@@ -83,11 +83,11 @@ class _BestInterpolation(Source):
 
     Attributes:
         computed: The scores and the best prediction, if this process has computed them.
-        settled: Whether another run would have the same scores: no baseline failed unexpectedly.
+        settled: Whether another run can take the scores: there are some, and no baseline failed unexpectedly.
     """
 
     def __init__(self, data: SignalDataModule, metric: str, choice: BaselineChoice) -> None:
-        self.data, self.metric, self.choice = data, metric, choice
+        self.data, self.metric_name, self.choice = data, metric, choice
         self.computed: BaselineScores | None = None
         self.settled = True
 
@@ -101,21 +101,22 @@ class _BestInterpolation(Source):
         return {
             "fingerprint": self.data.fingerprint,
             "places": places.hexdigest(),
-            "metric": self.metric,
+            "metric": self.metric_name,
             "choice": self.choice,
             "baselines": {name: sha256_of(Path(file)) for name, file in files.items() if file is not None},
         }
 
     def read(self) -> RawSignals:
         scores, best = self.computed = self.scores()
+        self.settled &= best is not None
         if best is None or not self.settled:
-            raise CacheError("no baseline has a score" if best is None else "a baseline failed")
+            raise CacheError("no baseline has a score, or one failed")
         names = [f"{name}, {best[0]} interpolation" for name in self.data.info.names]
         raw = RawSignals.in_memory(best[1], names, ValueRange("float32"))
         return replace(raw, note=json.dumps({"scores": scores, "best": best[0]}))
 
     def scores(self) -> BaselineScores:
-        data, metric, key = self.data, self.metric, f"test/{self.metric}"
+        data, metric, key = self.data, self.metric_name, f"test/{self.metric_name}"
         sign = 1 if metrics.get(metric).higher_is_better else -1
         train, evaluation = data.train_batch(), data.evaluation_batch()
         found: dict[str, dict[str, Any]] = {}
