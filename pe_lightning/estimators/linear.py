@@ -23,6 +23,7 @@ from pe_lightning.estimators.report import FitReport
 from pe_lightning.signals.batches import PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit
@@ -107,9 +108,9 @@ class LinearRidge(Estimator):
         """Fits the trained samples, of signals in memory or read block by block."""
         device, began = default_device(device), time.perf_counter()
         encoders, choice = self.choose(train, copy.deepcopy(per_axis(self.encoder, train.info.num_axes)), device)
-        if any(True for encoder in encoders for _ in encoder.parameters()):
+        if any(parameter.requires_grad for encoder in encoders for parameter in encoder.parameters()):
             own = [copy.deepcopy(encoders) for _ in range(train.info.num_signals)]
-            solutions, learned = self.learn(train.dataset, own, device)
+            solutions, learned = self.learn(train.dataset, own, device, choice)
             report = learned_report(solutions, learned, None if choice is None else choice.report())
         else:
             solutions = [self.solve(train.dataset, encoders, device, choice)]
@@ -158,6 +159,7 @@ class LinearRidge(Estimator):
         dataset: SignalDataset,
         encoders: Sequence[Sequence[Encoder]],
         device: torch.device,
+        choice: Choice | None = None,
         process: Process = ONE_PROCESS,
         dtype: torch.dtype = torch.float32,
     ) -> tuple[list[Solution], list[Learned]]:
@@ -172,6 +174,7 @@ class LinearRidge(Estimator):
         for part, own in zip(parts, encoders, strict=True):
             own = cell_means([encoder.to(device) for encoder in own], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
+            options["start_ridge"] = None if choice is None else choice.ridge
             if _is_grid(part):
                 values, axes, sizes = _grid(part, device)
                 learned = learn_encoders(values, own, axes=axes, full_size=sizes, **options)
@@ -181,6 +184,12 @@ class LinearRidge(Estimator):
             solver = LinearRidge(learned.encoders, learned.ridge, self.center)
             solutions.append(solver.solve(part, learned.encoders, device, None, process, dtype=dtype))
             every.append(learned)
+        if kept := sum(learned.kept for learned in every):
+            names = ", ".join(sorted({encoder.name for own in encoders for encoder in own}))
+            rank_zero_info(
+                f"The given parameters of {names} are kept{f' for {kept} of {len(every)} signals' if len(every) > 1 else ''}: "
+                "learned ones predict samples, or places between them, no better."
+            )
         return solutions, every
 
     def solve(

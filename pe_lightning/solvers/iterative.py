@@ -87,7 +87,7 @@ class PointProblem:
         tolerance: float,
         precondition: bool,
         initial: Sequence[Tensor] | None = None,
-        right: tuple[Tensor, Tensor] | None = None,
+        right: Sequence[tuple[FittedSamples, Tensor]] | None = None,
     ) -> list[Minimum]:
         """Minimises by conjugate gradients, one group of signals after another; :meth:`decode` makes weights of the minima.
 
@@ -97,16 +97,18 @@ class PointProblem:
             tolerance: Relative residual at which a signal stops.
             precondition: Whether to use the preconditioner.
             initial: ``z`` per group to start from; default zero.
-            right: Numbers ``(S, C, P)`` at samples and their mask ``(S, P)``; their adjoint replaces the values' adjoint.
+            right: Samples with the same encoders, and numbers ``(S, C, P)`` there; the sum of their adjoints replaces the
+                values' adjoint.
         """
         found, reduce = [], self.summed if self.distributed else None
         for number, signals in enumerate(self._groups()):
             target = self._masked(signals, self._centered(signals)).contiguous()
             scale = self._scale(signals, ridge) if precondition else target.new_ones(1, 1, 1)
             operator, sums, unit = self._operator(signals), None, self._scaled_unit[signals]
-            if right is not None:
-                scaled = self._divided(right[0][signals], signals).to(self.dtype)
-                sums = operator.with_mask(right[1][signals]).rmatvec(scaled)
+            for samples, numbers in right or ():
+                scaled = self._divided(numbers[signals], signals).to(self.dtype)
+                adjoint = samples.to(self.dtype, self.bases).select(signals).rmatvec(scaled)
+                sums = adjoint if sums is None else sums + adjoint
             # the length of preconditioned columns is about one
             norm = scale.shape[-1] if precondition else unit * self.counts[signals]
             problem = LeastSquares(operator, target, ridge * unit, scale, norm, reduce, sums)

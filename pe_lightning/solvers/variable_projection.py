@@ -15,7 +15,8 @@ with the same factorisation,
 Autograd differentiates the features alone: derivatives of decompositions would fail for equal singular values.
 
 Reference: Golub and Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
-separate*, 1973. The held-out loss is an addition.
+separate*, 1973. The held-out loss is an addition, and so is its penalty: on a grid, held-out samples cannot tell a wave from its
+alias, so what the fit does between samples counts too (:class:`~pe_lightning.solvers.between.Between`).
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.solvers import choice, held_out
+from pe_lightning.solvers.between import MIN_COORDINATES, Between
 from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.samples import FittedSamples, MaskedGrid, point_samples
 
@@ -54,7 +56,11 @@ SEARCH_TOLERANCE = 3e-4
 """Relative decrease of the held-out error below which the search ends."""
 MAX_ITERATIONS, TOLERANCE, PRECISION = {True: 40, False: 15}, 1e-4, torch.float32
 """Solves at scattered points: most iterations, with gradients (True) and without, tolerance and dtype."""
-Solve: TypeAlias = Callable[[Tensor | None], Tensor]
+MAX_FRACTION = 0.25
+"""Largest share of the samples at random places that is held out."""
+MAX_COMPARED = 2000
+"""Samples that are predicted, at most, to compare learned parameters with the given ones."""
+Solve: TypeAlias = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,8 @@ class Learned:
 
     encoders: tuple[Encoder, ...]
     """One encoder per axis, with the best parameters."""
+    kept: bool
+    """Whether these are the given parameters, since the learned ones predict samples no better."""
     ridge: float
     """The relative ridge for a fit of all training samples."""
     start: float
@@ -72,7 +80,8 @@ class Learned:
 
     def report(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {"evaluations": len(self.curve), "start_psnr": self.start, "held_out_psnr": max(self.curve)}
+        scores = {"start_psnr": self.start, "held_out_psnr": max(self.curve)}
+        return {"evaluations": len(self.curve), **scores, "kept_start": self.kept}
 
 
 class ValidationProblem:
@@ -85,6 +94,7 @@ class ValidationProblem:
         weight: Weight of each sample in the loss, ``(S or 1, P)``; zero for samples that are not held out.
         strides: Stride per axis of the fitted samples if they are a regular part of a grid; the solves are then direct.
         center: Whether the mean of the fitted samples is subtracted.
+        between: Places whose excess is added to the loss, for solves that are not direct.
     """
 
     def __init__(
@@ -95,8 +105,9 @@ class ValidationProblem:
         weight: Tensor,
         strides: Sequence[int] | None = None,
         center: bool = True,
+        between: Between | None = None,
     ) -> None:
-        self.samples, self.strides = samples, strides
+        self.samples, self.strides, self.between = samples, strides, between
         self.fitted = fitted.expand(len(values), -1)
         self.weight = weight.double().expand(len(values), -1)
         self.counts = self.fitted.sum(1, dtype=torch.float64)
@@ -105,7 +116,7 @@ class ValidationProblem:
         self.total = float(self.weight.sum()) * values.shape[1]
 
     def loss(self, ridge: float, gradient: bool = True) -> tuple[float, float]:
-        """The weighted mean squared error, and its derivative with respect to the logarithm of the ridge.
+        """The weighted mean squared error with the excess between samples, and its derivative with respect to the logarithm of the ridge.
 
         With ``gradient``, gradients with respect to the encoders' parameters are added to their ``grad``; without, the
         derivative is zero. The ridge is relative to the mean of the joint diagonal over the fitted samples.
@@ -116,11 +127,12 @@ class ValidationProblem:
             unit, solve = self._direct(samples, ridge) if self.strides else self._iterative(ridge, gradient)
             w = solve(None)
             error = samples.matvec(w.flatten(2)) - self.values
-            loss = float((error.square() * weight).sum())
+            excess, places = self._excess(w)
+            loss = float((error.square() * weight).sum()) + excess
             if not gradient:
                 return loss, 0.0
             g = 2 * weight * error
-            z = solve(g)
+            z = solve(g, places)
             inner = (z * w).flatten(1).sum(1)
             g -= torch.where(fitted, samples.matvec(z.flatten(2)), 0.0)
             residual = torch.where(fitted, -error, 0.0)
@@ -130,7 +142,29 @@ class ValidationProblem:
                     change = (g[some, :, where] * predicted + residual[some, :, where] * adjoint).sum()
                     norms = samples.squared_norms(features) * self.fitted[some, where]
                     torch.autograd.backward(change - ridge * (norms.sum(1) * (inner / self.counts)[some]).sum())
+                for between, slope in places:
+                    for some, where, features in between.blocks(math.prod(between.widths[1:])):
+                        torch.autograd.backward((slope[some, :, where] * between.product(w[some], features)).sum())
             return loss, -float((ridge * unit * inner).sum())
+
+    def deviation(self, ridge: float) -> float:
+        """Mean squared difference between samples from their cubic interpolation; of a whole grid that is fitted."""
+        assert self.between is not None
+        assert isinstance(self.samples, MaskedGrid)
+        with full_precision(self.values.device):
+            w = self._iterative(ridge, False)[1](None)
+            predictions = self.between.samples.to(torch.float64).matvec(w.flatten(2)).detach()
+            return self.between.deviation(predictions, self.values.unflatten(2, self.samples.grid))
+
+    def _excess(self, w: Tensor) -> tuple[float, list[tuple[FittedSamples, Tensor]]]:
+        """The excess between samples, and the places with its gradient with respect to the predictions."""
+        if self.between is None:
+            return 0.0, []
+        places = self.between.samples.to(torch.float64)
+        predictions = places.matvec(w.flatten(2)).detach().requires_grad_()
+        with torch.enable_grad():
+            excess = self.between.excess(predictions)
+        return float(excess.detach()), [(places, torch.autograd.grad(excess, predictions)[0])]
 
     def _direct(self, samples: FittedSamples, ridge: float) -> tuple[Tensor | float, Solve]:
         """The unit of the ridge, and the map of ``None`` to weights, and of a gradient ``(S, C, P)`` to its adjoint."""
@@ -144,7 +178,8 @@ class ValidationProblem:
         unit = math.prod(f.mean_diagonal for f in factors)
         damped = (singular.square() + ridge * unit).clamp_min(1e-300)
 
-        def solve(g: Tensor | None) -> Tensor:
+        def solve(g: Tensor | None, places: Sequence[tuple[FittedSamples, Tensor]] = ()) -> Tensor:
+            assert not places
             if g is None:
                 known = self.values.reshape(*self.values.shape[:2], *samples.grid)[whole + parts]
                 return mode_products(mode_products(known, left) * singular / damped, right)
@@ -161,8 +196,8 @@ class ValidationProblem:
         fitted = self.samples.to(torch.float64).with_mask(self.fitted)
         problem = PointProblem(fitted, self.values.to(PRECISION), population, center=False, distributed=False)
 
-        def solve(g: Tensor | None) -> Tensor:
-            adjoint = None if g is None else (g, self.weight > 0)
+        def solve(g: Tensor | None, places: Sequence[tuple[FittedSamples, Tensor]] = ()) -> Tensor:
+            adjoint = None if g is None else [(fitted.with_mask(self.weight > 0), g), *places]
             found = problem.solve(ridge, MAX_ITERATIONS[gradient], TOLERANCE, True, right=adjoint)
             return problem.decode([part.z for part in found]).double()
 
@@ -182,12 +217,18 @@ def learn_encoders(
     center: bool = True,
     evaluations: int = 60,
     full_size: Sequence[int] | None = None,
+    start_ridge: float | None = None,
 ) -> Learned:
     """Learns the parameters of encoders by variable projection; all signals share them.
 
     Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. The same
-    samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`. For
-    features with a position, such as one width per shift, a tenth of all samples of a grid is held out.
+    samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`.
+
+    Of parameters besides one width, such as frequencies, a width per shift or a table, a tenth of the samples is held out at
+    random, on a grid too, where the loss also has the excess of :class:`~pe_lightning.solvers.between.Between`. What is
+    learned then has to be better than the given parameters, fitted with their own ridge: in the prediction of other tenths of
+    the samples and, on a whole grid, in the distance of the fit from the cubic interpolation of the samples, at random places
+    between them. Otherwise the given parameters are kept.
 
     The search is SciPy's L-BFGS-B on the logarithm of the loss, with respect to the encoders' parameters and the logarithm
     of the ridge.
@@ -203,6 +244,7 @@ def learn_encoders(
         center: Whether the mean is subtracted.
         evaluations: Most evaluations of loss and gradient.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
+        start_ridge: Relative ridge of a fit with the given parameters; ``None``: chosen as by the solvers.
 
     Example:
         >>> import torch
@@ -222,36 +264,65 @@ def learn_encoders(
     where: dict[str, Any] = {"coords": coords, "axes": axes, "mask": mask, "index": index}
     num_axes = coords.shape[-1] if axes is None and coords is not None else len(axes or ())
     density = None if on_grid else held_out.point_density(values, axes, mask, num_axes, False)
-    given = choice.axis_encoders(encoder, axes, density, values.shape[-1], values.device)
+    given = copy.deepcopy(choice.axis_encoders(encoder, axes, density, values.shape[-1], values.device))
     learned, working = copy.deepcopy(given), [entry.double().eval() for entry in copy.deepcopy(given)]
-    pairs = {
-        p: q for e, f in zip(working, learned, strict=True) for p, q in zip(e.parameters(), f.parameters(), strict=True)
-    }
-    parameters = [parameter for parameter in pairs if parameter.requires_grad]
+    parameters = list(dict.fromkeys(p for entry in working for p in entry.parameters() if p.requires_grad))
     if not parameters:
         names = ", ".join(sorted({entry.name for entry in given}))
         raise InputError(f"there is nothing to learn: {names} has no parameter; set trainable: true")
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
     # features with a position: a width per shift, or a table
     placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
-    if on_grid and not placed:
+    several = any(entry.width is None or sum(p.numel() for p in entry.parameters()) > 1 for entry in learning)
+    thinned = on_grid and not placed
+    if on_grid:
+        where["mask"] = torch.ones(values.shape[1:-1], dtype=torch.bool)
+    if thinned:
         problem = _thinned(values, axes or (), working, full_size or values.shape[1:-1], center)
     else:
-        if on_grid:
-            where["mask"] = torch.ones(values.shape[1:-1], dtype=torch.bool)
-        count = values.numel() // values.shape[-1] if mask is None else int(mask.sum())
-        problem = _scattered(values, working, where, placed, count, center)
+        parts = _Parts(values, working, where, center, windows=not placed)
+        if parts.are_few:
+            raise InputError(
+                f"{parts.count} training samples are too few to hold any out; set trainable: false, or solver: null"
+            )
+        problem = parts.problem(0)
     search = _Search(problem, learning, parameters, strength)
-    best = search.run(evaluations)
-    for parameter in parameters:
-        pairs[parameter].data.copy_(parameter.data)
-    for entry in learned:
+    found = search.run(evaluations)
+    _copy_parameters(working, learned)
+    for entry in (*given, *learned):
         entry.requires_grad_(False)
-    if strength is None and not placed and on_grid:
-        best = choice.choose_grid(values, axes or (), learned, "auto", "given", full_size).ridge
-    elif strength is None and not placed:
-        best = choice.choose_points(values, learned, ridge="auto", center=center, **where).ridge
-    return Learned(tuple(learned), best, search.start, tuple(search.curve))
+
+    def chosen(encoders: Sequence[Encoder]) -> float:
+        if strength is not None:
+            return strength
+        if on_grid:
+            return choice.choose_grid(values, axes or (), encoders, "auto", "given", full_size).ridge
+        return choice.choose_points(values, encoders, ridge="auto", center=center, **where).ridge
+
+    # in a hole of a grid, larger ridges are better than between samples
+    ridges = {found, chosen(learned)} if placed and on_grid else {found if placed else chosen(learned)}
+    if several:
+        comparison = _Comparison(_Parts(values, working, where, center, windows=False), on_grid)
+        scores = {r: comparison.errors(r) for r in ridges}
+        _copy_parameters(given, working)
+        start_ridge = chosen(given) if start_ridge is None else start_ridge
+        start = comparison.errors(start_ridge)
+        better = {r: math.prod(errors) for r, errors in scores.items() if all(map(_is_less, errors, start))}
+        if not better:
+            return Learned(tuple(given), True, start_ridge, search.start, tuple(search.curve))
+        ridges = {min(better, key=lambda r: better[r])}
+    return Learned(tuple(learned), False, ridges.pop(), search.start, tuple(search.curve))
+
+
+def _is_less(error: float, other: float) -> bool:
+    return error < other or (math.isfinite(error) and not math.isfinite(other))
+
+
+@torch.no_grad()
+def _copy_parameters(source: Sequence[Encoder], target: Sequence[Encoder]) -> None:
+    for one, other in zip(source, target, strict=True):
+        for parameter, copied in zip(one.parameters(), other.parameters(), strict=True):
+            copied.copy_(parameter)
 
 
 def _thinned(
@@ -271,25 +342,57 @@ def _thinned(
     return ValidationProblem(samples, flat, fitted, weight, grid.strides, center)
 
 
-def _scattered(
-    values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], placed: bool, count: int, center: bool
-) -> ValidationProblem:
-    """A tenth of ``count`` samples, or more of few; in windows of a large grid, unless the features have a position."""
-    fraction = max(held_out.HELD_OUT_FRACTION, held_out.MIN_HELD_OUT_POINTS / max(count, 1))
-    if fraction > 0.25:
-        raise InputError(f"{count} training samples are too few to hold any out; set trainable: false, or solver: null")
-    samples, points, _ = point_samples(values, encoders, **where, distributed=False)
-    axes = where["axes"]
-    windows = None if axes is None or placed else held_out.point_windows(values, axes, where["mask"], where["index"], False)
-    if windows is not None:
-        values, where, ratios = windows
-        near = [x / ratio for x, ratio in zip(where["axes"], ratios, strict=True)]
-        small = changed(encoders, squeezed, ratios)
-        samples, points, _ = point_samples(values, small, **{**where, "axes": near}, distributed=False)
-    held = (held_out.draw_fractions(samples.coordinates().unbind(-1)) < fraction).expand(len(points), -1)
-    trained = torch.ones_like(held) if samples.mask is None else samples.mask.expand(len(points), -1)
-    points = torch.where(trained[:, None], points, 0.0).double()
-    return ValidationProblem(samples, points, trained & ~held, trained & held, center=center)
+class _Parts:
+    """Random tenths of the samples, or larger parts of few samples, to be held out in turn.
+
+    With ``windows``, of windows of a large grid; else the loss has the excess between the samples of a grid.
+    """
+
+    def __init__(
+        self, values: Tensor, encoders: Sequence[Encoder], where: dict[str, Any], center: bool, windows: bool
+    ) -> None:
+        mask, index, axes = (where[key] for key in ("mask", "index", "axes"))
+        self.count, self.center = values[..., 0].numel() if mask is None else int(mask.sum()), center
+        self.are_few = MAX_FRACTION * self.count < held_out.MIN_HELD_OUT_POINTS
+        share = MAX_FRACTION if self.are_few else held_out.MIN_HELD_OUT_POINTS / self.count
+        self.fraction = max(held_out.HELD_OUT_FRACTION, share)
+        samples, points, _ = point_samples(values, encoders, **where, distributed=False)
+        small = held_out.point_windows(values, axes, mask, index, False) if axes is not None and windows else None
+        if small is not None:
+            values, where, ratios = small
+            near = [x / ratio for x, ratio in zip(where["axes"], ratios, strict=True)]
+            encoders = changed(encoders, squeezed, ratios)
+            samples, points, _ = point_samples(values, encoders, **{**where, "axes": near}, distributed=False)
+        self.samples, coords = samples, samples.coordinates()
+        self.drawn = held_out.draw_fractions(coords.unbind(-1)).expand(len(points), -1)
+        every = torch.ones_like(self.drawn, dtype=torch.bool)
+        self.trained = every if samples.mask is None else samples.mask.expand(len(points), -1)
+        self.values, self.between = torch.where(self.trained[:, None], points, 0.0).double(), None
+        if axes is not None and not windows:
+            known = [x.unique() for x in coords.expand(len(points), -1, -1)[self.trained].unbind(-1)]
+            self.between = Between(encoders, known) if max(map(len, known)) >= MIN_COORDINATES else None
+
+    def problem(self, part: int | None) -> ValidationProblem:
+        """All parts but one fitted, or all."""
+        inside = torch.floor(self.drawn / self.fraction) == (-1 if part is None else part)
+        fitted, held = self.trained & ~inside, self.trained & inside
+        return ValidationProblem(self.samples, self.values, fitted, held, center=self.center, between=self.between)
+
+
+class _Comparison:
+    """Compares fits at samples that the search has not scored, and between the samples of a whole grid."""
+
+    def __init__(self, parts: _Parts, on_grid: bool) -> None:
+        number = min(int(1 / parts.fraction) - 1, math.ceil(MAX_COMPARED / (parts.fraction * parts.count)))
+        problems = [parts.problem(part) for part in range(1, number + 1)]
+        self.problems = [problem for problem in problems if problem.total]
+        self.whole = parts.problem(None) if on_grid and parts.between else None
+
+    def errors(self, ridge: float) -> tuple[float, ...]:
+        """The loss, and the deviation from the interpolation."""
+        losses = [problem.loss(ridge, gradient=False)[0] for problem in self.problems]
+        mean = float(np.average(losses, weights=[problem.total for problem in self.problems]))
+        return (mean,) if self.whole is None else (mean, self.whole.deviation(ridge))
 
 
 class _Search:
