@@ -9,6 +9,8 @@
   on every second sample of each axis, scored on the others.
 - ``widths``: widths that are learned from a start that is four times wrong, beside the best of nine fixed widths;
   ``descent`` is gradient descent of weights and width together.
+- ``learned``: encoders with learned frequencies, phases or widths per shift, beside the exact fit of their start, over eight
+  draws; of pictures at 48 x 48.
 - ``threads``: exact fits while other programs use every core, with all threads and with the number that is chosen.
 - ``fill``: a picture of 512 x 768, of which a quarter is known, with one thread and with the default number.
 - ``sweep``: ``pe-lightning sweep`` of 5 encoders x 3 widths, and 15 ``fit`` commands, which have the same PSNR.
@@ -96,6 +98,55 @@ def widths(path: str, descent: int = 100) -> None:
             model = ComplexLinear(scaled(factor, trainable=True))
             row.append(pe_lightning.fit(data, model=model, max_steps=descent).psnr)
         print_row(name, *row)
+
+
+class Waves(encoders.Encoder):
+    """Cosines and sines of eight normal frequencies, or the first layer of a SIREN, learned unless they are ``fixed``."""
+
+    def __init__(self, siren: bool = False, scale: float = 10.0, seed: int = 0, fixed: bool = False) -> None:
+        super().__init__(16)
+        self.siren, generator = siren, torch.Generator().manual_seed(seed)
+        if siren:  # sin(30 (w x + b)), w and b uniform
+            rows = 30 / (2 * torch.pi) * (2 * torch.rand(2, 16, generator=generator) - 1)
+        else:
+            rows = scale * torch.randn(1, 8, generator=generator)
+        self.register_buffer("rows", rows)
+        if not fixed:
+            del self.rows
+            self.rows = torch.nn.Parameter(rows)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = 2 * torch.pi * self.rows.to(x.dtype)
+        if self.siren:
+            return torch.sin(x[..., None] * rows[0] + rows[1])
+        return torch.cat([torch.cos(x[..., None] * rows[0]), torch.sin(x[..., None] * rows[0])], -1)
+
+
+def learned(paths: Sequence[str], seeds: int = 8) -> None:
+    """Prints held-out PSNR in dB, mean over draws, of exact fits with given and with learned parameters."""
+    warnings.simplefilter("ignore")
+    free = {"trainable": True, "per_feature": True}
+    pairs: dict[str, Callable[[int], tuple[Any, Any]]] = {
+        "own, 8 frequencies": lambda seed: (Waves(seed=seed, fixed=True), Waves(seed=seed)),
+        "own, SIREN's layer": lambda seed: (Waves(True, seed=seed, fixed=True), Waves(True, seed=seed)),
+    }
+    for name, more in {"rff": {"num_features": 16, "sigma": 10.0}, "gau": {"sigma": 0.02}, "logf": {"sigma": 3.0}}.items():
+        drawn = ("seed",) if name == "rff" else ()
+        pairs[f"{name}, per_feature"] = lambda seed, name=name, more=more, drawn=drawn: (  # type: ignore[misc]
+            {"name": name, **more, **dict.fromkeys(drawn, seed)},
+            {"name": name, **more, **dict.fromkeys(drawn, seed), **free},
+        )
+    print_titles("picture", "encoder", "start, dB", "learned, dB", "least gain", "largest gain", "draws below the start")
+    for path in paths:
+        data = ImageDataModule(path, resize=48)
+        for name, pair in pairs.items():
+            draws = range(seeds if name[:3] in ("own", "rff") else 1)
+            start, found = torch.tensor([[pe_lightning.fit(data, one).psnr for one in pair(seed)] for seed in draws]).T
+            gain = found - start
+            below = f"{int((gain < -0.02).sum())} of {len(gain)}"
+            print_row(
+                Path(path).name, name, *(float(x) for x in (start.mean(), found.mean(), gain.min(), gain.max())), below
+            )
 
 
 def _scaled(encoder: encoders.Encoder, argument: str, width: float, factor: float, **options: Any) -> encoders.Encoder:
@@ -217,6 +268,7 @@ if __name__ == "__main__":
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         "quality": lambda options: quality(load_all(options.paths)),
         "widths": lambda options: widths(harness.files_of(options.paths)[0]),
+        "learned": lambda options: learned(harness.files_of(options.paths)),
         "threads": lambda options: loaded(),
         "fill": partial(beside, lambda options: filled(options.repeats)),
         "authors": partial(beside, lambda options: authors(options.repeats, options.paths)),

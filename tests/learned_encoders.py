@@ -65,6 +65,18 @@ class LearnedFourier(RandomFourier):
         self.frequencies = nn.Parameter(start)
 
 
+class Waves(Encoder):
+    """Cosines and sines of eight frequencies, which are trained unless they are ``fixed``."""
+
+    def __init__(self, scale: float = 10.0, seed: int = 0, fixed: bool = False) -> None:
+        super().__init__(16)
+        self.frequencies = nn.Parameter(scale * torch.randn(8, generator=torch.Generator().manual_seed(seed)), not fixed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        phases = 2 * torch.pi * x[..., None] * self.frequencies.to(x.dtype)
+        return torch.cat([phases.cos(), phases.sin()], -1)
+
+
 LEARNED = [LearnedGaussian, Table, Gained, LearnedFourier]
 
 MLP = {"num_features": 8, "num_inputs": 8, "hidden": 4, "mlp": True}

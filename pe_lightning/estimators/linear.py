@@ -110,7 +110,7 @@ class LinearRidge(Estimator):
         encoders, choice = self.choose(train, copy.deepcopy(per_axis(self.encoder, train.info.num_axes)), device)
         if any(parameter.requires_grad for encoder in encoders for parameter in encoder.parameters()):
             own = [copy.deepcopy(encoders) for _ in range(train.info.num_signals)]
-            solutions, learned = self.learn(train.dataset, own, device, choice)
+            solutions, learned = self.learn(train.dataset, own, device)
             report = learned_report(solutions, learned, None if choice is None else choice.report())
         else:
             solutions = [self.solve(train.dataset, encoders, device, choice)]
@@ -159,7 +159,6 @@ class LinearRidge(Estimator):
         dataset: SignalDataset,
         encoders: Sequence[Sequence[Encoder]],
         device: torch.device,
-        choice: Choice | None = None,
         process: Process = ONE_PROCESS,
         dtype: torch.dtype = torch.float32,
     ) -> tuple[list[Solution], list[Learned]]:
@@ -174,7 +173,6 @@ class LinearRidge(Estimator):
         for part, own in zip(parts, encoders, strict=True):
             own = cell_means([encoder.to(device) for encoder in own], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
-            options["start_ridge"] = None if choice is None else choice.ridge
             if _is_grid(part):
                 values, axes, sizes = _grid(part, device)
                 learned = learn_encoders(values, own, axes=axes, full_size=sizes, **options)
@@ -184,11 +182,11 @@ class LinearRidge(Estimator):
             solver = LinearRidge(learned.encoders, learned.ridge, self.center)
             solutions.append(solver.solve(part, learned.encoders, device, None, process, dtype=dtype))
             every.append(learned)
-        if kept := sum(learned.kept for learned in every):
+        if kept := sum(learned.kept_start for learned in every):
             names = ", ".join(sorted({encoder.name for own in encoders for encoder in own}))
+            part = f" for {kept} of {len(every)} signals" if len(every) > 1 else ""
             rank_zero_info(
-                f"The given parameters of {names} are kept{f' for {kept} of {len(every)} signals' if len(every) > 1 else ''}: "
-                "learned ones predict samples, or places between them, no better."
+                f"The given parameters of {names} are kept{part}: learned ones are no better where the search saw no sample."
             )
         return solutions, every
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder
 from pe_lightning.solvers.samples import ScatteredPoints
 
-PLACES = 256
+PLACES = 512
 """Places between samples, per axis."""
 MIN_COORDINATES = 4
 """Fewest coordinates of an axis with such places."""

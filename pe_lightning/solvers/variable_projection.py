@@ -15,8 +15,8 @@ with the same factorisation,
 Autograd differentiates the features alone: derivatives of decompositions would fail for equal singular values.
 
 Reference: Golub and Pereyra, *The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
-separate*, 1973. The held-out loss is an addition, and so is its penalty: on a grid, held-out samples cannot tell a wave from its
-alias, so what the fit does between samples counts too (:class:`~pe_lightning.solvers.between.Between`).
+separate*, 1973. The held-out loss is an addition, and so is its penalty: on a grid, held-out samples cannot tell a wave from
+its alias, so the roughness of the fit between samples is added (:class:`~pe_lightning.solvers.between.Between`).
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ class Learned:
 
     encoders: tuple[Encoder, ...]
     """One encoder per axis, with the best parameters."""
-    kept: bool
-    """Whether these are the given parameters, since the learned ones predict samples no better."""
     ridge: float
     """The relative ridge for a fit of all training samples."""
     start: float
     """Held-out PSNR in dB of the given encoders at the best of the start ridges."""
     curve: tuple[float, ...]
     """Held-out PSNR in dB of every evaluation of the search, in order."""
+    kept_start: bool = False
+    """Whether the encoders have the given parameters, because the learned ones were no better."""
 
     def report(self) -> dict[str, Any]:
         """Plain JSON values."""
         scores = {"start_psnr": self.start, "held_out_psnr": max(self.curve)}
-        return {"evaluations": len(self.curve), **scores, "kept_start": self.kept}
+        return {"evaluations": len(self.curve), **scores, "kept_start": self.kept_start}
 
 
 class ValidationProblem:
@@ -116,10 +116,11 @@ class ValidationProblem:
         self.total = float(self.weight.sum()) * values.shape[1]
 
     def loss(self, ridge: float, gradient: bool = True) -> tuple[float, float]:
-        """The weighted mean squared error with the excess between samples, and its derivative with respect to the logarithm of the ridge.
+        """The loss, and its derivative with respect to the logarithm of the ridge.
 
-        With ``gradient``, gradients with respect to the encoders' parameters are added to their ``grad``; without, the
-        derivative is zero. The ridge is relative to the mean of the joint diagonal over the fitted samples.
+        The loss is the weighted mean squared error plus the excess between samples. With ``gradient``, gradients with
+        respect to the encoders' parameters are added to their ``grad``; without, the derivative is zero. The ridge is
+        relative to the mean of the joint diagonal over the fitted samples.
         """
         fitted, weight = self.fitted[:, None], self.weight[:, None] / self.total
         with full_precision(self.values.device):
@@ -217,18 +218,19 @@ def learn_encoders(
     center: bool = True,
     evaluations: int = 60,
     full_size: Sequence[int] | None = None,
-    start_ridge: float | None = None,
 ) -> Learned:
     """Learns the parameters of encoders by variable projection; all signals share them.
 
     Samples of a grid are given by ``axes`` alone, scattered ones as for :func:`~pe_lightning.solvers.solve_points`. The same
     samples are held out as in :func:`~pe_lightning.solvers.choose_grid` and :func:`~pe_lightning.solvers.choose_points`.
 
-    Of parameters besides one width, such as frequencies, a width per shift or a table, a tenth of the samples is held out at
-    random, on a grid too, where the loss also has the excess of :class:`~pe_lightning.solvers.between.Between`. What is
-    learned then has to be better than the given parameters, fitted with their own ridge: in the prediction of other tenths of
-    the samples and, on a whole grid, in the distance of the fit from the cubic interpolation of the samples, at random places
-    between them. Otherwise the given parameters are kept.
+    For features with a position or without a width, such as one width per shift, a table or waves, a tenth of all samples is
+    held out instead. On a grid it cannot tell a frequency from its alias: the loss then also has the roughness between
+    samples that no frequency up to the Nyquist frequency has.
+
+    Parameters besides a width have to be better than the given ones, which are fitted with their own ridge: in the
+    prediction of other tenths of the samples and, on a whole grid, in the distance from the cubic interpolation of the
+    samples, at random places between these. Otherwise the given parameters are kept.
 
     The search is SciPy's L-BFGS-B on the logarithm of the loss, with respect to the encoders' parameters and the logarithm
     of the ridge.
@@ -244,7 +246,6 @@ def learn_encoders(
         center: Whether the mean is subtracted.
         evaluations: Most evaluations of loss and gradient.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
-        start_ridge: Relative ridge of a fit with the given parameters; ``None``: chosen as by the solvers.
 
     Example:
         >>> import torch
@@ -273,18 +274,18 @@ def learn_encoders(
     learning = [entry for entry in working if any(True for _ in entry.parameters())]
     # features with a position: a width per shift, or a table
     placed = any(entry.width is None or (entry.per_feature and entry.resolution is not None) for entry in learning)
-    several = any(entry.width is None or sum(p.numel() for p in entry.parameters()) > 1 for entry in learning)
-    thinned = on_grid and not placed
+    sizes = [sum(p.numel() for p in entry.parameters() if p.requires_grad) for entry in learning]
+    several = any(entry.width is None or size > 1 for entry, size in zip(learning, sizes, strict=True))
     if on_grid:
         where["mask"] = torch.ones(values.shape[1:-1], dtype=torch.bool)
-    if thinned:
+    parts = None if on_grid and not placed else _Parts(values, working, where, center, windows=not placed)
+    if parts is None:
         problem = _thinned(values, axes or (), working, full_size or values.shape[1:-1], center)
+    elif parts.are_few:
+        raise InputError(
+            f"{parts.count} training samples are too few to hold any out; set trainable: false, or solver: null"
+        )
     else:
-        parts = _Parts(values, working, where, center, windows=not placed)
-        if parts.are_few:
-            raise InputError(
-                f"{parts.count} training samples are too few to hold any out; set trainable: false, or solver: null"
-            )
         problem = parts.problem(0)
     search = _Search(problem, learning, parameters, strength)
     found = search.run(evaluations)
@@ -299,19 +300,28 @@ def learn_encoders(
             return choice.choose_grid(values, axes or (), encoders, "auto", "given", full_size).ridge
         return choice.choose_points(values, encoders, ridge="auto", center=center, **where).ridge
 
-    # in a hole of a grid, larger ridges are better than between samples
-    ridges = {found, chosen(learned)} if placed and on_grid else {found if placed else chosen(learned)}
+    # a hole in a grid is predicted best with a larger ridge than places between samples
+    ridges = {found} if placed and not on_grid else {chosen(learned), *([found] if placed else [])}
+    kept = False
     if several:
-        comparison = _Comparison(_Parts(values, working, where, center, windows=False), on_grid)
+        if parts is None or not placed:
+            parts = _Parts(values, working, where, center, windows=False)
+        comparison = _Comparison(parts, on_grid)
         scores = {r: comparison.errors(r) for r in ridges}
         _copy_parameters(given, working)
-        start_ridge = chosen(given) if start_ridge is None else start_ridge
+        start_ridge = chosen(changed(given, _without_parameters))
         start = comparison.errors(start_ridge)
         better = {r: math.prod(errors) for r, errors in scores.items() if all(map(_is_less, errors, start))}
-        if not better:
-            return Learned(tuple(given), True, start_ridge, search.start, tuple(search.curve))
-        ridges = {min(better, key=lambda r: better[r])}
-    return Learned(tuple(learned), False, ridges.pop(), search.start, tuple(search.curve))
+        kept, ridges = not better, {min(better, key=lambda r: better[r], default=start_ridge)}
+    return Learned(tuple(given if kept else learned), ridges.pop(), search.start, tuple(search.curve), kept)
+
+
+def _without_parameters(encoder: Encoder) -> Encoder:
+    """A registered encoder that has the same features and learns nothing, if there is one: ridges are chosen by its rules."""
+    learns = [name for name in ("trainable", "per_feature") if encoder.arguments.get(name)]
+    x = torch.linspace(0, 1, 64, device=next(encoder.parameters(), torch.empty(0)).device)
+    fixed = encoder.copy(**dict.fromkeys(learns, False)).to(x.device)
+    return fixed if torch.allclose(fixed(x), encoder(x), atol=1e-5) else encoder
 
 
 def _is_less(error: float, other: float) -> bool:

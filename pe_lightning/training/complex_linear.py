@@ -230,7 +230,7 @@ class ComplexLinear(CoordinateModule):
         """The exact fits of this process's signals with learned encoders, one for all or one each, and the report."""
         count = 1 if self.networks.features_are_shared else self.networks.num_signals
         own = [per_axis(self.encoder, self.require_info().num_axes) for _ in range(count)]
-        solutions, every = self.estimator.learn(dataset, own, self.device, self._choice, process, self.weight.dtype)
+        solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
         for signal, learned in enumerate(every):
             self.stack.set_encoders(signal, learned.encoders)
         self.calibrate(to_device(dataset.calibration_batch(), self.device))
@@ -240,7 +240,7 @@ class ComplexLinear(CoordinateModule):
         """The exact fit of this process's signals, and the report; a subclass may change the fit."""
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, self.require_info().num_axes)]
         every, dtype = signals_of(self).dataset, self.weight.dtype
-        found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
+        found = self.estimator.solve(dataset, encoders, self.device, process, every, dtype)
         return [found], FitReport(**found.report())
 
     # -- training and predictions ---------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from draws import numbers
 from fits import signals
 
 from pe_lightning.encoders import Encoder, resolve
-from pe_lightning.solvers import learn_encoders, variable_projection
+from pe_lightning.solvers import between, learn_encoders, variable_projection
+from pe_lightning.solvers.between import Between
 from pe_lightning.solvers.samples import MaskedGrid, ScatteredPoints
 from pe_lightning.solvers.variable_projection import ValidationProblem
 
@@ -33,29 +34,49 @@ def small_problem(kind, encoder):
     if kind == "points":
         samples = ScatteredPoints([encoder] * 2, numbers(2, 72, 2, seed=3))
     fitted = numbers(2, 72, seed=1) < 0.9
-    return ValidationProblem(samples, values, fitted, (~fitted).double())
+    places = Between([encoder] * 2, axes) if kind == "masked grid and places between" else None
+    return ValidationProblem(samples, values, fitted, (~fitted).double(), between=places)
 
 
 def dense_loss(problem, ridge):
     """The same by the Kronecker product, formed, and autograd through one dense solve per signal."""
-    total = 0.0
+
+    def features(coords):
+        first, second = (e(coords[:, a]) for a, e in enumerate(problem.samples.encoders))
+        return (first[:, :, None] * second[:, None]).flatten(1)
+
+    total, weights = 0.0, []
     for s in range(2):
         coords = problem.samples.coordinates().double()
-        first, second = (e(coords[s % len(coords), :, a]) for a, e in enumerate(problem.samples.encoders))
-        joint = (first[:, :, None] * second[:, None]).flatten(1)
+        joint = features(coords[s % len(coords)])
         a, y = joint[problem.fitted[s]], problem.values[s]
         rho = ridge * a.square().sum(1).mean()
         w = torch.linalg.solve(a.T @ a + rho * torch.eye(joint.shape[1]), a.T @ y[:, problem.fitted[s]].T)
         total = total + ((joint @ w - y.T).square() * problem.weight[s, :, None]).sum()
-    return total / problem.total
+        weights.append(w.T)
+    if problem.between is None:
+        return total / problem.total
+    excess = problem.between.excess(torch.stack(weights) @ features(problem.between.samples.coords[0]).T)
+    assert excess > 1e-5
+    return total / problem.total + excess
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-@pytest.mark.parametrize("kind", ["grid", "grid that starts elsewhere on the second axis", "masked grid", "points"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "grid",
+        "grid that starts elsewhere on the second axis",
+        "masked grid",
+        "masked grid and places between",
+        "points",
+    ],
+)
 def test_the_gradient_is_that_of_autograd_through_a_dense_solve(kind, name, monkeypatch):
     monkeypatch.setattr(variable_projection, "MAX_ITERATIONS", {True: 3000, False: 3000})
     monkeypatch.setattr(variable_projection, "TOLERANCE", 1e-12)
     monkeypatch.setattr(variable_projection, "PRECISION", torch.float64)
+    monkeypatch.setattr(between, "NYQUIST_RATIO", 0.0)  # these features are smooth
     encoder = resolve({**ENCODERS[name], "trainable": True}).double()
     problem, parameters = small_problem(kind, encoder), list(encoder.parameters())
     log_ridge = torch.tensor(math.log(0.01), dtype=torch.float64, requires_grad=True)
@@ -128,17 +149,30 @@ def test_frequencies_and_any_encoder_with_parameters_are_learned():
         assert learned.report()["held_out_psnr"] > learned.start + 3
 
 
-def test_widths_per_shift_are_learned_where_they_are():
-    """Smooth on the left, rough on the right: a tenth of the samples is predicted from their neighbours."""
+def test_widths_per_shift_are_learned_where_they_are_better():
+    """80 widths predict the sixteen held-out samples of the search by chance; from good widths nothing is learned."""
     x = torch.arange(160) / 160
     noise = torch.rand(160, generator=torch.Generator().manual_seed(0))
     row = torch.where(x < 0.5, 0.5 + 0.4 * torch.sin(6 * x), noise)[None, :, None]
-    encoder = {"name": "gau", "trainable": True, "per_feature": True, "num_features": 80}
-    learned = learn_encoders(row, encoder, axes=[x])
-    (widths,) = learned.encoders[0].parameters()
-    assert widths.isfinite().all()
-    assert len(set(widths.tolist())) > 40, "those in the second half too"
-    assert learned.report()["held_out_psnr"] > learned.start
+    for sigma, different in ((0.3 / 160, 80), (None, 1)):
+        encoder = {"name": "gau", "trainable": True, "per_feature": True, "num_features": 80, "sigma": sigma}
+        learned = learn_encoders(row, encoder, axes=[x])
+        (widths,) = learned.encoders[0].parameters()
+        assert len(set(widths.tolist())) == different
+        assert widths.isfinite().all()
+        assert learned.report()["held_out_psnr"] > learned.start
+        assert learned.report()["kept_start"] == (different == 1)
+
+
+@pytest.mark.parametrize("frequency", [3.0, 8.0, 16.0, 24.0, 48.0])
+def test_a_fit_is_penalised_between_samples_for_frequencies_that_these_cannot_tell(frequency):
+    """24 samples: the Nyquist frequency is 12. Cubic interpolation follows slow waves alone."""
+    x = torch.arange(24, dtype=torch.float64) / 24
+    places = Between([resolve("basic")], [x])
+    wave, samples = (torch.cos(2 * math.pi * frequency * c + 0.3)[None, None] for c in (places.samples.coords[0, :, 0], x))
+    excess, deviation = float(places.excess(wave)), places.deviation(wave, samples)
+    assert (excess > 0.01) == (frequency > 12)
+    assert (deviation < 0.001) == (frequency < 4)
 
 
 def test_a_step_to_features_that_overflow_is_taken_back():

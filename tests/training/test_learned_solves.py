@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 from fits import SAMPLINGS, MakeTrainer, fit, signals
+from learned_encoders import Waves
 from torch import Tensor
 
+import pe_lightning
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching
@@ -60,6 +62,32 @@ def test_it_is_the_fit_of_the_documented_functions(make_trainer: MakeTrainer) ->
     reported = [encoder["sigma"] for encoder in module.describe()["encoder"]]
     assert reported == pytest.approx([float(torch.as_tensor(encoder.sigma)) for encoder in learned.encoders])
     assert module.describe()["ridge"] == 1e-3
+
+
+def test_learned_parameters_are_at_least_as_good_as_their_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Held-out samples of a grid cannot tell a frequency from its alias: fits fell below their start by up to 16 dB."""
+    data = ImageDataModule("samples://astronaut", resize=48)
+    for scale, seed, gains in ((10.0, 7, True), (10.0, 0, True), (2.0, 0, False)):
+        start = pe_lightning.fit(data, Waves(scale, seed, fixed=True))
+        caplog.clear()
+        found = pe_lightning.fit(data, Waves(scale, seed))
+        assert found.solution is not None
+        assert found.solution.learned is not None
+        assert (found.psnr > start.psnr + 0.3) == gains
+        assert found.psnr > start.psnr - 1e-3
+        assert found.solution.learned[0]["kept_start"] != gains
+        assert ("are kept" in caplog.text) != gains
+    monkeypatch.chdir(tmp_path)
+    encoder = "{class_path: learned_encoders.Waves, init_args: {scale: 2.0, seed: 0}}"
+    options = ["--data.resize=48", "--wandb.enabled=false", "--trainer.accelerator=cpu", f"--model.encoder={encoder}"]
+    assert main(["fit", "--config", "image/varpro", *options]) == 0
+    assert "are kept" in caplog.text
+    (path,) = Path("runs").rglob("metrics.json")
+    metrics = json.loads(path.read_text())
+    assert metrics["test/psnr"] == pytest.approx(start.psnr, abs=1e-3)
+    assert metrics["solution"]["learned"][0]["kept_start"]
 
 
 def test_a_checkpoint_holds_what_was_learned_and_is_not_learned_again(
