@@ -215,6 +215,16 @@ def keeps_its_arguments(encoder: Encoder) -> bool:
     return (encoder.width is None and encoder.support is None) or any(True for _ in encoder.parameters())
 
 
+def without_parameters(encoder: Encoder) -> Encoder:
+    """A registered encoder with the same features that learns nothing, if there is one: choices follow its rules."""
+    learns = [name for name in ("trainable", "per_feature") if encoder.arguments.get(name)]
+    if not learns:
+        return encoder
+    fixed = encoder.copy(**dict.fromkeys(learns, False))
+    x = torch.linspace(0, 1, 64, device=next(encoder.parameters()).device)
+    return fixed if torch.allclose(fixed.to(x.device)(x), encoder(x), atol=1e-5) else encoder
+
+
 def shrunk(encoder: Encoder, ratio: float) -> Callable[[Tensor], Tensor]:
     """The features for an axis with ``1 / ratio`` of the samples.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from pe_lightning.encoders import Encoder, EncoderLike, automatic, cell_means, per_axis, samples_per_unit, sized
 from pe_lightning.encoders.configured import changed
-from pe_lightning.encoders.resolution import MAX_WEIGHTS
+from pe_lightning.encoders.resolution import MAX_WEIGHTS, without_parameters
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.estimators.report import FitReport
@@ -141,8 +141,15 @@ class LinearRidge(Estimator):
             )
         if not any(wanted):
             return encoders, None
-        choice = self._choose_bandwidth(train.dataset, encoders, device, "auto")
-        return list(choice.encoders), choice
+        each = any(encoder.per_feature for encoder in encoders)
+        fixed = changed(encoders, without_parameters) if each else encoders
+        choice = self._choose_bandwidth(train.dataset, fixed, device, "auto")
+        if not each:
+            return list(choice.encoders), choice
+        widths = [
+            encoder.resolved()[str(automatic(start))] for encoder, start in zip(choice.encoders, encoders, strict=True)
+        ]
+        return changed(encoders, lambda encoder, width: encoder.copy(width=width), widths), choice
 
     def _choose_bandwidth(
         self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]

@@ -36,7 +36,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encoders.configured import changed
-from pe_lightning.encoders.resolution import squeezed
+from pe_lightning.encoders.resolution import squeezed, without_parameters
 from pe_lightning.errors import InputError
 from pe_lightning.linalg import factor_axes, full_precision, mode_products
 from pe_lightning.linalg.threads import threads_for_values
@@ -309,19 +309,11 @@ def learn_encoders(
         comparison = _Comparison(parts, on_grid)
         scores = {r: comparison.errors(r) for r in ridges}
         _copy_parameters(given, working)
-        start_ridge = chosen(changed(given, _without_parameters))
+        start_ridge = chosen(changed(given, without_parameters))
         start = comparison.errors(start_ridge)
         better = {r: math.prod(errors) for r, errors in scores.items() if all(map(_is_less, errors, start))}
         kept, ridges = not better, {min(better, key=lambda r: better[r], default=start_ridge)}
     return Learned(tuple(given if kept else learned), ridges.pop(), search.start, tuple(search.curve), kept)
-
-
-def _without_parameters(encoder: Encoder) -> Encoder:
-    """A registered encoder that has the same features and learns nothing, if there is one: ridges are chosen by its rules."""
-    learns = [name for name in ("trainable", "per_feature") if encoder.arguments.get(name)]
-    x = torch.linspace(0, 1, 64, device=next(encoder.parameters(), torch.empty(0)).device)
-    fixed = encoder.copy(**dict.fromkeys(learns, False)).to(x.device)
-    return fixed if torch.allclose(fixed(x), encoder(x), atol=1e-5) else encoder
 
 
 def _is_less(error: float, other: float) -> bool:
