@@ -240,7 +240,7 @@ class ComplexLinear(CoordinateModule):
         """The exact fit of this process's signals, and the report; a subclass may change the fit."""
         encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, self.require_info().num_axes)]
         every, dtype = signals_of(self).dataset, self.weight.dtype
-        found = self.estimator.solve(dataset, encoders, self.device, process, every, dtype)
+        found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
         return [found], FitReport(**found.report())
 
     # -- training and predictions ---------------------------------------------------------------------------------------
