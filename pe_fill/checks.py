@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
 
 from pe_lightning.errors import InputError, refuse, show_bytes
@@ -20,6 +22,8 @@ def check_fill_options(
     folds: str,
     block: int | None,
     grow: int | None,
+    noise: float | None,
+    noise_sample: str | None,
 ) -> None:
     """Refuses arguments of :func:`pe_fill.fill` that do not go together."""
     for factor in [upscale] if isinstance(upscale, int) else upscale:
@@ -34,8 +38,32 @@ def check_fill_options(
     refuse(
         (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
         (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
+        (noise is not None and not 0 < noise < math.inf, f"noise is a standard deviation above 0; got {noise}"),
+        (
+            (noise is not None or noise_sample is not None) and (not smooth or model != "auto" or encoder is not None),
+            "noise and noise_sample are for smooth: add it, without model and encoder",
+        ),
+        (noise is not None and noise_sample is not None, "noise and noise_sample are two ways to say it: leave one out"),
         (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
     )
+
+
+def noise_region(text: str, grid: Sequence[int]) -> tuple[slice, slice]:
+    """The rows and columns of a sample of noise in a picture.
+
+    >>> noise_region("0:32,100:160", (200, 200))
+    (slice(0, 32, None), slice(100, 160, None))
+    """
+    found = re.fullmatch(r"\s*(\d+):(\d+)\s*,\s*(\d+):(\d+)\s*", text)
+    ends = [int(number) for number in found.groups()] if found else []
+    rows, columns = slice(*ends[:2]), slice(*ends[2:])
+    if not ends or any(end - first < 16 for first, end in (ends[:2], ends[2:])):
+        raise InputError(
+            f"noise_sample is the rows and columns of a flat region, at least 16 of each, such as 0:32,100:160; got {text!r}"
+        )
+    if rows.stop > grid[0] or columns.stop > grid[1]:
+        raise InputError(f"noise_sample {text!r} is outside the picture of {grid[0]} rows and {grid[1]} columns")
+    return rows, columns
 
 
 def check_fit_memory(known: int) -> None:

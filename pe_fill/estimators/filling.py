@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.checks import check_fill_options, check_fit_memory
+from pe_fill.checks import check_fill_options, check_fit_memory, noise_region
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.enlarging import (
     MIN_REDUCED_SAMPLES,
@@ -39,6 +39,7 @@ from pe_fill.formats.original import grown_mask, read_original
 from pe_fill.solvers.gap_members import MEMBERS, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.solvers.patch_noise import MIN_PIXELS, mixed_denoising, noise_level, remove_noise
 from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.sparse.estimator import SparseOptions, SparseRidge
 from pe_lightning.encoders import automatic_width, with_seed
@@ -76,7 +77,7 @@ MAX_FOLD_SAMPLES = 1 << 16
 """Known samples of a signal over all folds that are fitted for its score; of larger signals fewer folds are scored."""
 POINTS_AT_ONCE = 1 << 16
 DENOISING_ENCODER, MIN_DENOISED = "keys", 256
-"""Encoder of the sparse fit that denoises, and fewest samples of a signal for it."""
+"""Encoder of fits without noise, and fewest samples of a signal for the sparse one."""
 LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement of points leaves out."""
 PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
@@ -98,6 +99,8 @@ class FilledSignal:
         score: Score of the held-out samples.
         baselines: Scores of interpolation of the same samples.
         left_out: Reasons why other baselines have no score.
+        noise: Standard deviation of the noise that ``smooth`` removed, in the units of the source; 0 if there was none, and
+            ``None`` where a fit smooths as much as held-out samples support.
     """
 
     name: str
@@ -109,6 +112,7 @@ class FilledSignal:
     score: FoldScore | None = None
     baselines: dict[str, FoldScore] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    noise: float | None = None
 
 
 @dataclass(repr=False)
@@ -187,6 +191,8 @@ def fill(
     grow: int | None = None,
     members: Sequence[str] | None = None,
     key: str | None = None,
+    noise: float | None = None,
+    noise_sample: str | None = None,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
@@ -204,10 +210,11 @@ def fill(
             array of booleans, or of numbers that are not 0 at missing samples, or a picture of Pillow.
         model: ``adaptive``: :class:`~pe_fill.Adaptive`. ``exact``: the exact fit of a linear layer, with width
             and ridge by held-out samples. ``auto``: the mixture of ``members`` where the first applies, else the second; to
-            smooth, a sparse fit of the signal with its missing samples filled. Or a function that makes a model which is
-            solved for. Models other than the mixture are scored by fits of four fifths of the known samples.
+            smooth, missing samples are filled first, then patches and a sparse fit are mixed for pictures, and other signals
+            have the sparse fit. Or a function that makes a model which is solved for. Models other than the mixture are
+            scored by fits of four fifths of the known samples.
         encoder: Encoder of the exact fit.
-        smooth: Whether known samples are replaced too, by the values of a fit that smooths noise.
+        smooth: Whether known samples are replaced too, by values without noise.
         upscale: Samples per axis of the result relative to the source: 1, 2, 3, 4, 6 or 8; of clips in a file, per axis of
             their frames. Or one number per axis, such as ``(1, 2, 2)`` for the frames of an array.
         samples: With ``upscale``: ``cells`` if the samples are means, as the pixels of a camera. The result then has means
@@ -228,6 +235,10 @@ def fill(
             ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
             ``thin_plate``. By default the ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
+        noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
+            is found, white and equal in all channels.
+        noise_sample: With ``smooth``, in place of ``noise``: rows and columns of a flat region of the picture, such as
+            ``0:32,100:160``, whose variation is noise. It may be correlated, and differ between channels.
 
     Returns:
         The filled values and their scores.
@@ -241,7 +252,7 @@ def fill(
         True
     """
     enlarges = upscale != 1
-    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow, noise, noise_sample)
     if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
         raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
     for name in members or ():
@@ -268,7 +279,22 @@ def fill(
     if samples == "auto":
         samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
     torch.manual_seed(seed)
-    options = _Options(model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, original.axes)
+    options = _Options(
+        model,
+        encoder,
+        smooth,
+        factors,
+        samples,
+        pretrained,
+        folds,
+        block,
+        seed,
+        std,
+        members,
+        original.axes,
+        noise,
+        noise_sample,
+    )
     changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
     for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
         if not where.any() and not smooth and not enlarges:
@@ -395,6 +421,8 @@ class _Options:
     std: bool
     members: Sequence[str] | None
     axes: tuple[Axis, ...]
+    noise: float | None
+    noise_sample: str | None
 
     @property
     def is_automatic(self) -> bool:
@@ -453,7 +481,34 @@ class _Signal:
         if even and not options.smooth and not options.factors and _adapts(self.grid, self.num_known):
             check_fit_memory(self.num_known)
             return self.by_members()
-        return self.by_fit(even and options.smooth and self.unknown.size >= MIN_DENOISED)
+        is_picture = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS
+        if even and options.smooth and is_picture and (noise := self.noise()) is not None:
+            result, about, _ = self.by_fit(lambda part: _without_noise(part, noise))
+            about.noise = about.unit * (
+                noise if isinstance(noise, float) else float(noise.std((0, 1)).square().mean().sqrt())
+            )
+            return (result if about.noise else np.where(self.missing, result, self.values)), about, None
+        if options.noise is not None or options.noise_sample is not None:
+            raise InputError(
+                f"noise and noise_sample are of pictures of at least {MIN_PIXELS} x {MIN_PIXELS} pixels at even distances; "
+                f"{self.name!r} has {' x '.join(map(str, self.grid))} samples: leave them out"
+            )
+        if even and options.smooth and not is_picture and self.unknown.size >= MIN_DENOISED:
+            return self.by_fit(_sparse)
+        make = options.make_model(self.grid, self.num_known, options.pretrained)
+        return self.by_fit(lambda part: make().fit(part))
+
+    def noise(self) -> float | Tensor | None:
+        """The noise of a picture: its standard deviation, or a sample ``(h, w, C)``; ``None`` if it is not found."""
+        options = self.options
+        if options.noise is not None:
+            return options.noise / (self.scaling.high[0] - self.scaling.low[0])
+        if options.noise_sample is None:
+            return noise_level(self.unit, torch.from_numpy(~self.unknown))
+        sample = self.unit[noise_region(options.noise_sample, self.grid)]
+        if not float(sample.std((0, 1)).sum()) > 0:
+            raise InputError(f"noise_sample {options.noise_sample!r} has no noise, or missing pixels: name another region")
+        return sample
 
     def by_members(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By a mixture of members, weighted and scored by imitated gaps."""
@@ -475,15 +530,10 @@ class _Signal:
         result = np.where(self.missing, self.scaling.restore(found.values.numpy(), 0), self.values)
         return result, about, np.where(self.missing, found.std.double().numpy() * about.unit, 0) if options.std else None
 
-    def by_fit(self, denoises: bool) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    def by_fit(self, fitted: Callable[[Signals], Field]) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By one fit, scored by folds."""
         options, scaling, missing = self.options, self.scaling, self.missing
         data = _read_quietly(TensorSource(self.unit[None], [re.sub(r"[/\\\0]", "_", self.name) or "signal"], options.axes))
-        make = options.make_model(self.grid, self.num_known, options.pretrained)
-
-        def fitted(part: Signals) -> Field:
-            return _denoised(part) if denoises else make().fit(part)
-
         held_out: dict[str, Any] = {}
         if options.folds != "none" and options.factors:
             held_out = _upscale_scores(data, fitted, options.factors)
@@ -585,14 +635,32 @@ def _adapts(grid: Sequence[int], known: int) -> bool:
     return len(grid) <= len(NUM_NEIGHBOURS) and known > 2 * NUM_NEIGHBOURS[min(len(grid), 3) - 1]
 
 
-def _denoised(data: Signals) -> Field:
-    """A sparse fit of one signal on the whole grid, which smooths noise; missing samples are filled first."""
+def _complete(data: Signals) -> Tensor:
+    """The values of one signal ``(1, N_1, ..., N_D, C)``, with missing samples predicted."""
     values, trained = data.values.clone(), data.split.train_mask()
     if not bool(trained.all()):
         index = (~trained[0]).flatten().nonzero()[:, 0]
         filled = predicted_at(AdaptiveFit().fit(data), data.evaluation_batch(), index)
         values.view(1, -1, values.shape[-1])[:, index] = filled.clamp(0, 1)
-    return SparseRidge(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(values)))
+    return values
+
+
+def _sparse(data: Signals) -> Field:
+    """A sparse fit of one signal on the whole grid, which smooths noise."""
+    return SparseRidge(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(_complete(data))))
+
+
+def _without_noise(data: Signals, noise: float | Tensor) -> Field:
+    """A picture on the whole grid without noise of a level, or as in a sample."""
+    values, label = _complete(data), "no noise"
+    if isinstance(noise, Tensor):
+        values, label = remove_noise(values[0], noise)[None], "patches"
+    elif noise:
+        clean, weight = mixed_denoising(values[0], noise)
+        values, label = clean[None], f"patches {weight:.2f}, sparse fit {1 - weight:.2f}"
+    field = LinearRidge(DENOISING_ENCODER, 0.0).fit(_read_quietly(TensorSource(values.clamp(0, 1))))
+    field.label = label
+    return field
 
 
 def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:

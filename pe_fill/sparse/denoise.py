@@ -41,8 +41,11 @@ class Denoised:
     count: int
 
 
-def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
-    """Shrinks the noise of one signal's samples ``(C, n_1, ..., n_D)``, float32 or float64, in a basis of every axis."""
+def denoise(values: Tensor, transform: LiftingName = "9/7", level: float | None = None) -> Denoised:
+    """Shrinks the noise of one signal's samples ``(C, n_1, ..., n_D)``, float32 or float64, in a basis of every axis.
+
+    ``level`` is the standard deviation of the noise of every channel, where it is known.
+    """
     basis, sizes = lifting(transform), values.shape[1:]
     mean = values.flatten(1).mean(1).reshape(-1, *[1] * len(sizes))
     rotation = channel_rotation(values - mean)
@@ -52,6 +55,7 @@ def denoise(values: Tensor, transform: LiftingName = "9/7") -> Denoised:
     inside = (slice(None), *(basis.levels(size)[-1] for size in sizes))
     finest = whole[inside]
     noise = finest.abs().flatten(1).median(1).values / 0.6745  # as for a normal variable
+    noise = noise if level is None else torch.full_like(noise, level)
     count = int(torch.count_nonzero(_shrink(basis, whole, noise)))
     total = torch.zeros_like(centred)
     per_axis = SHIFTS.get(len(sizes), 1)

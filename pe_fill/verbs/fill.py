@@ -40,6 +40,8 @@ def fill_files(
     duplicates: Literal["average", "keep", "error"] = "average",
     missing: list[str] | None = None,
     smooth: bool = False,
+    noise: float | None = None,
+    noise_sample: str | None = None,
     upscale: Literal[1, 2, 3, 4, 6, 8] = 1,
     samples: Literal["auto", "points", "cells"] = "auto",
     pretrained: str = "pictures",
@@ -91,6 +93,10 @@ def fill_files(
             frames:10-14,30 (from 0), or a mask file that is not zero at missing samples; one mask for all files, one for
             each, or a folder of masks that are named as the files.
         smooth: Denoise known samples too.
+        noise: With --smooth, of pictures: the standard deviation of the noise in the units of the file, such as 10 of 255
+            (default: it is found).
+        noise_sample: With --smooth, in place of --noise: rows and columns of a flat region, such as 0:32,100:160, whose
+            variation is noise, which may be correlated.
         upscale: Samples per axis relative to the file: 1, 2, 3, 4, 6 or 8; of clips, pixels of their frames.
         samples: With --upscale: cells if the samples of the file are means, as the pixels of a camera; the means of the
             result over each of them are then the known values. Known points are unchanged. auto: points on one axis and in
@@ -126,7 +132,7 @@ def fill_files(
         raise InputError(
             "--periodic is for tables of points: name their columns too, such as --coordinates time --values height"
         )
-    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow)
+    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample)
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
@@ -175,6 +181,8 @@ def fill_files(
                 encoder=encoder,
                 members=None if members is None else members.split(","),
                 smooth=smooth,
+                noise=noise,
+                noise_sample=noise_sample,
                 upscale=upscale,
                 samples=samples,
                 pretrained=pretrained,
@@ -294,6 +302,10 @@ def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
             say("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
         elif isinstance(signal.model, Enlargement) or "trained on other" in signal.model.label:
             say(signal.model.label)
+        if signal.noise == 0:
+            say("no noise was found, and known samples are unchanged: --noise 5 removes noise of a known standard deviation")
+        elif signal.noise is not None:
+            say(f"noise of a standard deviation of {signal.noise:.3g} was removed by {signal.model.label}")
         if signal.score is None:
             say(f"no score: {signal.protocol}")
             continue
