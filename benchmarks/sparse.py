@@ -8,8 +8,8 @@
 - ``codecs``: bytes of a sparse fit of 30,000 numbers in float16, and of JPEG and JPEG 2000 of no lower PSNR.
 - ``worth``: transforms, and the rotation of channels, with 207,000 numbers; not clamped.
 - ``signals``: a clip, a volume and sound: 5.3 seconds recorded, ten seconds synthesised (:func:`first_try.strings`).
-- ``noise``: ``num_coefficients: auto`` on noisy pictures beside ``denoise_wavelet`` of scikit-image and total variation;
-  four pictures.
+- ``noise``: ``pe_fill.fill(smooth=True)`` and ``num_coefficients: auto`` on noisy pictures beside non-local means and total
+  variation of scikit-image: middles (96 x 96) of photographs and textures of scikit-image, and of ``--paths``.
 - ``trade``: the first picture at 1e4 to 5.6e5 numbers beside stored results of trained networks (``trade_all.json``), as a
   figure, ``--figure``.
 """
@@ -22,7 +22,6 @@ import json
 import statistics
 import tempfile
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from pe_fill import SparseLinear
+from pe_fill import SparseLinear, fill
 from pe_fill.sparse.lifting import LIFTINGS
 from pe_fill.sparse.network import Coefficients
 from pe_lightning.signals.sampling import GridSampling
@@ -47,6 +46,8 @@ from pe_lightning.training import TensorDataModule, VideoDataModule
 COUNTS = (10_000, 30_000, 50_000, 103_500, 207_000, 337_000, 471_000, 560_000)
 SHARES = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 """Weights of total variation over the deviation of the noise."""
+TEXTURES = ("brick", "grass", "gravel", "coins", "moon", "immunohistochemistry")
+"""Of scikit-image."""
 STORED = Path(__file__).with_name("trade_all.json")
 
 
@@ -151,31 +152,45 @@ def signals(_: argparse.Namespace) -> None:
             print_row(name, f"{share:.0%}", model.num_params, clamped_psnr(found, values), size, 4 * values.numel(), spent)
 
 
-def noise(paths: list[str]) -> None:
-    """``num_coefficients: auto`` as a denoiser: PSNR in dB of all pixels against the picture without noise."""
-    from skimage.restoration import cycle_spin, denoise_tv_chambolle, denoise_wavelet
+def noise(options: argparse.Namespace) -> None:
+    """PSNR in dB of noisy pictures, against the pictures without noise: means, and the worst gain over the noisy picture."""
+    from skimage import data, img_as_float32
+    from skimage.restoration import denoise_nl_means, denoise_tv_chambolle
 
-    options = {"channel_axis": -1, "convert2ycbcr": True, "rescale_sigma": True, "method": "BayesShrink", "mode": "soft"}
-    methods = ("as it is", "total variation", "denoise_wavelet", "cycle_spin(3) of it", "num_coefficients: auto")
-    print_titles("noise", *methods, "core s", "numbers kept")
-    for deviation in (0.03, 0.08, 0.15):
-        rows = []
-        for number, image in enumerate(map(load, paths[:4])):
-            drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(number))
-            noisy = (image + deviation * drawn).clamp(0, 1)
-            arrays = noisy.numpy()
-            smoothed = (denoise_tv_chambolle(arrays, weight=deviation * share, channel_axis=-1) for share in SHARES)
-            best = max(clamped_psnr(x, image) for x in smoothed)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                plain = denoise_wavelet(arrays, **options)
-                turned = {"func_kw": options, "channel_axis": -1, "num_workers": 1}
-                spun = cycle_spin(arrays, func=denoise_wavelet, max_shifts=3, **turned)
-            model, found, spent, _ = fit(noisy, "auto")
-            before, *scores = (clamped_psnr(x, image) for x in (arrays, plain, spun, found))
-            rows.append([before, best, *scores, spent, model.num_params])
-        *means, kept = np.mean(rows, 0)
-        print_row(deviation, *means, round(kept))
+    def middle(picture: Any) -> Any:
+        top, left = ((size - 96) // 2 for size in picture.shape[:2])
+        return picture.reshape(*picture.shape[:2], -1)[top : top + 96, left : left + 96]
+
+    groups = {
+        name: {picture: middle(img_as_float32(getattr(data, picture)())) for picture in names}
+        for name, names in {"photographs": PHOTOGRAPHS, "textures": TEXTURES}.items()
+    }
+    if options.paths != parser.get_default("paths"):
+        groups[Path(options.paths[0]).name] = {path: middle(load(path).numpy()) for path in files_of(options.paths)}
+    titles = ("pictures", "noise", "found", "noisy", "total variation", "non-local means", "num_coefficients: auto")
+    print_titles(*titles, "fill", "worst gain", "core s of auto", "of fill")
+    for group, found in groups.items():
+        for level in options.levels:
+            rows = []
+            for number, clean in enumerate(found.values()):
+                drawn = np.random.default_rng(number).normal(0, level, clean.shape)
+                noisy = (255 * clean + drawn).clip(0, 255).round().astype(np.uint8)
+                given, sigma = noisy / 255, max(level, 0.5) / 255
+                smoothed = (denoise_tv_chambolle(given, weight=sigma * share, channel_axis=-1) for share in SHARES)
+                about = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "channel_axis": -1}
+                peers = [
+                    max(clamped_psnr(x, clean) for x in smoothed),
+                    clamped_psnr(denoise_nl_means(given, **about), clean),
+                ]
+                auto = fit(torch.from_numpy(given).float(), "auto")
+                began = time.process_time()
+                filled = fill(noisy, smooth=True, folds="none", axes=2)
+                spent = time.process_time() - began
+                before, after = (min(99.0, clamped_psnr(x / 255, clean)) for x in (noisy, filled.values))
+                sparse = min(99.0, clamped_psnr(auto[1], clean))
+                rows.append([filled.signals[0].noise, before, *peers, sparse, after, after - before, auto[2], spent])
+            *means, _, auto_seconds, seconds = np.mean(rows, 0)
+            print_row(f"{group} ({len(rows)})", level, *means, min(row[-3] for row in rows), auto_seconds, seconds)
 
 
 def trade(path: str, figure: Path | None) -> None:
@@ -222,13 +237,18 @@ if __name__ == "__main__":
     parser = make_parser(__doc__)
     photographs = [f"samples://{name}" for name in PHOTOGRAPHS]
     parser.add_argument("--paths", nargs="+", default=photographs, help="pictures, or folders of them")
+    parser.add_argument("--levels", nargs="+", type=int, default=[0, 5, 10, 25, 50], help="noise, of 255")
     parser.add_argument("--figure", type=Path, help="where the section trade draws")
     torch.set_num_threads(1)
     disable_possible_user_warnings()
     fit(torch.rand(16, 16, 3), 0.5)  # what is imported and compiled on first use
     sections: dict[str, Callable[[argparse.Namespace], None]] = {
         name: lambda options, section=section: section(files_of(options.paths))  # type: ignore[misc]
-        for name, section in {"pictures": pictures, "codecs": codecs, "worth": worth, "noise": noise}.items()
+        for name, section in {"pictures": pictures, "codecs": codecs, "worth": worth}.items()
     }
-    sections |= {"signals": signals, "trade": lambda options: trade(files_of(options.paths)[0], options.figure)}
+    sections |= {
+        "signals": signals,
+        "noise": noise,
+        "trade": lambda options: trade(files_of(options.paths)[0], options.figure),
+    }
     run_sections(parser, sections)

@@ -55,9 +55,9 @@ def noise_region(text: str, grid: Sequence[int]) -> tuple[slice, slice]:
     (slice(0, 32, None), slice(100, 160, None))
     """
     found = re.fullmatch(r"\s*(\d+):(\d+)\s*,\s*(\d+):(\d+)\s*", text)
-    ends = [int(number) for number in found.groups()] if found else []
+    ends = [int(number) for number in found.groups()] if found else [0] * 4
     rows, columns = slice(*ends[:2]), slice(*ends[2:])
-    if not ends or any(end - first < 16 for first, end in (ends[:2], ends[2:])):
+    if any(some.stop - some.start < 16 for some in (rows, columns)):
         raise InputError(
             f"noise_sample is the rows and columns of a flat region, at least 16 of each, such as 0:32,100:160; got {text!r}"
         )

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -468,6 +469,12 @@ class _Signal:
         self.unit = torch.from_numpy(unit)
         """The values in [0, 1], NaN at unknown samples."""
 
+    @cached_property
+    def data(self) -> Signals:
+        """The known samples, all trained on."""
+        name = re.sub(r"[/\\\0]", "_", self.name) or "signal"
+        return _read_quietly(TensorSource(self.unit[None], [name], self.options.axes))
+
     def about(self, model: Field | GapMixture | Enlargement, **scores: Any) -> FilledSignal:
         unit = self.scaling.high[0] - self.scaling.low[0]
         return FilledSignal(self.name, int(self.unknown.sum()), self.unknown.size, model, unit, **scores)
@@ -504,7 +511,7 @@ class _Signal:
         if options.noise is not None:
             return options.noise / (self.scaling.high[0] - self.scaling.low[0])
         if options.noise_sample is None:
-            return noise_level(self.unit, torch.from_numpy(~self.unknown))
+            return noise_level(_complete(self.data)[0], torch.from_numpy(~self.unknown))
         sample = self.unit[noise_region(options.noise_sample, self.grid)]
         if not float(sample.std((0, 1)).sum()) > 0:
             raise InputError(f"noise_sample {options.noise_sample!r} has no noise, or missing pixels: name another region")
@@ -533,7 +540,7 @@ class _Signal:
     def by_fit(self, fitted: Callable[[Signals], Field]) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By one fit, scored by folds."""
         options, scaling, missing = self.options, self.scaling, self.missing
-        data = _read_quietly(TensorSource(self.unit[None], [re.sub(r"[/\\\0]", "_", self.name) or "signal"], options.axes))
+        data = self.data
         held_out: dict[str, Any] = {}
         if options.folds != "none" and options.factors:
             held_out = _upscale_scores(data, fitted, options.factors)

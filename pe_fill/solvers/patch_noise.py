@@ -47,6 +47,8 @@ HELD_OUT_NOISE = 0.5
 """Standard deviation of the noise that is drawn to weight methods, relative to the noise of the picture."""
 MIN_WEIGHT = 0.2
 """Weight below which a method is left out."""
+MIN_KNOWN = 0.75
+"""Share of the pixels of a patch that are known, where the noise level is found."""
 MIN_DEVIATION = 1 / 512
 """Standard deviation of a channel, relative to the range, below which it holds nothing but rounding errors."""
 
@@ -187,8 +189,8 @@ def _remove(planes: Tensor, noise: float | Tensor) -> Tensor:
 def noise_level(values: Tensor, known: Tensor) -> float | None:
     """Standard deviation of white noise, the same in all channels, of a picture ``(H, W, C)`` in [0, 1]; 0 if none is found.
 
-    The channel with the least noise decides: colour has less texture than brightness. ``None`` if too few patches are
-    ``known`` ``(H, W)``.
+    The channel with the least noise decides: colour has less texture than brightness. ``None`` if no patch is ``known``
+    ``(H, W)``, except for a quarter of its pixels.
     """
     # noise is cut off at the ends of the range
     inside = known & ((values > 0) & (values < 1)).all(-1)
@@ -197,8 +199,9 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
         corners = _corners(known[None], 1, step)
         order = torch.randperm(len(corners), generator=torch.Generator().manual_seed(0))[: 32 * LEVEL_PATCHES]
         index = corners[order][:, None] + _inner(known[None], step)
-        whole, rest = (index[mask.flatten()[index].all(1)] for mask in (inside, known))
-        chosen.append((whole if len(whole) >= PIXELS else rest)[:LEVEL_PATCHES])
+        shares = [mask.flatten()[index].float().mean(1) for mask in (inside, known)]
+        usable = [index[share >= least] for share, least in ((shares[0], 1), (shares[1], 1), (shares[1], MIN_KNOWN))]
+        chosen.append(next((some for some in usable if len(some) >= PIXELS), usable[-1])[:LEVEL_PATCHES])
     if not all(map(len, chosen)):
         return None
     channels = values[known].T
