@@ -201,7 +201,7 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
         index = corners[order][:, None] + _inner(known[None], step)
         shares = [mask.flatten()[index].float().mean(1) for mask in (inside, known)]
         usable = [index[share >= least] for share, least in ((shares[0], 1), (shares[1], 1), (shares[1], MIN_KNOWN))]
-        chosen.append(next((some for some in usable if len(some) >= PIXELS), usable[-1])[:LEVEL_PATCHES])
+        chosen.append(next((some for some in usable if len(some) >= PIXELS), usable[-1])[: 4 * LEVEL_PATCHES])
     if not all(map(len, chosen)):
         return None
     channels = values[known].T
@@ -217,8 +217,10 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
 
 def _likeliest(plane: Tensor, index: Tensor) -> float:
     """Standard deviation of white noise with the largest likelihood, from patches of a channel ``(N,)``."""
-    patches = plane[index] - plane[index].mean(1, keepdim=True)
-    tables = beside_white_noise(plane.dtype)
+    # the quarter that is smoothest has the least texture; means over 2 x 2 pixels have little of the noise
+    means = functional.avg_pool2d(plane[index].view(-1, SIDE, SIDE), 2).flatten(1)
+    patches = plane[index[means.std(1).argsort()[: max(PIXELS, len(index) // 4)]]]
+    patches, tables = patches - patches.mean(1, keepdim=True), beside_white_noise(plane.dtype)
     highest = math.log2(max(float(patches.square().mean().sqrt()), MIN_DEVIATION))
 
     @cache
