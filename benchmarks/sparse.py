@@ -177,10 +177,11 @@ def noise(options: argparse.Namespace) -> None:
                 noisy = (255 * clean + drawn).clip(0, 255).round().astype(np.uint8)
                 given, sigma = noisy / 255, max(level, 0.5) / 255
                 smoothed = (denoise_tv_chambolle(given, weight=sigma * share, channel_axis=-1) for share in SHARES)
-                about = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma, "channel_axis": -1}
+                about = {"patch_size": 5, "patch_distance": 6, "h": 0.8 * sigma, "sigma": sigma}
+                about |= {"channel_axis": -1} if given.shape[-1] > 1 else {}
                 peers = [
                     max(clamped_psnr(x, clean) for x in smoothed),
-                    clamped_psnr(denoise_nl_means(given, **about), clean),
+                    clamped_psnr(denoise_nl_means(given.squeeze(), **about).reshape(clean.shape), clean),
                 ]
                 auto = fit(torch.from_numpy(given).float(), "auto")
                 began = time.process_time()

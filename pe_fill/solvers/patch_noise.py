@@ -192,7 +192,7 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
     The channel with the least noise decides: colour has less texture than brightness. ``None`` if no patch is ``known``
     ``(H, W)``, except for a quarter of its pixels.
     """
-    # noise is cut off at the ends of the range
+    # noise is cut off at the ends of the range; patches without a single such pixel would have less noise than others
     inside = known & ((values > 0) & (values < 1)).all(-1)
     chosen = []
     for step in (1, 2):
@@ -200,7 +200,7 @@ def noise_level(values: Tensor, known: Tensor) -> float | None:
         order = torch.randperm(len(corners), generator=torch.Generator().manual_seed(0))[: 32 * LEVEL_PATCHES]
         index = corners[order][:, None] + _inner(known[None], step)
         shares = [mask.flatten()[index].float().mean(1) for mask in (inside, known)]
-        usable = [index[share >= least] for share, least in ((shares[0], 1), (shares[1], 1), (shares[1], MIN_KNOWN))]
+        usable = [index[share >= least] for share, least in ((shares[0], 0.9), (shares[1], 1), (shares[1], MIN_KNOWN))]
         chosen.append(next((some for some in usable if len(some) >= PIXELS), usable[-1])[: 4 * LEVEL_PATCHES])
     if not all(map(len, chosen)):
         return None
