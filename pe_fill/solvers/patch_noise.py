@@ -95,8 +95,11 @@ def noisy_patches(covariance: Tensor, dtype: torch.dtype) -> NoisyPatches:
     whiten = torch.linalg.solve_triangular(factor, without_mean.T, upper=False)
     variances, vectors = torch.linalg.eigh(whiten @ every @ whiten.T)
     offset = mixture.shares.log().repeat_interleave(len(turn))
-    tables = (offset, variances, (whiten.T @ vectors).movedim(0, 1), without_mean @ factor @ vectors)
-    return NoisyPatches(*(table.to(dtype).contiguous() for table in tables), float(noise.diagonal().sum()) / PIXELS)
+    analysis, synthesis = (whiten.T @ vectors).movedim(0, 1), without_mean @ factor @ vectors
+    offset, variances, analysis, synthesis = (
+        table.to(dtype).contiguous() for table in (offset, variances, analysis, synthesis)
+    )
+    return NoisyPatches(offset, variances, analysis, synthesis, float(noise.diagonal().sum()) / PIXELS)
 
 
 @cache
@@ -234,7 +237,7 @@ def _likeliest(plane: Tensor, index: Tensor) -> float:
     best = max((highest - octaves for octaves in range(-1, 12)), key=likelihood)
     for step in (1 / 2, 1 / 4, 1 / 8, 1 / 16):
         best = max((best - step, best, best + step), key=likelihood)
-    return 2.0**best
+    return float(2**best)
 
 
 def _corners(planes: Tensor, stride: int, step: int = 1) -> Tensor:
@@ -257,5 +260,6 @@ def _covariance(sample: Tensor) -> Tensor:
     # divided by the number of pixels, not of pairs, which keeps the covariance positive
     by_lag = torch.fft.irfft2(spectrum.abs().square(), s=[n + SIDE for n in centred.shape]) / centred.numel()
     rows, columns = (each.flatten() for each in torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij"))
-    found = by_lag[rows[:, None] - rows, columns[:, None] - columns]
-    return found + (1e-3 * by_lag[0, 0] + 1e-12) * torch.eye(PIXELS, dtype=found.dtype)
+    found: Tensor = by_lag[rows[:, None] - rows, columns[:, None] - columns]
+    found += (1e-3 * by_lag[0, 0] + 1e-12) * torch.eye(PIXELS, dtype=found.dtype)
+    return found
