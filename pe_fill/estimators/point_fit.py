@@ -303,8 +303,12 @@ def fit_source(
     encoder: EncoderLike | None = None,
     seed: int = 0,
     single: bool = False,
+    periods: Sequence[float] | None = None,
 ) -> PointFit:
-    """Fits all points of a source; see :func:`fit_points`."""
+    """Fits all points of a source; see :func:`fit_points`.
+
+    ``periods`` of the values along the first axis, in its unit, take the place of the periods that the source names.
+    """
     if isinstance(model, str):
         choice("model", model, PointModel)
     if encoder is not None and model not in ("auto", "exact"):
@@ -315,7 +319,9 @@ def fit_source(
     if isinstance(source, PointArrays | PointSource):
         source.periodic, seasons = seasons_of(source.periodic)
     data = plain = Signals.read(source, Splitting(GridSampling(1), "none", None))
-    if seasons is None:
+    if periods is not None:
+        seasons = {plain.info.axes[0].name: list(periods)} if periods else {}
+    elif seasons is None:
         seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
     means: dict[str, SeasonalMean] = {}
     if seasons:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pe_fill.verbs.fill_scores import print_fold_scores
+from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
@@ -206,9 +206,7 @@ def fill_points(
     fit = fit_source(source, model, encoder, seed)
     say(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     for name, periods in fit.seasons.items():
-        dated = any(axis.time for axis in fit.axes if axis.name == name)
-        shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
-        say(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
+        say_periods(name, periods, any(axis.time for axis in fit.axes if axis.name == name))
     # fits of folds, which are made when they are asked for
     each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, score, (baselines, left_out), extent in each:
