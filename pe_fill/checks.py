@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pe_fill.formats.point_axes import Limit, length_of
 from pe_lightning.errors import InputError, refuse, show_bytes
+from pe_lightning.signals import Axis
 from pe_lightning.signals.validation import choice, free_memory, integer
 
 ADAPTIVE_SAMPLE_BYTES = 600
@@ -20,6 +22,8 @@ def check_fill_options(
     folds: str,
     block: int | None,
     grow: int | None,
+    max_gap: Limit | None = None,
+    max_distance: Limit | None = None,
 ) -> None:
     """Refuses arguments of :func:`pe_fill.fill` that do not go together."""
     for factor in [upscale] if isinstance(upscale, int) else upscale:
@@ -30,12 +34,26 @@ def check_fill_options(
             integer(name, value, least)
     if isinstance(model, str):
         choice("model", model, ("auto", "adaptive", "exact"))
-    enlarges = upscale != 1
+    enlarges, limited = upscale != 1, max_gap is not None or max_distance is not None
+    check_limits(max_gap, max_distance)
     refuse(
         (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
         (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
+        (limited and (smooth or enlarges), "max_gap and max_distance are limits of filling: leave out smooth and upscale"),
         (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
     )
+
+
+def check_limits(max_gap: Limit | None, max_distance: Limit | None, axes: Sequence[Axis] | None = None) -> None:
+    """Refuses limits that are no lengths, or, of these axes, lengths of time without one axis of dates."""
+    for name, given in (("max_gap", max_gap), ("max_distance", max_distance)):
+        if given is None:
+            continue
+        length, of_time = length_of(name, given)
+        if name == "max_gap" and not of_time and length != int(length):
+            raise InputError(f"max_gap is a whole number of samples, or a length of time, such as 3h; got {given!r}")
+        if of_time and axes is not None and sum(axis.time for axis in axes) != 1:
+            raise InputError(f"{name} {given!r} is for files with one axis of dates: give a number of samples")
 
 
 def check_fit_memory(known: int) -> None:

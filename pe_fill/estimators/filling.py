@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.checks import check_fill_options, check_fit_memory
+from pe_fill.checks import check_fill_options, check_fit_memory, check_limits
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.enlarging import (
     MIN_REDUCED_SAMPLES,
@@ -32,14 +32,14 @@ from pe_fill.estimators.enlarging import (
     resized_by_pillow,
     too_small,
 )
-from pe_fill.estimators.gap_limits import Limit, beyond_limits, check_limits
+from pe_fill.estimators.gap_limits import beyond_limits
 from pe_fill.estimators.gap_scores import interpolated_gaps
 from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, read_prior
 from pe_fill.estimators.series import MAX_SEASONAL, SEASONAL, SeasonalMember, SeriesFit
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
 from pe_fill.formats.original import grown_mask, read_original
-from pe_fill.formats.point_axes import periods_of_grid
+from pe_fill.formats.point_axes import Limit, periods_of_grid
 from pe_fill.solvers.gap_members import MEMBERS, Member, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
@@ -265,10 +265,7 @@ def fill(
         True
     """
     enlarges = upscale != 1
-    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow)
-    check_limits(max_gap, max_distance)
-    if (max_gap is not None or max_distance is not None) and (smooth or enlarges):
-        raise InputError("max_gap and max_distance are limits of filling: leave them out with smooth and upscale")
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow, max_gap, max_distance)
     if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
         raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
     for name in members or ():

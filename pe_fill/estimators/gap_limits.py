@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -11,41 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, grey_opening
 
-from pe_fill.formats.point_axes import SECONDS
-from pe_lightning.errors import InputError
+from pe_fill.formats.point_axes import Limit, length_of
 from pe_lightning.signals import Axis
 
 Mask: TypeAlias = NDArray[np.bool_]
-Limit: TypeAlias = int | float | str
-"""A number of samples, or a length of time, such as ``3h``."""
-
-LENGTH = rf"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)({'|'.join(SECONDS)})?"
-
-
-def length_of(name: str, given: Limit) -> tuple[float, bool]:
-    """A positive number, and whether it is a length of time, in seconds.
-
-    >>> length_of("max_gap", "3h"), length_of("max_gap", 12)
-    ((10800.0, True), (12.0, False))
-    """
-    found = re.fullmatch(LENGTH, str(given).strip())
-    if found is None or not 0 < float(found[1]) < math.inf:
-        raise InputError(
-            f"{name} is a positive number, or a length of time along dates, such as 3h ({', '.join(SECONDS)}); got {given!r}"
-        )
-    return float(found[1]) * SECONDS.get(found[2] or "", 1.0), found[2] is not None
-
-
-def check_limits(max_gap: Limit | None, max_distance: Limit | None, axes: Sequence[Axis] | None = None) -> None:
-    """Refuses limits that are no lengths, or, of these axes, lengths of time without one axis of dates."""
-    for name, given in (("max_gap", max_gap), ("max_distance", max_distance)):
-        if given is None:
-            continue
-        length, of_time = length_of(name, given)
-        if name == "max_gap" and not of_time and length != int(length):
-            raise InputError(f"max_gap is a whole number of samples, or a length of time, such as 3h; got {given!r}")
-        if of_time and axes is not None and sum(axis.time for axis in axes) != 1:
-            raise InputError(f"{name} {given!r} is for files with one axis of dates: give a number of samples")
 
 
 def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, max_distance: Limit | None) -> Mask:

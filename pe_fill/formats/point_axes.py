@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Axis
@@ -28,7 +29,25 @@ NORTH_NAMES = ("y", "lat", "latitude", "northing", "north")
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 365.2425 * 86_400}
 """Units of a period of dates, in seconds."""
+LENGTH = rf"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)({'|'.join(SECONDS)})?"
+"""A length, with a unit of time or without one."""
+Limit: TypeAlias = int | float | str
+"""A number of samples, or a length of time, such as ``3h``."""
 PERIOD_OF_DATES = rf"(.+)=([0-9]*\.?[0-9]+)({'|'.join(SECONDS)})"
+
+
+def length_of(name: str, given: Limit) -> tuple[float, bool]:
+    """A positive number, and whether it is a length of time, in seconds.
+
+    >>> length_of("max_gap", "3h"), length_of("max_gap", 12)
+    ((10800.0, True), (12.0, False))
+    """
+    found = re.fullmatch(LENGTH, str(given).strip())
+    if found is None or not 0 < float(found[1]) < math.inf:
+        raise InputError(
+            f"{name} is a positive number, or a length of time along dates, such as 3h ({', '.join(SECONDS)}); got {given!r}"
+        )
+    return float(found[1]) * SECONDS.get(found[2] or "", 1.0), found[2] is not None
 
 
 def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:

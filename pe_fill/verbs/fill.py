@@ -130,7 +130,7 @@ def fill_files(
         common = (model, encoder, folds, seed, force, verbose)
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
         return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, max_distance, *common)
-    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow)
+    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow, max_gap, max_distance)
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
@@ -192,7 +192,8 @@ def fill_files(
             )
         _report(filled, path, "denoised" if smooth else "this fit", verbose)
         std, picture = _outputs_beside(target)
-        shown = np.where(filled.left.reshape(filled.stack.shape), np.nan, filled.stack) if filled.left.any() else filled.stack
+        left = filled.left.reshape(filled.stack.shape)
+        shown = np.where(left, np.nan, filled.stack) if left.any() else filled.stack
         drawn, writes_std = draw_before_after(original, shown), filled.std is not None and not original.holds_std
         with ExitStack() as stack:  # all are written before the first gets its name; the result is the last
             filled.write_to(stack.enter_context(replacing(target, force=force)))
