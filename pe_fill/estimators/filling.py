@@ -354,9 +354,8 @@ def _of_array(
         array, hidden, axes = np.moveaxis(array, -3, -1), np.moveaxis(hidden, -3, -1), 2
     stack = array_as_signals(array, "values", axes)
     marked = hidden.reshape(stack.shape)
-    if stack.dtype.kind == "f" and hidden.any():
-        stack = np.where(marked, np.nan, stack)  # what is not filled stays missing
     if stack.dtype.kind == "f":
+        stack = np.where(marked, np.nan, stack) if hidden.any() else stack  # samples that are not filled stay missing
         marked = marked | ~np.isfinite(stack)
     if not isinstance(missing, (np.ndarray, Tensor)):
         rule = Missing(missing)

@@ -51,7 +51,7 @@ def lengths_of(option: str, text: str, dated: Mapping[str, bool]) -> dict[str, f
     if len(parts) != len(dated) or len(found) != len(dated):
         units = ", ".join(f"{name} ({'dates: such as 1h' if time else 'such as 0.05'})" for name, time in dated.items())
         raise InputError(
-            f"--{option} is a positive length in the unit of the coordinates, or one for each: {units}; got {text!r}"
+            f"--{option} is a positive distance in the unit of the coordinates, or one for each: {units}; got {text!r}"
         )
     return found
 
@@ -264,7 +264,7 @@ def fill_points(
         ),
     )
     # before the fit, so that bad input costs no time
-    around = any(name.lower() in LONGITUDES for name in names)
+    around = any(name.lower() in LONGITUDES or name.isdecimal() for name in names)  # an index may be of longitudes
     columns = _coordinate_columns(paths, names) if around or spacing or region or max_distance else {}
     dated = {name: column.dtype.kind == "M" for name, column in columns.items()}
     reach = None if max_distance is None else lengths_of("max_distance", max_distance, dated)
