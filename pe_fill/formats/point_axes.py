@@ -127,7 +127,9 @@ def periods_of_grid(
         name = entry.partition("=")[0]
         if name not in dated or bool(matched) != dated[name]:
             form = "of dates NAME=24h (s, min, h, d, y), else NAME for a period of 360 or NAME=PERIOD"
-            named = ", ".join(f"{key} ({'dates' if time else 'numbers'})" for key, time in dated.items())
+            named = ", ".join(
+                f"{key} ({'dates' if time else 'numbers' if axes else 'samples'})" for key, time in dated.items()
+            )
             raise InputError(f"periodic is {form}, and the axes are {named}; got {entry!r}")
         period = float(matched[2]) * SECONDS[matched[3]] if matched else periods_of([entry], list(dated))[name]
         place = list(dated).index(name)
