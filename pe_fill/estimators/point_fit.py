@@ -153,10 +153,11 @@ class PointFit:
         return self._near(self._unit(coords), max_distance)
 
     def _near(self, unit: Tensor, max_distance: float | Mapping[str, float]) -> npt.NDArray[np.bool_]:
-        by_name = isinstance(max_distance, Mapping)
-        reach = [max_distance.get(axis.name, math.nan) if by_name else max_distance for axis in self.axes]  # type: ignore[union-attr]
-        for axis, length in zip(self.axes, reach, strict=True):
-            number(f"max_distance of {axis.name}", length, "(0, inf)", hint=" in the unit of the coordinate")
+        given = max_distance if isinstance(max_distance, Mapping) else {axis.name: max_distance for axis in self.axes}
+        reach = [
+            number(f"max_distance of {axis.name}", given.get(axis.name), "(0, inf)", hint=" in the unit of the coordinate")
+            for axis in self.axes
+        ]
         scale = np.array([abs(axis.length) / length for axis, length in zip(self.axes, reach, strict=True)])
         points, asked = _in_unit(self.axes, self.points[0].values()) * scale, unit.numpy() * scale
         turns = [(0, -size, size) if axis.periodic else (0,) for axis, size in zip(self.axes, scale, strict=True)]

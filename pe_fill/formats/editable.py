@@ -71,10 +71,10 @@ def valid_values(values: AnyArray, dtype: np.dtype[Any], declared: Declared, lef
     Values that are ``left`` missing become a declared one, if there is one, and else are unchanged.
     """
     if left is not None:
-        result, stays = valid_values(values, dtype, declared), values[left]
+        valid, stays = valid_values(values, dtype, declared), values[left]
         is_marked = marked_values(stays, declared) | (not declared.values)
-        result[left] = np.where(is_marked, stays, declared.values[0] if declared.values else 0)
-        return result
+        valid[left] = np.where(is_marked, stays, declared.values[0] if declared.values else 0)
+        return valid
     if declared == Declared() and values.dtype == dtype:
         return values
     real = declared.real(dtype)
