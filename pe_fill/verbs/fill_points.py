@@ -184,6 +184,7 @@ def _axes(
 ) -> dict[str, AnyArray]:
     """Coordinates per axis in a region, or in the range of the points, by number or by distance."""
     ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
+    found: dict[str, AnyArray]
     if sizes:
         found = {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
     else:
