@@ -6,7 +6,9 @@ import math
 import re
 from collections.abc import Sequence
 
+from pe_fill.formats.point_axes import Limit, length_of
 from pe_lightning.errors import InputError, refuse, show_bytes
+from pe_lightning.signals import Axis
 from pe_lightning.signals.validation import choice, free_memory, integer
 
 ADAPTIVE_SAMPLE_BYTES = 600
@@ -24,6 +26,8 @@ def check_fill_options(
     grow: int | None,
     noise: float | None,
     noise_sample: str | None,
+    max_gap: Limit | None = None,
+    max_distance: Limit | None = None,
 ) -> None:
     """Refuses arguments of :func:`pe_fill.fill` that do not go together."""
     for factor in [upscale] if isinstance(upscale, int) else upscale:
@@ -34,7 +38,8 @@ def check_fill_options(
             integer(name, value, least)
     if isinstance(model, str):
         choice("model", model, ("auto", "adaptive", "exact"))
-    enlarges = upscale != 1
+    enlarges, limited = upscale != 1, max_gap is not None or max_distance is not None
+    check_limits(max_gap, max_distance)
     refuse(
         (encoder is not None and model == "adaptive", "encoder is for the exact fit: set model to exact, or leave it out"),
         (std and (smooth or enlarges), "std is of missing samples that are filled: leave out smooth and upscale"),
@@ -44,6 +49,7 @@ def check_fill_options(
             "noise and noise_sample are for smooth: add it, without model and encoder",
         ),
         (noise is not None and noise_sample is not None, "noise and noise_sample are two ways to say it: leave one out"),
+        (limited and (smooth or enlarges), "max_gap and max_distance are limits of filling: leave out smooth and upscale"),
         (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
     )
 
@@ -64,6 +70,18 @@ def noise_region(text: str, grid: Sequence[int]) -> tuple[slice, slice]:
     if rows.stop > grid[0] or columns.stop > grid[1]:
         raise InputError(f"noise_sample {text!r} is outside the picture of {grid[0]} rows and {grid[1]} columns")
     return rows, columns
+
+
+def check_limits(max_gap: Limit | None, max_distance: Limit | None, axes: Sequence[Axis] | None = None) -> None:
+    """Refuses limits that are no lengths, or, of these axes, lengths of time without one axis of dates."""
+    for name, given in (("max_gap", max_gap), ("max_distance", max_distance)):
+        if given is None:
+            continue
+        length, of_time = length_of(name, given)
+        if name == "max_gap" and not of_time and length != int(length):
+            raise InputError(f"max_gap is a whole number of samples, or a length of time, such as 3h; got {given!r}")
+        if of_time and axes is not None and sum(axis.time for axis in axes) != 1:
+            raise InputError(f"{name} {given!r} is for files with one axis of dates: give a number of samples")
 
 
 def check_fit_memory(known: int) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.checks import check_fill_options, check_fit_memory, noise_region
+from pe_fill.checks import check_fill_options, check_fit_memory, check_limits, noise_region
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.enlarging import (
     MIN_REDUCED_SAMPLES,
@@ -32,16 +32,20 @@ from pe_fill.estimators.enlarging import (
     resized_by_pillow,
     too_small,
 )
+from pe_fill.estimators.gap_limits import beyond_limits
 from pe_fill.estimators.gap_scores import interpolated_gaps
 from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_fill.estimators.series import MAX_SEASONAL, SEASONAL, SeasonalMember, SeriesFit
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
 from pe_fill.formats.original import grown_mask, read_original
-from pe_fill.solvers.gap_members import MEMBERS, default_members
+from pe_fill.formats.point_axes import Limit, periods_of_grid
+from pe_fill.solvers.gap_members import MEMBERS, Member, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
 from pe_fill.solvers.patch_noise import MIN_PIXELS, mixed_denoising, noise_level, remove_noise
 from pe_fill.solvers.point_level import NUM_NEIGHBOURS
+from pe_fill.solvers.seasons import find_periods
 from pe_fill.sparse.estimator import SparseOptions, SparseRidge
 from pe_lightning.encoders import automatic_width, with_seed
 from pe_lightning.errors import InputError
@@ -63,7 +67,7 @@ from pe_lightning.signals import (
 from pe_lightning.signals.axes import SampleKind, channels_first
 from pe_lightning.signals.distributed import rank_zero_info, without_notices
 from pe_lightning.signals.files import check_readable, replacing, user_path
-from pe_lightning.signals.raw import AnyArray, is_one_of
+from pe_lightning.signals.raw import AnyArray, Media, is_one_of
 from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources import TensorSource
 from pe_lightning.signals.sources.missing import Missing, MissingLike
@@ -94,7 +98,8 @@ class FilledSignal:
         name: Its name.
         num_missing: Missing samples.
         num_samples: All samples.
-        model: The fitted model, or the mixture with the weights of its members.
+        model: The fitted model, or the mixture with the weights of its members; ``None`` if all missing samples are beyond a
+            limit.
         unit: An error of 1 in [0, 1], in the units of the source.
         protocol: How the held-out known samples are chosen, or why there is no score.
         score: Score of the held-out samples.
@@ -102,18 +107,22 @@ class FilledSignal:
         left_out: Reasons why other baselines have no score.
         noise: Standard deviation of the noise that ``smooth`` removed, in the units of the source; 0 if there was none, and
             ``None`` where a fit smooths as much as held-out samples support.
+        periods: Periods of the values of a row, in the unit of its axis (of dates in seconds), or in samples.
+        num_left: Samples that stay missing, beyond a limit.
     """
 
     name: str
     num_missing: int
     num_samples: int
-    model: Field | GapMixture | Enlargement
+    model: Field | GapMixture | Enlargement | None
     unit: float
     protocol: str = "no folds"
     score: FoldScore | None = None
     baselines: dict[str, FoldScore] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     noise: float | None = None
+    periods: tuple[float, ...] = ()
+    num_left: int = 0
 
 
 @dataclass(repr=False)
@@ -130,6 +139,7 @@ class Filled:
             known samples, in the shape of ``values``; of values that were not seen, about 90 % are within 1.645 of it.
             ``None`` without ``std``.
         points: Whether the samples of an enlargement are values at points.
+        left: Where a value still is missing, beyond ``max_gap`` or ``max_distance``, in the shape of ``values``.
     """
 
     values: AnyArray
@@ -139,6 +149,7 @@ class Filled:
     stack: AnyArray
     std: AnyArray | None = None
     points: bool = False
+    left: Mask = field(default_factory=lambda: np.zeros((), bool))
 
     def __repr__(self) -> str:
         score = "no score" if math.isnan(self.score) else f"{self.score:.2f} dB"
@@ -165,12 +176,14 @@ class Filled:
 
     def write_to(self, path: Path) -> None:
         """Writes a new file without checks; with standard deviations where the format holds them."""
+        options: dict[str, Any] = {}
         if self.original.holds_std and self.std is not None:
-            self.original.write(path, self.stack, self.std.reshape(self.stack.shape))
-        elif self.original.located:
-            self.original.write(path, self.stack, points=self.points)
-        else:
-            self.original.write(path, self.stack)
+            options["std"] = self.std.reshape(self.stack.shape)
+        if self.original.located:
+            options["points"] = self.points
+        if self.original.marks_left and self.left.any():
+            options["left"] = self.left.reshape(self.stack.shape)
+        self.original.write(path, self.stack, **options)
 
 
 @one_blas_thread
@@ -194,6 +207,9 @@ def fill(
     key: str | None = None,
     noise: float | None = None,
     noise_sample: str | None = None,
+    periodic: str | Sequence[str] | None = None,
+    max_gap: Limit | None = None,
+    max_distance: Limit | None = None,
 ) -> Filled:
     """Fills the missing samples of a file or an array.
 
@@ -233,13 +249,20 @@ def fill(
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
-            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
-            ``thin_plate``. By default the ones that suit the axes and numbers of samples.
+            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows
+            with a period) and ``thin_plate``. By default the ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
         noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
             is found, white and equal in all channels.
         noise_sample: With ``smooth``, in place of ``noise``: rows and columns of a flat region of the picture, such as
             ``0:32,100:160``, whose variation is noise. It may be correlated, and differ between channels.
+        periodic: Periods of the values of a row, ``time=24h`` (s, min, h, d, y), ``hour=24`` or, in samples, ``row=24``; or
+            axes that repeat, such as ``lon`` of the whole globe. ``auto``, the default: up to two periods of a row (not of
+            sound) are proposed by its periodogram, and taken where held-out blocks become more precise. ``none``: none.
+        max_gap: Samples of the longest gap that is filled, or its length in time, such as ``3h``, along the only axis of
+            dates. On more axes a gap is longer where more samples are missing along all of them.
+        max_distance: Largest distance from a known sample that is filled, in samples, or in time, such as ``3h``. Samples
+            beyond a limit stay missing: NaN, the value that the file declares as missing, or the value that it has.
 
     Returns:
         The filled values and their scores.
@@ -253,11 +276,11 @@ def fill(
         True
     """
     enlarges = upscale != 1
-    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow, noise, noise_sample)
+    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow, noise, noise_sample, max_gap, max_distance)
     if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
         raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
     for name in members or ():
-        validation.choice("members", name, tuple(MEMBERS))
+        validation.choice("members", name, (*MEMBERS, SEASONAL))
     if members is not None and (model != "auto" or encoder is not None or smooth or enlarges or not members):
         raise InputError("members are of the mixture that fills gaps: name one or more, without model, smooth and upscale")
     if isinstance(values, (str, os.PathLike, EditableFile)):
@@ -280,28 +303,20 @@ def fill(
     if samples == "auto":
         samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
     torch.manual_seed(seed)
+    periods, axes_of_signals = periods_of_grid(periodic, original.axes, stack.ndim - 2)
     options = _Options(
-        model,
-        encoder,
-        smooth,
-        factors,
-        samples,
-        pretrained,
-        folds,
-        block,
-        seed,
-        std,
-        members,
-        original.axes,
-        noise,
-        noise_sample,
-    )
-    changed, signals, spread = [], [], np.zeros(stack.shape if std else 0)
+        model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, axes_of_signals,
+        noise, noise_sample, original.media, periods, max_gap, max_distance,
+    )  # fmt: skip
+    check_limits(max_gap, max_distance, axes_of_signals)
+    changed, signals, spread, left = [], [], np.zeros(stack.shape if std else 0), np.zeros_like(marked)
     for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
         if not where.any() and not smooth and not enlarges:
             changed.append(signal)
             continue
-        result, about, deviations = _Signal(name, signal, where, options).fill()
+        task = _Signal(name, signal, where, options)
+        result, about, deviations = task.fill()
+        left[place] = where & task.left[..., None]
         changed.append(result)
         if deviations is not None:
             spread[place] = deviations
@@ -309,12 +324,13 @@ def fill(
     whole = np.stack(changed)
     if enlarges:
         shape = _upscaled_shape(shape, stack.shape, whole.shape)
-        marked = np.zeros(whole.shape, bool)
-    results: list[AnyArray] = [whole, marked, *([_smallest_float(spread)] if std else [])]
+        marked = left = np.zeros(whole.shape, bool)
+    results: list[AnyArray] = [whole, marked, left, *([_smallest_float(spread)] if std else [])]
     if moved:
         results = [np.moveaxis(each, -1, -3) for each in results]
-    values, marked, *spreads = (each.reshape(shape) for each in results)
-    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, enlarges and samples == "points")
+    values, marked, left, *spreads = (each.reshape(shape) for each in results)
+    points = enlarges and samples == "points"
+    return Filled(values, marked, signals, original, whole, spreads[0] if std else None, points, left)
 
 
 def _factors(upscale: int | Sequence[int], original: EditableFile) -> tuple[int, ...]:
@@ -350,6 +366,7 @@ def _of_array(
     stack = array_as_signals(array, "values", axes)
     marked = hidden.reshape(stack.shape)
     if stack.dtype.kind == "f":
+        stack = np.where(marked, np.nan, stack) if hidden.any() else stack  # samples that are not filled stay missing
         marked = marked | ~np.isfinite(stack)
     if not isinstance(missing, (np.ndarray, Tensor)):
         rule = Missing(missing)
@@ -424,6 +441,10 @@ class _Options:
     axes: tuple[Axis, ...]
     noise: float | None
     noise_sample: str | None
+    media: Media
+    periods: tuple[float, ...] | None
+    max_gap: Limit | None
+    max_distance: Limit | None
 
     @property
     def is_automatic(self) -> bool:
@@ -463,6 +484,12 @@ class _Signal:
                 f"{name!r}: {which} missing entirely, of {missing.shape[-1]} (from 0), and a sample is missing if one of "
                 "its channels is: leave the channel out, or fill each channel as a signal"
             )
+        self.left: Mask = np.zeros_like(self.unknown)
+        """Missing samples that stay missing."""
+        if options.max_gap is not None or options.max_distance is not None:
+            self.left = beyond_limits(self.unknown, options.axes, options.max_gap, options.max_distance)
+        self.filled = missing & ~self.left[..., None]
+        """Values that are predicted."""
         self.scaling = _scaling(values, missing)
         unit = self.scaling.to_unit(np.where(missing, 0, values) if values.dtype.kind == "f" else values, 0)
         unit[self.unknown] = np.nan
@@ -475,21 +502,28 @@ class _Signal:
         name = re.sub(r"[/\\\0]", "_", self.name) or "signal"
         return _read_quietly(TensorSource(self.unit[None], [name], self.options.axes))
 
-    def about(self, model: Field | GapMixture | Enlargement, **scores: Any) -> FilledSignal:
+    def about(
+        self, model: Field | GapMixture | Enlargement | None, periods: Sequence[float] = (), **scores: Any
+    ) -> FilledSignal:
         unit = self.scaling.high[0] - self.scaling.low[0]
-        return FilledSignal(self.name, int(self.unknown.sum()), self.unknown.size, model, unit, **scores)
+        lengths = tuple(period * self.length for period in periods)
+        counts = int(self.unknown.sum()), self.unknown.size
+        return FilledSignal(self.name, *counts, model, unit, periods=lengths, num_left=int(self.left.sum()), **scores)
 
     def fill(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """The values, how they were predicted, and standard deviations with the option ``std``."""
         options = self.options
+        if self.left.any() and not self.filled.any():
+            return self.values, self.about(None, protocol="no sample is filled"), None
         if options.factors and options.samples == "cells":
             return (*self.divide_cells(), None)
-        even = all(axis.samples is None for axis in options.axes) and options.is_automatic
-        if even and not options.smooth and not options.factors and _adapts(self.grid, self.num_known):
+        even = all(axis.samples is None for axis in options.axes)
+        fills = options.is_automatic and not options.smooth and not options.factors and _adapts(self.grid, self.num_known)
+        if fills and even:
             check_fit_memory(self.num_known)
             return self.by_members()
-        is_picture = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS
-        if even and options.smooth and is_picture and (noise := self.noise()) is not None:
+        is_picture, smooths = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS, options.smooth and options.is_automatic
+        if even and smooths and is_picture and (noise := self.noise()) is not None:
             result, about, _ = self.by_fit(lambda part: _without_noise(part, noise))
             about.noise = about.unit * (
                 noise if isinstance(noise, float) else float(noise.std((0, 1)).square().mean().sqrt())
@@ -500,7 +534,13 @@ class _Signal:
                 f"noise and noise_sample are of pictures of at least {MIN_PIXELS} x {MIN_PIXELS} pixels at even distances; "
                 f"{self.name!r} has {' x '.join(map(str, self.grid))} samples: leave them out"
             )
-        if even and options.smooth and not is_picture and self.unknown.size >= MIN_DENOISED:
+        if options.members is not None:
+            why = "it has too few known samples" if even else "its samples are at unequal distances"
+            raise InputError(f"{self.name!r} is not filled by a mixture of members, because {why}: leave members out")
+        if fills and len(self.grid) == 1:
+            with without_notices():
+                return self.by_fit(SeriesFit(self.periods).fit, self.periods)
+        if even and smooths and not is_picture and self.unknown.size >= MIN_DENOISED:
             return self.by_fit(_sparse)
         make = options.make_model(self.grid, self.num_known, options.pretrained)
         return self.by_fit(lambda part: make().fit(part))
@@ -517,30 +557,58 @@ class _Signal:
             raise InputError(f"noise_sample {options.noise_sample!r} has no noise, or missing pixels: name another region")
         return sample
 
+    @cached_property
+    def periods(self) -> tuple[float, ...]:
+        """Periods of the values of a row, relative to the length of [0, 1): given ones, or ones that are found."""
+        (size,), axes, given, known = self.grid, self.options.axes, self.options.periods, ~self.unknown
+        if given is not None:
+            return tuple(period / self.length for period in given)
+        if self.options.media == "audio" or not 1 < self.num_known <= MAX_SEASONAL:
+            return ()
+        times = axes[0].grid() if axes else np.arange(size) / size
+        return find_periods(times[known], self.unit.double().numpy()[known])
+
+    @property
+    def length(self) -> float:
+        """The length of [0, 1) of a row in the unit of its axis, or in samples."""
+        return abs(self.options.axes[0].length) if self.options.axes else float(self.grid[0])
+
     def by_members(self) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By a mixture of members, weighted and scored by imitated gaps."""
         options, known = self.options, torch.from_numpy(~self.unknown)
         periodic = [axis.periodic for axis in options.axes]
         imitates = options.folds in ("auto", "none") and options.block is None
-        hidden = imitated_gaps(known, options.seed, periodic) if imitates else []
+        wanted = torch.from_numpy(self.unknown & ~self.left)
+        hidden = imitated_gaps(~wanted, options.seed, periodic) if imitates else []
+        if self.left.any():  # the copies are of gaps that are filled
+            hidden = [some._replace(mask=some.mask & known, scored=some.scored & known) for some in hidden]
+            hidden = [some for some in hidden if bool(some.scored.any())]
         protocol = f"{len(hidden)} moved copies of the gaps"
         if not hidden:
             sampling, count, protocol = self.make_folds()
             folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
             hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
-        names = list(options.members or default_members(known))
-        found = fill_gaps(self.unit, known, names, hidden, periodic)
-        about = self.about(found)
+        names, periods, others = list(options.members or default_members(known)), tuple[float, ...](), dict[str, Member]()
+        if len(self.grid) == 1 and (options.members is None or SEASONAL in names):
+            periods = self.periods
+            others = {SEASONAL: SeasonalMember([period * self.grid[0] for period in periods])} if periods else {}
+            names += [] if SEASONAL in names else [*others]
+        if SEASONAL in names and not others:
+            raise InputError(f"{self.name!r} has no period for the member {SEASONAL!r}: leave it out, or give periodic")
+        with without_notices():
+            found = fill_gaps(self.unit, known, names, hidden, periodic, others, wanted)
+        about = self.about(found, periods)
         if options.folds != "none":
             about.protocol = protocol
             about.score, about.baselines, about.left_out = interpolated_gaps(self.unit, names, found.held_out, options.seed)
-        result = np.where(self.missing, self.scaling.restore(found.values.numpy(), 0), self.values)
-        return result, about, np.where(self.missing, found.std.double().numpy() * about.unit, 0) if options.std else None
+        result = np.where(self.filled, self.scaling.restore(found.values.numpy(), 0), self.values)
+        return result, about, np.where(self.filled, found.std.double().numpy() * about.unit, 0) if options.std else None
 
-    def by_fit(self, fitted: Callable[[Signals], Field]) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
+    def by_fit(
+        self, fitted: Callable[[Signals], Field], periods: Sequence[float] = ()
+    ) -> tuple[AnyArray, FilledSignal, AnyArray | None]:
         """By one fit, scored by folds."""
-        options, scaling, missing = self.options, self.scaling, self.missing
-        data = self.data
+        options, scaling, missing, data = self.options, self.scaling, self.missing, self.data
         held_out: dict[str, Any] = {}
         if options.folds != "none" and options.factors:
             held_out = _upscale_scores(data, fitted, options.factors)
@@ -550,7 +618,7 @@ class _Signal:
                 held_out["score"] = score_folds(data, fitted, sampling, count)
             held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
         model = fitted(data)
-        about = self.about(model, **held_out)
+        about = self.about(model, periods, **held_out)
         if options.factors:
             axes = grid_axes([f * n for f, n in zip(options.factors, self.grid, strict=True)])
             with torch.no_grad():
@@ -558,10 +626,10 @@ class _Signal:
             at_known = tuple(slice(None, None, factor) for factor in options.factors)
             result[at_known] = np.where(missing, result[at_known], self.values)
             return result, about, None
-        index = torch.from_numpy(np.flatnonzero(np.ones_like(self.unknown) if options.smooth else self.unknown))
+        index = torch.from_numpy(np.flatnonzero(np.ones_like(self.unknown) if options.smooth else self.filled.any(-1)))
         predicted = scaling.restore(predicted_at(model, data.evaluation_batch(), index)[0].numpy(), 0)
         result, channels = self.values.copy(), self.values.shape[-1]
-        flat, where = result.reshape(-1, channels), missing.reshape(-1, channels)[index]
+        flat, where = result.reshape(-1, channels), self.filled.reshape(-1, channels)[index]
         flat[index] = predicted if options.smooth else np.where(where, predicted, flat[index])
         if not options.std:
             return result, about, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -11,6 +12,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pe_fill.estimators.adaptive import AdaptiveFit
@@ -140,13 +142,41 @@ class PointFit:
         values, half = self._values(unit), self._deviations(unit, level)
         return self._shaped(values - half), self._shaped(values + half)
 
-    def grid(self, shape: Sequence[int] | Mapping[str, npt.ArrayLike], std: bool = True) -> PointMap:
+    def near(self, coords: Columns, max_distance: float | Mapping[str, float]) -> npt.NDArray[np.bool_]:
+        """Whether a point is within a distance of each place, ``(P,)``.
+
+        Args:
+            coords: As for :meth:`predict`.
+            max_distance: In the unit of the coordinates, of dates in seconds; or one for each axis by its name, the largest
+                distance along this axis alone.
+        """
+        return self._near(self._unit(coords), max_distance)
+
+    def _near(self, unit: Tensor, max_distance: float | Mapping[str, float]) -> npt.NDArray[np.bool_]:
+        given = max_distance if isinstance(max_distance, Mapping) else {axis.name: max_distance for axis in self.axes}
+        reach = [
+            number(f"max_distance of {axis.name}", given.get(axis.name), "(0, inf)", hint=" in the unit of the coordinate")
+            for axis in self.axes
+        ]
+        scale = np.array([abs(axis.length) / length for axis, length in zip(self.axes, reach, strict=True)])
+        points, asked = _in_unit(self.axes, self.points[0].values()) * scale, unit.numpy() * scale
+        turns = [(0, -size, size) if axis.periodic else (0,) for axis, size in zip(self.axes, scale, strict=True)]
+        tree = cKDTree(np.concatenate([points + turn for turn in itertools.product(*turns)]))
+        return np.asarray(tree.query(asked, distance_upper_bound=1 + 1e-9)[0] <= 1 + 1e-9)
+
+    def grid(
+        self,
+        shape: Sequence[int] | Mapping[str, npt.ArrayLike],
+        std: bool = True,
+        max_distance: float | Mapping[str, float] | None = None,
+    ) -> PointMap:
         """Values on a grid.
 
         Args:
             shape: Number of samples per axis, in the order of the axes: from the lowest to the highest coordinate of the
                 points, or around a period. Or the coordinates of the samples of each axis, by its name.
             std: Whether to compute standard deviations too, where the model has them.
+            max_distance: Largest distance from a point, as for :meth:`near`; values farther from all points are NaN.
         """
         names = ", ".join(axis.name for axis in self.axes)
         if len(shape) != len(self.axes):
@@ -164,10 +194,15 @@ class PointFit:
             coordinates = {axis.name: axis.restore(x.numpy()) for axis, x in zip(self.axes, spread, strict=True)}
         sizes = [len(x) for x in spread]
         unit = torch.cartesian_prod(*spread).reshape(-1, len(spread))
-        values = dict(zip(self.info.names, self._values(unit).T.reshape(-1, *sizes), strict=True))
-        deviations: dict[str, Floats] = {}
-        if std and self.has_std:
-            deviations = dict(zip(self.info.names, self._deviations(unit).T.reshape(-1, *sizes), strict=True))
+        inside = np.ones(len(unit), bool) if max_distance is None else self._near(unit, max_distance)
+
+        def on_grid(columns: Callable[[Tensor], Floats]) -> dict[str, Floats]:
+            found = np.full((len(unit), self.info.num_signals), np.nan)
+            if inside.any():
+                found[inside] = columns(unit[torch.from_numpy(inside)])
+            return dict(zip(self.info.names, found.T.reshape(-1, *sizes), strict=True))
+
+        values, deviations = on_grid(self._values), on_grid(self._deviations) if std and self.has_std else {}
         return PointMap(coordinates, values, deviations)
 
     @cached_property
@@ -303,8 +338,12 @@ def fit_source(
     encoder: EncoderLike | None = None,
     seed: int = 0,
     single: bool = False,
+    periods: Sequence[float] | None = None,
 ) -> PointFit:
-    """Fits all points of a source; see :func:`fit_points`."""
+    """Fits all points of a source; see :func:`fit_points`.
+
+    ``periods`` of the values along the first axis, in its unit, take the place of the periods that the source names.
+    """
     if isinstance(model, str):
         choice("model", model, PointModel)
     if encoder is not None and model not in ("auto", "exact"):
@@ -315,7 +354,9 @@ def fit_source(
     if isinstance(source, PointArrays | PointSource):
         source.periodic, seasons = seasons_of(source.periodic)
     data = plain = Signals.read(source, Splitting(GridSampling(1), "none", None))
-    if seasons is None:
+    if periods is not None:
+        seasons = {plain.info.axes[0].name: list(periods)} if periods else {}
+    elif seasons is None:
         seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
     means: dict[str, SeasonalMean] = {}
     if seasons:

@@ -37,6 +37,7 @@ class EditableFile:
         orientation: EXIF orientation of a picture, which is applied to ``values``.
         xyz: Whether the axes are x, y, z, as in a NIfTI file.
         grown: Pixels by which missing samples were grown.
+        marks_left: Whether ``write`` takes ``left=``, the values that stay missing, because they may be other than NaN.
         path: The file, which is never replaced; ``write`` may read it again.
     """
 
@@ -55,6 +56,7 @@ class EditableFile:
     orientation: int = 1
     xyz: bool = False
     grown: int = 0
+    marks_left: bool = False
     path: Path | None = None
 
 
@@ -63,8 +65,16 @@ def marked_values(values: AnyArray, declared: Declared) -> Mask:
     return (~np.isfinite(values) if values.dtype.kind == "f" else False) | declared.marks(values)
 
 
-def valid_values(values: AnyArray, dtype: np.dtype[Any], declared: Declared) -> AnyArray:
-    """The nearest stored values of a dtype that are not declared missing."""
+def valid_values(values: AnyArray, dtype: np.dtype[Any], declared: Declared, left: Mask | None = None) -> AnyArray:
+    """The nearest stored values of a dtype that are not declared missing.
+
+    Values that are ``left`` missing become a declared one, if there is one, and else are unchanged.
+    """
+    if left is not None:
+        valid, stays = valid_values(values, dtype, declared), values[left]
+        is_marked = marked_values(stays, declared) | (not declared.values)
+        valid[left] = np.where(is_marked, stays, declared.values[0] if declared.values else 0)
+        return valid
     if declared == Declared() and values.dtype == dtype:
         return values
     real = declared.real(dtype)

@@ -61,12 +61,22 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
         resizes=True,
         jpeg=jpeg,
         orientation=orientation,
+        marks_left=missing.kind == "alpha",
         path=file.path,
     )
 
 
-def _write_pixels(opacity: AnyArray | None, opaque: Mask | None, info: dict[str, Any], path: Path, values: AnyArray) -> None:
-    """Writes a picture, whose opacity is full where pixels are ``opaque``."""
+def _write_pixels(
+    opacity: AnyArray | None,
+    opaque: Mask | None,
+    info: dict[str, Any],
+    path: Path,
+    values: AnyArray,
+    left: Mask | None = None,
+) -> None:
+    """Writes a picture, whose opacity is full where pixels are ``opaque`` and not ``left``."""
+    if left is not None and opaque is not None:
+        opaque = opaque & ~left[0].any(-1)
     pixels = values[0]
     if opacity is not None:
         full, (height, width) = full_value(opacity.dtype), pixels.shape[:2]
@@ -103,11 +113,18 @@ def edit_frames(file: SourceFile, missing: Missing, axes: int | None = None) -> 
 
     jpeg = any(frame.jpeg for frame in frames.values())
     write = partial(_write_frames, frames, values, marked)
-    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg)
+    return EditableFile((file.stem,), values, marked, ("",), write, "video", resizes=True, jpeg=jpeg, marks_left=True)
 
 
-def _write_frames(frames: Mapping[int, EditableFile], values: AnyArray, marked: Mask, path: Path, changed: AnyArray) -> None:
-    """Writes a folder with every frame between the first and the last number."""
+def _write_frames(
+    frames: Mapping[int, EditableFile],
+    values: AnyArray,
+    marked: Mask,
+    path: Path,
+    changed: AnyArray,
+    left: Mask | None = None,
+) -> None:
+    """Writes a folder with every frame between the first and the last number, but for lost frames that are ``left`` so."""
     paths = {number: Path(str(frame.path)) for number, frame in frames.items()}
 
     def name_of(number: int) -> str:
@@ -120,8 +137,9 @@ def _write_frames(frames: Mapping[int, EditableFile], values: AnyArray, marked: 
         if number in frames and not marked[0, place].any() and same:
             shutil.copy2(paths[number], path)
         elif number in frames:
-            frames[number].write(path / name_of(number), changed[:, place])
-        else:
+            options = {"left": left[:, place]} if left is not None and frames[number].marks_left else {}
+            frames[number].write(path / name_of(number), changed[:, place], **options)
+        elif left is None or not left[0, place].all():
             write_picture(path / name_of(number), changed[0, place], {})
 
 

@@ -276,7 +276,8 @@ def _write_variable(
     values: AnyArray,
     std: AnyArray | None = None,
 ) -> None:
-    changed = refilled(array, dims, original.missing | (values != original.values)).values.astype(bool)
+    differs = (original.missing | (values != original.values)) & np.isfinite(values)  # others stay missing
+    changed = refilled(array, dims, differs).values.astype(bool)
     buffer = io.BytesIO(_as_netcdf(path))  # in memory, since HDF5 crashes on a full disk
     with require("h5netcdf", "NetCDF").File(buffer, "r+") as file:
         variable, name = file.variables[str(array.name)], str(array.name)

@@ -52,6 +52,8 @@ def read_original(
     masks = missing.in_grid(found.values.shape[1:-1], len(found.values), found.orientation, found.xyz)
     if masks:  # beside what the reader marked
         np.bitwise_or(found.missing, np.stack(masks)[..., None], out=found.missing)
+        if found.values.dtype.kind == "f":  # samples that are not filled stay missing
+            found = replace(found, values=np.where(np.stack(masks)[..., None], np.nan, found.values))
     pixels = (JPEG_GROWTH if found.jpeg else 0) if grow is None else grow
     if not pixels or not found.missing.any():
         return found

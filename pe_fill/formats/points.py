@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -135,12 +135,7 @@ class PointArrays(Source):
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
             note_repeated(f"value {name!r}", [column], "put NaN in its place, or mask it (numpy.ma.masked_values)")
-        raw = _as_signals(self, self.coordinates, values, "the points")
-        if self.extents is not None:
-            low = raw.scaling.low
-            high = tuple(least + extent for least, extent in zip(low, self.extents, strict=True))
-            raw = replace(raw, scaling=ValueRange("float64", low, high))
-        return raw
+        return _as_signals(self, self.coordinates, values, "the points", self.extents)
 
     def describe(self) -> dict[str, Any]:
         names = {"coordinates": list(self.coordinates), "values": list(self.values)}
@@ -168,7 +163,11 @@ def _check_distinct(coordinates: Collection[str], values: Collection[str]) -> No
 
 
 def _as_signals(
-    source: PointSource | PointArrays, coordinates: dict[str, AnyArray], values: dict[str, Floats], label: str
+    source: PointSource | PointArrays,
+    coordinates: dict[str, AnyArray],
+    values: dict[str, Floats],
+    label: str,
+    extents: Sequence[float] | None = None,
 ) -> RawSignals:
     """Rows of points without missing numbers: coordinates, numbers or ``datetime64``, and values, ``(P,)`` each."""
     names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
@@ -203,7 +202,7 @@ def _as_signals(
         grid=(places.shape[1],),
         channels=1,
         stored="float64",
-        scaling=_scaling(list(values), rows, label),
+        scaling=_scaling(list(values), rows, label, extents),
         unit=False,
         blocks=partial(iter, rows[..., None]),
         media="points",
@@ -240,8 +239,8 @@ def _without_duplicates(
     return places[:, first[again]], means[:, again]
 
 
-def _scaling(values: Sequence[str], rows: Floats, label: str) -> ValueRange:
-    low, high = rows.min(1), rows.max(1)
+def _scaling(values: Sequence[str], rows: Floats, label: str, extents: Sequence[float] | None) -> ValueRange:
+    low, high = rows.min(1), rows.max(1) if extents is None else rows.min(1) + extents
     for name, least, most in zip(values, low, high, strict=True):
         if least == most:
             raise InputError(f"{label}: value {name!r} is {least:g} in every row, so that there is nothing to fit")

@@ -36,11 +36,14 @@ def edit_table(file: SourceFile, missing: Missing, axes: int | None = None) -> E
             f"{table.label(place)}: {absent.size} row(s) are absent, the first at {table.cells[place][absent[0]]}: they are "
             "missing, and are inserted in the result"
         )
+        places_of_rows = (clock.even_axis(table.names[place] or str(place)),)
     elif clock is None and place >= 0:
         rank_zero_info(
             f"{table.label(place)}: times are missing, or neither ascend nor descend: rows are taken in their order, at "
             f"equal distances. To take the times: --coordinates {table.names[place] or place} --values COLUMN --at FILE"
         )
+    elif clock is not None and len(clock.times) > 2:
+        places_of_rows = (clock.even_axis(table.names[place] or str(place)),)
     is_axis = clock is not None and (clock.axis is not None or clock.absent.size > 0)
     columns = table.columns(fills=missing.values, axis=place if is_axis else -1)
     values = np.stack([column.values for column in columns])[..., None]
@@ -73,7 +76,7 @@ def _write_table(
     texts: dict[int, dict[int, str]] = {}
     for column, new, old in zip(columns, changed, np.where(marked, np.nan, values), strict=True):
         form = _number_format(table, column.place)
-        for row in np.flatnonzero(new != old).tolist():
+        for row in np.flatnonzero((new != old) & np.isfinite(new)).tolist():  # cells that stay missing are unchanged
             text = format(float(new[row, 0]), form)
             texts.setdefault(row, {})[column.place] = text.replace(".", ",") if table.mark == "comma" else text
     before = 0

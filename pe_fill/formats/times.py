@@ -37,6 +37,11 @@ class Clock:
     def absent(self) -> Places:
         return np.setdiff1d(np.arange(len(self.times)), self.places)
 
+    def even_axis(self, name: str) -> Axis:
+        """The axis of times that are at equal distances, also in months or in business days."""
+        low, high = as_numbers(name, self.times[[0, -1]], self.times.dtype.kind == "M").tolist()
+        return Axis(name, low, high, len(self.times), self.times.dtype.kind == "M")
+
     @classmethod
     def of(cls, name: str, times: Times) -> Clock | None:
         """The spread of times that ascend or descend; ``None`` if they do neither, or one is missing.

@@ -53,6 +53,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
         partial(_write_tiff, file, signals.shape, declared),
         "image" if is_picture else "array",
         resizes=is_picture,
+        marks_left=True,
     )
 
 
@@ -61,14 +62,16 @@ def _is_planar(tiff: Any) -> bool:
     return bool(tiff.pages[0].samplesperpixel > 1 and tiff.series[0].axes.startswith("S"))
 
 
-def _write_tiff(file: SourceFile, signals: Sequence[int], declared: Declared, path: Path, values: AnyArray) -> None:
+def _write_tiff(
+    file: SourceFile, signals: Sequence[int], declared: Declared, path: Path, values: AnyArray, left: Mask | None = None
+) -> None:
     import tifffile
 
     content = io.BytesIO()  # NumPy does not report a full disk
     with open_tiff(file) as tiff, tifffile.TiffWriter(content, byteorder=tiff.byteorder) as written:
         series, page, planar = tiff.series[0], tiff.pages[0], _is_planar(tiff)
         shape = (*series.shape[1:], series.shape[0]) if planar else series.shape
-        result = signals_as_array(_valid(values, declared, bool(page.extrasamples)), shape, signals)
+        result = signals_as_array(_valid(values, declared, bool(page.extrasamples), left), shape, signals)
         common: dict[str, Any] = {
             "compression": page.compression if page.compression in LOSSLESS_CODECS else None,
             "metadata": {} if tiff.is_shaped else None,
@@ -109,9 +112,9 @@ def _has_opacity(signals: AnyArray, extra: bool) -> bool:
     return extra and signals.shape[-1] in (2, 4) and signals.ndim == 4
 
 
-def _valid(values: AnyArray, declared: Declared, extra: bool) -> AnyArray:
-    """Values ``(S, ..., C)`` that are not declared missing; opacity is unchanged."""
-    found = valid_values(values, values.dtype, declared)
+def _valid(values: AnyArray, declared: Declared, extra: bool, left: Mask | None) -> AnyArray:
+    """Values ``(S, ..., C)`` that are not declared missing unless they are ``left`` so; opacity is unchanged."""
+    found = valid_values(values, values.dtype, declared, left)
     return np.concatenate([found[..., :-1], values[..., -1:]], -1) if _has_opacity(values, extra) else found
 
 
@@ -135,6 +138,7 @@ def _read_raster(file: SourceFile, missing: Missing) -> EditableFile:
         resizes=True,
         located=True,
         points=point,
+        marks_left=True,
     )
 
 
@@ -152,12 +156,18 @@ def declared_by_raster(file: SourceFile, raster: Any) -> Declared:
 
 
 def _write_raster(
-    file: SourceFile, declared: Declared, path: Path, values: AnyArray, deviations: bool = False, points: bool = False
+    file: SourceFile,
+    declared: Declared,
+    path: Path,
+    values: AnyArray,
+    deviations: bool = False,
+    points: bool = False,
+    left: Mask | None = None,
 ) -> None:
     rasterio = require("rasterio", "writing a raster with coordinates")
     with _unlocated(), rasterio.open(file.path, driver="GTiff") as tiff, rasterio.MemoryFile() as memory:
         options = dict(tiff.profile)
-        values = values if deviations else _valid(values, declared, _is_opaque(tiff))
+        values = values if deviations else _valid(values, declared, _is_opaque(tiff), left)
         bands = np.moveaxis(values[0], -1, 0) if tiff.count <= MAX_CHANNELS else values[..., 0]
         scales = tiff.width / bands.shape[2], tiff.height / bands.shape[1]
         shift = [(1 - scale) / 2 if points else 0.0 for scale in scales]  # the centre of the first pixel stays

@@ -16,7 +16,6 @@ from pe_lightning.results.pictures import (
     montage,
     row_plot,
     stacked,
-    to_image,
 )
 from pe_lightning.results.runs import frames_of
 from pe_lightning.signals import Axis
@@ -87,4 +86,4 @@ def _picture(before: Array, after: Array) -> Image.Image:
     captions = ("missing samples marked", "filled") if np.isnan(before).any() else ("given", "smoothed")
     if times > 1:
         before, captions = before.repeat(times, 0).repeat(times, 1), ("pixels repeated", "enlarged")
-    return montage([(captions[0], marked_image(before)), (captions[1], to_image(after))])
+    return montage([(captions[0], marked_image(before)), (captions[1], marked_image(after))])

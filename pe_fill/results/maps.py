@@ -105,6 +105,8 @@ class PointMap:
             "crs": self.crs or ("EPSG:4326" if "crs" in data else None),
             "transform": rasterio.Affine(width, 0.0, x[0] - width / 2, 0.0, height, y[0] - height / 2),
         }
+        if any(np.isnan(values).any() for values in self.variables.values()):
+            options["nodata"] = np.nan
         with rasterio.MemoryFile() as file:
             with file.open(driver="GTiff", **options) as tiff:
                 for number, name in enumerate(self.variables, 1):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinat
 from torch import Tensor
 
 from pe_fill.solvers.calibration import normal_quantile
-from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, continuation, is_dense
+from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, Member, continuation, is_dense
 from pe_fill.solvers.gaps import Hidden
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
@@ -87,10 +87,14 @@ def fill_gaps(
     members: Sequence[str],
     hidden: Sequence[Hidden],
     periodic: Sequence[bool] = (),
+    others: Mapping[str, Member] | None = None,
+    wanted: Tensor | None = None,
 ) -> GapMixture:
     """Predicts missing samples of ``(N_1, ..., N_D, C)`` by a mixture of members, computed side by side.
 
-    ``hidden`` are known samples that each held-out fit hides (:func:`~pe_fill.solvers.gaps.imitated_gaps`).
+    ``others`` are members by name besides :data:`~pe_fill.solvers.gap_members.MEMBERS`. ``hidden`` are known samples that
+    each held-out fit hides (:func:`~pe_fill.solvers.gaps.imitated_gaps`). ``wanted`` are the missing samples that are
+    predicted, by default all.
     """
     dense = is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
@@ -104,7 +108,8 @@ def fill_gaps(
 
     parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
-    predictions, distances = _predict(tasks)
+    methods = MEMBERS | dict(others or {})
+    predictions, distances = _predict(tasks, methods)
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
     prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
     kept = list(range(len(members)))
@@ -128,11 +133,12 @@ def fill_gaps(
     if mixed:
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
-    num_missing = max(1, int((~known).sum()))
-    for wanted in _divided(~known):
-        task = gaps(known, _around(wanted, periodic), wanted, [members[number] for number in kept])
-        (found,), (distance,) = _predict([task])
-        missing = wanted.flatten().nonzero()[:, 0]
+    wanted = ~known if wanted is None else wanted
+    num_missing = max(1, int(wanted.sum()))
+    for some in _divided(wanted):
+        task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
+        (found,), (distance,) = _predict([task], methods)
+        missing = some.flatten().nonzero()[:, 0]
         flat[missing], variance, share = _mixed(found, moments, missing, prior_count)
         shares += share * len(missing) / num_missing
         if mixed:
@@ -186,7 +192,7 @@ def _mixed(predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_
     return values, variances, total / max(len(index), 1)
 
 
-def _predict(gaps: Sequence[Gaps]) -> tuple[list[Tensor], list[Array]]:
+def _predict(gaps: Sequence[Gaps], methods: Mapping[str, Member]) -> tuple[list[Tensor], list[Array]]:
     """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
 
     A number that is not finite is replaced by the median of the members.
@@ -194,7 +200,7 @@ def _predict(gaps: Sequence[Gaps]) -> tuple[list[Tensor], list[Array]]:
 
     def predict(item: tuple[str, Gaps]) -> Tensor:
         name, some = item
-        return MEMBERS[name](some)[some.wanted]
+        return methods[name](some)[some.wanted]
 
     members = gaps[0].members if gaps else ()
     items = [(name, some) for name in members for some in gaps]

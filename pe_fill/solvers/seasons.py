@@ -25,6 +25,8 @@ Floats = npt.NDArray[np.float64]
 MIN_SAMPLES = 30
 MAX_PERIODOGRAM_SAMPLES = 2000
 MAX_FREQUENCIES = 8000
+ROUNDING = 1e-9
+"""Standard deviation about a trend, relative to the values, below which a column has no period."""
 MIN_CYCLES = 3
 """Fewest periods in a series."""
 OVERSAMPLING = 4
@@ -109,6 +111,10 @@ def find_periods(times: Floats, values: Floats) -> tuple[float, ...]:
     centre, extent = times.mean(), np.ptp(times)
     scaled, trend = values / values.std(0).clip(1e-300), np.polynomial.chebyshev.chebvander(2 * (times - centre) / extent, 3)
     residual = scaled - trend @ np.linalg.lstsq(trend, scaled, rcond=None)[0]
+    varies = residual.std(0) > ROUNDING
+    values, residual = values[:, varies], residual[:, varies]
+    if not varies.any():
+        return accepted
     error = math.nan
     for _ in range(MAX_PERIODS):
         period, power = strongest_period(times, residual)

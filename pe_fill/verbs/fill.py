@@ -8,11 +8,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 from PIL import Image
 
 from pe_fill.checks import check_fill_options
 from pe_fill.verbs.fill_points import fill_points
-from pe_fill.verbs.fill_scores import print_fold_scores
+from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, console, say
 from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 
@@ -52,6 +53,8 @@ def fill_files(
     block: int | None = None,
     axes: int | None = None,
     grow: int | None = None,
+    max_gap: str | None = None,
+    max_distance: str | None = None,
     no_std: bool = False,
     key: str | None = None,
     variable: str | None = None,
@@ -80,14 +83,15 @@ def fill_files(
         coordinates: Points: the columns of coordinates, such as lon,lat or time; numbers in any unit, or dates.
         values: Points: the columns of values, such as temperature,humidity.
         grid: Points: samples of the map per coordinate, in their order, such as 400,600.
-        spacing: Points: distance of the samples of the map, such as 0.05, or one for each coordinate, in place of --grid.
-        region: Points: the map from west to east and south to north, W,E,S,N, such as -20,40,30,60 (default: the range of
-            the points).
+        spacing: Points: distance of the samples of the map, such as 0.05, of dates 1h (s, min, h, d, y), or one for each
+            coordinate, in place of --grid. A table with one column of times needs no --coordinates and --values.
+        region: Points: the map from west to east and south to north, W,E,S,N, such as -20,40,30,60, or along dates
+            2024-01-01,2024-02-01 (default: the range of the points).
         like: Points: a GeoTIFF whose pixels and coordinate reference system the map has, in place of --grid.
         at: Points: a table with the columns of coordinates, at whose rows values are predicted.
-        periodic: Points: coordinates that repeat, such as lon (a period of 360) or hour=24; of dates, periods of the values,
-            such as time=24h or time=1y,time=7d (s, min, h, d, y). auto, the default: periods of a series are found in its
-            values; none: not.
+        periodic: Coordinates that repeat, such as lon (a period of 360) or hour=24; of dates, periods of the values, such as
+            time=24h or time=1y,time=7d (s, min, h, d, y); of a row without coordinates row=24 (samples). auto, the default:
+            periods of a series are found in its values; none: not.
         duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
         missing: alpha (opacity 0), a colour '#rrggbb', a number or several (-9999,-999), lost frames of a clip
             frames:10-14,30 (from 0), or a mask file that is not zero at missing samples; one mask for all files, one for
@@ -112,6 +116,9 @@ def fill_files(
         block: Samples per axis of a block, at least 1.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         grow: Pixels by which missing samples of pictures grow; 3 by default where the file is a JPEG, else 0.
+        max_gap: Longest gap that is filled, in samples, or along dates such as 3h; longer ones stay missing.
+        max_distance: Largest distance from a known sample that is filled, in samples, or along dates such as 3h; of a map of
+            points in the unit of the coordinates, or one for each. Other samples stay missing.
         no_std: Leave out the file of standard deviations of the missing samples, which takes further fits.
         key: HDF5: name of the array, where the file has several.
         variable: NetCDF and Zarr: the variable; the only one by default.
@@ -121,18 +128,17 @@ def fill_files(
         seed: Seed of the folds and of the encoder.
     """
     if coordinates or values or grid or spacing or region or like or at:
-        if smooth or upscale > 1 or block is not None or axes is not None or grow is not None:
-            raise InputError("--smooth, --upscale, --block, --axes and --grow are for samples of a grid: leave them out")
+        if smooth or upscale > 1 or any(option is not None for option in (block, axes, grow, members, max_gap)):
+            given = "--smooth, --upscale, --block, --axes, --grow, --members and --max_gap"
+            raise InputError(f"{given} are for samples of a grid: leave them out")
         written = [out] if at is not None else [out, out.with_name(f"{out.stem}_map.png")]
         check_outputs(written, map(Path, [*paths, *filter(None, (at, like))]), force)
         common = (model, encoder, folds, seed, force, verbose)
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
-        return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, *common)
-    if periodic is not None:
-        raise InputError(
-            "--periodic is for tables of points: name their columns too, such as --coordinates time --values height"
-        )
-    check_fill_options(model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample)
+        return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, max_distance, *common)
+    check_fill_options(
+        model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample, max_gap, max_distance
+    )
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
@@ -189,11 +195,16 @@ def fill_files(
                 folds=folds,
                 block=block,
                 seed=seed,
+                periodic=periodic,
+                max_gap=max_gap,
+                max_distance=max_distance,
                 std=not (no_std or smooth) and upscale == 1,
             )
         _report(filled, path, "denoised" if smooth else "this fit", verbose)
         std, picture = _outputs_beside(target)
-        drawn, writes_std = draw_before_after(original, filled.stack), filled.std is not None and not original.holds_std
+        left = filled.left.reshape(filled.stack.shape)
+        shown = np.where(left, np.nan, filled.stack) if left.any() else filled.stack
+        drawn, writes_std = draw_before_after(original, shown), filled.std is not None and not original.holds_std
         with ExitStack() as stack:  # all are written before the first gets its name; the result is the last
             filled.write_to(stack.enter_context(replacing(target, force=force)))
             if writes_std:
@@ -292,15 +303,20 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
 def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
     """Prints how much was missing, the members of mixtures, and a table of scores for each signal."""
     from pe_fill.estimators.enlarging import Enlargement
+    from pe_fill.formats.point_axes import ROW
     from pe_fill.solvers.gap_mixture import GapMixture
 
     for signal in filled.signals[:MAX_TABLES]:
         share = 100 * signal.num_missing / signal.num_samples
-        say(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %)")
+        left = f", {signal.num_left} stay missing, beyond the limit" if signal.num_left else ""
+        say(f"{path}, {signal.name}: {signal.num_missing} of {signal.num_samples} samples missing ({share:.3g} %){left}")
+        if signal.periods:
+            axis = filled.original.axes[0] if filled.original.axes else None
+            say_periods(axis.name if axis else ROW, signal.periods, axis is not None and axis.time)
         if isinstance(signal.model, GapMixture):
             weights = signal.model.weights.items()
             say("members and their mean weights: " + ", ".join(f"{name} {share:.2f}" for name, share in weights))
-        elif isinstance(signal.model, Enlargement) or "trained on other" in signal.model.label:
+        elif isinstance(signal.model, Enlargement) or (signal.model and "trained on other" in signal.model.label):
             say(signal.model.label)
         if signal.noise == 0:
             say("no noise was found, and known samples are unchanged: --noise 5 removes noise of a known standard deviation")

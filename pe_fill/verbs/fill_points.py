@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from pe_fill.verbs.fill_scores import print_fold_scores
+from pe_fill.formats.point_axes import LENGTH, SECONDS
+from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, refuse, say, show_bytes
 from pe_lightning.signals.validation import free_memory
 
@@ -34,21 +35,49 @@ def _numbers(option: str, text: str, counts: Collection[int], form: str, least: 
     return found
 
 
-def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
+def lengths_of(option: str, text: str, dated: Mapping[str, bool]) -> dict[str, float]:
+    """Positive lengths along coordinates, one for all or one for each; of dates with a unit, in seconds.
+
+    >>> lengths_of("spacing", "6h,0.5", {"time": True, "depth": False})
+    {'time': 21600.0, 'depth': 0.5}
+    """
+    parts = text.split(",")
+    parts = parts * len(dated) if len(parts) == 1 else parts
+    found = {}
+    for (name, is_dated), part in zip(dated.items(), parts, strict=False):
+        matched = re.fullmatch(LENGTH, part.strip())
+        if matched is not None and 0 < float(matched[1]) < math.inf and (matched[2] is not None) == is_dated:
+            found[name] = float(matched[1]) * SECONDS.get(matched[2] or "", 1.0)
+    if len(parts) != len(dated) or len(found) != len(dated):
+        units = ", ".join(f"{name} ({'dates: such as 1h' if time else 'such as 0.05'})" for name, time in dated.items())
+        raise InputError(
+            f"--{option} is a positive distance in the unit of the coordinates, or one for each: {units}; got {text!r}"
+        )
+    return found
+
+
+def region_of(text: str, dated: Mapping[str, bool]) -> dict[str, tuple[float, float]]:
     """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
 
     A region of longitudes goes across the date line where its west is larger than its east.
 
-    >>> region_of("-20,40,30,60", ["lat", "lon"]), region_of("175,-175,-20,0", ["lon", "lat"])
+    >>> region_of("-20,40,30,60", {"lat": False, "lon": False}), region_of("175,-175,-20,0", {"lon": False, "lat": False})
     ({'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}, {'lon': (175.0, 185.0), 'lat': (-20.0, 0.0)})
     """
     from pe_fill.results.maps import LONGITUDES, east_and_north
+    from pe_lightning.signals.axes import as_numbers
+    from pe_lightning.signals.sources.tables import date_in
 
+    names = list(dated)
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
     form = f"{form}, the lower one first, such as -20,40,30,60"
-    found = _numbers("region", text, {2 * len(names)}, form)
-    pairs = list(zip(found[::2], found[1::2], strict=True))
     east = list(east_and_north(names) if len(names) == 2 else names)
+    parts = text.split(",")
+    for place in [k for k in range(len(parts)) if dated.get(east[k // 2 % len(east)])]:
+        date = date_in(parts[place])
+        parts[place] = "nan" if np.isnat(date) else repr(float(as_numbers("region", date, True)))
+    found = _numbers("region", ",".join(parts), {2 * len(names)}, f"{form}, of dates 2024-01-01,2024-02-01")
+    pairs = list(zip(found[::2], found[1::2], strict=True))
     pairs = [
         (low, high + TURN if name.lower() in LONGITUDES and low > high > low - TURN else high)
         for name, (low, high) in zip(east, pairs, strict=True)
@@ -58,25 +87,67 @@ def region_of(text: str, names: list[str]) -> dict[str, tuple[float, float]]:
     return dict(zip(east, pairs, strict=True))
 
 
-def _ends(name: str, columns: Sequence[AnyArray]) -> tuple[float, float]:
-    """Least and largest coordinate; infinity and -infinity if all are missing."""
-    from pe_lightning.signals.axes import as_numbers
+def _series_columns(path: str) -> tuple[str, str] | None:
+    """The column of times of a table of series, and its other columns of numbers."""
+    from pe_fill.formats.points import place_columns
+    from pe_fill.formats.times import clock_of
+    from pe_lightning.signals.sources.paths import SourceFile, format_of
+    from pe_lightning.signals.sources.tables import Table
 
-    numbers = np.concatenate([as_numbers(name, column, column.dtype.kind == "M") for column in columns])
-    return float(np.fmin.reduce(numbers, initial=np.inf)), float(np.fmax.reduce(numbers, initial=-np.inf))
+    if not Path(path).is_file() or format_of(Path(path)) != "table":
+        return None
+    table = Table.open(SourceFile(Path(path), path))
+    place, _ = clock_of(table)
+    if place < 0 or place_columns(table.names):
+        return None
+    others = [column.name or str(column.place) for column in table.columns(axis=place)]
+    return table.names[place] or str(place), ",".join(others)
 
 
-def _turned(paths: list[str], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None) -> str | None:
-    """The option ``periodic``, with longitudes whose wanted coordinates are a turn of 360 degrees away from the points."""
+def _coordinate_columns(paths: list[str], names: list[str]) -> dict[str, AnyArray]:
+    """The coordinates of all points by name, numbers or dates."""
     from pe_fill.formats.points import POINT_FORMATS, read_columns
-    from pe_fill.results.maps import LONGITUDES
+    from pe_lightning.signals.distributed import without_notices
     from pe_lightning.signals.sources.paths import expand
+
+    with without_notices():
+        tables = [read_columns(file, names, len(names)) for file in expand(paths, POINT_FORMATS, "tables of points")]
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def _across_the_date_line(columns: Mapping[str, AnyArray], periodic: str | None) -> dict[str, tuple[float, float]]:
+    """The range of longitudes of points on both sides of a seam, whose map would else go around the globe."""
+    from pe_fill.results.maps import LONGITUDES
+
+    for name, column in columns.items():
+        if name.lower() not in LONGITUDES or column.dtype.kind == "M" or name in re.split("[,=]", periodic or ""):
+            continue
+        east = np.unique(column[np.isfinite(column)] % TURN)
+        gaps = np.diff(np.append(east, east[:1] + TURN))
+        if len(east) < 2 or gaps.max() < TURN / 2:
+            continue
+        first = (gaps.argmax() + 1) % len(east)
+        west = float((east[first] + TURN / 2) % TURN - TURN / 2)
+        low, high = float(np.nanmin(column)), float(np.nanmax(column))
+        if high - low > TURN - gaps.max() + 1e-9:
+            return {name: (west, west + float(TURN - gaps.max()))}
+    return {}
+
+
+def _turned(
+    columns: Mapping[str, AnyArray], wanted: Mapping[str, Sequence[float] | AnyArray], periodic: str | None
+) -> str | None:
+    """The option ``periodic``, with longitudes whose wanted coordinates are a turn of 360 degrees away from the points."""
+    from pe_fill.results.maps import LONGITUDES
+    from pe_lightning.signals.axes import as_numbers
 
     for name, column in wanted.items():
         if name.lower() not in LONGITUDES or name in re.split("[,=]", periodic or ""):
             continue
-        tables = [read_columns(file, [name], 1)[name] for file in expand(paths, POINT_FORMATS, "tables of points")]
-        (low, high), (west, east) = _ends(name, [np.asarray(column)]), _ends(name, tables)
+        (low, high), (west, east) = (
+            (float(np.fmin.reduce(x, initial=np.inf)), float(np.fmax.reduce(x, initial=-np.inf)))
+            for x in (as_numbers(name, np.asarray(column)), as_numbers(name, columns[name]))
+        )
         if low < west < low + TURN < east or west < high - TURN < east < high:
             say(f"{name} of the result is {low:g} to {high:g}, and of the points {west:g} to {east:g}: taken as periodic")
             periodic = name if periodic in (None, "auto", "none") else f"{periodic},{name}"
@@ -112,20 +183,25 @@ def _axes(
     fit: PointFit, sizes: list[int], limits: dict[str, tuple[float, float]], steps: dict[str, float]
 ) -> dict[str, AnyArray]:
     """Coordinates per axis in a region, or in the range of the points, by number or by distance."""
-    if dated := [axis.name for axis in fit.axes if axis.time]:
-        raise InputError(f"--region and --spacing are numbers, and {', '.join(dated)} holds dates: give --grid alone")
     ends = {axis.name: limits.get(axis.name) or (axis.low, axis.high) for axis in fit.axes}
+    found: dict[str, AnyArray]
     if sizes:
-        return {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
-    counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
-    _check_size("--spacing", math.prod(counts.values()))
-    return {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
+        found = {name: np.linspace(ends[name][0], ends[name][1], size) for name, size in zip(ends, sizes, strict=True)}
+    else:
+        counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
+        _check_size("--spacing", math.prod(counts.values()))
+        found = {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
+    dated = [axis.name for axis in fit.axes if axis.time]
+    return found | {name: (found[name] * 1000).round().astype("datetime64[ms]") for name in dated}
 
 
 def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
     """Refuses a map beside the points, as in another coordinate reference system."""
+    from pe_lightning.signals.axes import as_numbers
+
     for axis in fit.axes:
-        low, high = axes[axis.name].min(), axes[axis.name].max()
+        numbers = as_numbers(axis.name, axes[axis.name], axis.time)
+        low, high = numbers.min(), numbers.max()
         if not axis.periodic and (low > axis.high or high < axis.low):
             raise InputError(
                 f"{axis.name} of the map is {low:.6g} to {high:.6g}, and of the points {axis.low:.6g} to {axis.high:.6g}: "
@@ -146,6 +222,7 @@ def fill_points(
     missing: str,
     periodic: str | None,
     duplicates: Literal["average", "keep", "error"],
+    max_distance: str | None,
     model: Literal["auto", "adaptive", "exact"],
     encoder: str | None,
     folds: Literal["auto", "random", "blocks", "none"],
@@ -155,13 +232,14 @@ def fill_points(
 ) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_fill.estimators.point_fit import fit_source
-    from pe_fill.formats.point_axes import SECONDS
     from pe_fill.formats.points import PointSource, names_of, points_options, read_places
-    from pe_fill.results.maps import check_map, plot_map, write_places
+    from pe_fill.results.maps import LONGITUDES, check_map, plot_map, write_places
     from pe_lightning.signals.files import replacing
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.tables import header_of
 
+    if coordinates is None and values is None:
+        coordinates, values = _series_columns(paths[0]) or (None, None)
     if coordinates is None or values is None:
         given = {"--coordinates": coordinates, "--values": values}
         options = "--coordinates lon,lat --values temperature"
@@ -187,6 +265,10 @@ def fill_points(
         ),
     )
     # before the fit, so that bad input costs no time
+    around = any(name.lower() in LONGITUDES or name.isdecimal() for name in names)  # an index may be of longitudes
+    columns = _coordinate_columns(paths, names) if around or spacing or region or max_distance else {}
+    dated = {name: column.dtype.kind == "M" for name, column in columns.items()}
+    reach = None if max_distance is None else lengths_of("max_distance", max_distance, dated)
     places = None if at is None else read_places(at, names)
     sizes, steps = [], dict[str, float]()
     if grid is not None:
@@ -194,21 +276,19 @@ def fill_points(
         sizes = [int(number) for number in _numbers("grid", grid.replace("x", ","), {len(names)}, form, 0)]
         _check_size(f"--grid {grid}", math.prod(sizes))
     if spacing is not None:
-        form = "a positive distance of samples in the unit of the coordinates, such as 0.05, or one for each coordinate"
-        found_steps = _numbers("spacing", spacing, {1, len(names)}, form, 0)
-        steps = dict(zip(names, found_steps * (len(names) // len(found_steps)), strict=True))
-    limits = {} if region is None else region_of(region, names)
+        steps = lengths_of("spacing", spacing, dated)
+    limits = {} if region is None else region_of(region, dated)
     raster, crs = (None, None) if like is None else like_raster(like, names)
     if at is None:
         check_map(out)
-    periodic = _turned(paths, limits or raster or ({} if places is None else places[0]), periodic)
+    if at is None and not limits and raster is None:
+        limits = _across_the_date_line(columns, periodic)
+    periodic = _turned(columns, limits or raster or ({} if places is None else places[0]), periodic)
     source = PointSource(paths, coordinates, values, periodic, duplicates, missing=missing)
     fit = fit_source(source, model, encoder, seed)
     say(f"{fit.info.num_points} points, {', '.join(fit.info.names)} at ({', '.join(axis.name for axis in fit.axes)})")
     for name, periods in fit.seasons.items():
-        dated = any(axis.time for axis in fit.axes if axis.name == name)
-        shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
-        say(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
+        say_periods(name, periods, any(axis.time for axis in fit.axes if axis.name == name))
     # fits of folds, which are made when they are asked for
     each = () if folds == "none" else zip(fit.info.names, fit.scores, fit.interpolation, fit.extents, strict=True)
     for name, score, (baselines, left_out), extent in each:
@@ -219,8 +299,11 @@ def fill_points(
         axes = raster or (sizes if sizes and not limits else _axes(fit, sizes, limits, steps))
         if isinstance(axes, dict):
             _check_overlap(fit, axes)
-        found = fit.grid(axes)
+        found = fit.grid(axes, max_distance=reach)
         found.crs = crs
+        if reach:
+            left = int(np.isnan(next(iter(found.values.values()))).sum())
+            say(f"{left} of {math.prod(map(len, found.axes.values()))} samples are farther than {max_distance}: left empty")
         if out.suffix in (".tif", ".tiff"):
             check_map(out, found.axes)
         caption = f"{fit.info.num_points} points and their {'x'.join(str(len(x)) for x in found.axes.values())} map"
@@ -239,6 +322,10 @@ def fill_points(
         say(f"{int((~known).sum())} of {len(known)} places have a missing coordinate, and no value")
     if outside := fit.num_outside(wanted):
         say(f"{outside} of {len(known)} places are outside of the range of the points, where values are extrapolated")
+    if reach:
+        near = fit.near(wanted, reach)
+        say(f"{int((~near).sum())} of {len(known)} places are farther than {max_distance}: left empty")
+        known[known], wanted = near, {name: column[near] for name, column in wanted.items()}
     predicted = dict(zip(fit.info.names, fit.predict(wanted).T, strict=True))
     std = dict(zip(fit.info.names, fit.std(wanted).T, strict=True)) if fit.has_std else {}
     say(f"wrote {write_places(out, columns, known, predicted, std, force)}")

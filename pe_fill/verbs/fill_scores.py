@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pe_lightning.errors import console
+from pe_fill.formats.point_axes import SECONDS
+from pe_lightning.errors import console, say
 
 if TYPE_CHECKING:
     from pe_lightning.estimators.folds import FoldScore
@@ -37,6 +38,12 @@ def print_fold_scores(
         )
     for method, reason in left_out.items() if verbose else ():
         output.print(f"{method}: {reason}", highlight=False, markup=False)
+
+
+def say_periods(name: str, periods: Sequence[float], dated: bool) -> None:
+    """Says the periods of values along an axis, of dates in seconds."""
+    shown = [f"{period / SECONDS['d']:.6g} days" if dated else f"{period:.6g}" for period in periods]
+    say(f"period along {name}: {', '.join(shown)} (--periodic none: none)")
 
 
 def _how_to_get(method: str) -> str:

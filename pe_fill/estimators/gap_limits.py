@@ -1,0 +1,53 @@
+"""Limits of filling: missing samples in wide gaps, or far from known samples, which stay missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt, grey_opening
+
+from pe_fill.formats.point_axes import Limit, length_of
+from pe_lightning.signals import Axis
+
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, max_distance: Limit | None) -> Mask:
+    """Missing samples ``(N_1, ..., N_D)`` that stay missing.
+
+    These are in a gap of more than ``max_gap`` samples along every axis (of a row, in a longer run), or farther than
+    ``max_distance`` from the nearest known sample, in samples. A length of time is along the axis of dates alone; a gap has
+    the length of its samples times their mean distance.
+    """
+    beyond = np.zeros_like(missing)
+    if max_gap is not None:
+        length, of_time = length_of("max_gap", max_gap)
+        limits = [_in_samples(axis, length) for axis in axes] if of_time else [length] * missing.ndim
+        sides = [min(int(limit + 1e-9) + 1, n) if limit else 1 for limit, n in zip(limits, missing.shape, strict=True)]
+        beyond |= grey_opening(missing.astype(np.uint8), tuple(sides), mode="constant").astype(bool)
+    if max_distance is not None:
+        length, of_time = length_of("max_distance", max_distance)
+        if of_time:
+            (place,) = (number for number, axis in enumerate(axes) if axis.time)
+            times = axes[place].grid() * abs(axes[place].length)
+            beyond |= missing & (_distance_along(missing, place, times) > length * (1 + 1e-9))
+        else:
+            beyond |= missing & (distance_transform_edt(missing) > length)
+    return beyond
+
+
+def _in_samples(axis: Axis, seconds: float) -> float:
+    """A length of time along an axis; 0 along others."""
+    return seconds * axis.size / abs(axis.length) if axis.time else 0.0
+
+
+def _distance_along(missing: Mask, axis: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance of samples from the nearest known one along an axis; infinite without one."""
+    moved = np.moveaxis(missing, axis, 0)
+    at = times.reshape(-1, *[1] * (missing.ndim - 1))
+    before = np.maximum.accumulate(np.where(moved, -np.inf, at), 0)
+    after = np.minimum.accumulate(np.where(moved, np.inf, at)[::-1], 0)[::-1]
+    return np.moveaxis(np.minimum(at - before, after - at), 0, axis)
