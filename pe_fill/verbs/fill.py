@@ -320,7 +320,7 @@ def _report(filled: Filled, path: str, own: str, verbose: bool) -> None:
             say(signal.model.label)
         if signal.noise == 0:
             say("no noise was found, and known samples are unchanged: --noise 5 removes noise of a known standard deviation")
-        elif signal.noise is not None and not isinstance(signal.model, GapMixture):
+        elif signal.noise is not None and signal.model is not None and not isinstance(signal.model, GapMixture):
             say(f"noise of a standard deviation of {signal.noise:.3g} was removed by {signal.model.label}")
         if signal.score is None:
             say(f"no score: {signal.protocol}")

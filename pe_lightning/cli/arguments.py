@@ -147,7 +147,7 @@ def rewrite(verb: str, words: Sequence[str]) -> list[str]:
 
 def _is_trained(given: Mapping[str, str | None], options: Sequence[Option]) -> bool:
     """Whether options put a model that takes steps in place of the model of an exact fit, and no number of steps."""
-    if "model" not in (key.partition(".")[0] for key in given) or "trainer.max_steps" in given:
+    if not given.keys() & {"model", "model.solver"} or "trainer.max_steps" in given:
         return False
     settings: dict[str, Any] = {}
     for option in options:

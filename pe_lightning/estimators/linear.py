@@ -191,9 +191,9 @@ class LinearRidge(Estimator):
             every.append(learned)
         if kept := sum(learned.kept_start for learned in every):
             names = ", ".join(sorted({encoder.name for own in encoders for encoder in own}))
-            part = f" for {kept} of {len(every)} signals" if len(every) > 1 else ""
+            of_signals = f" for {kept} of {len(every)} signals" if len(every) > 1 else ""
             rank_zero_info(
-                f"The given parameters of {names} are kept{part}: learned ones are no better where the search saw no sample."
+                f"The given parameters of {names} are kept{of_signals}: learned ones are no better on unseen samples."
             )
         return solutions, every
 

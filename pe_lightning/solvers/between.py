@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,9 +78,10 @@ class Between:
         for number, (axis, index) in enumerate(self.index):
             for step, weight in zip((-1, 0, 1, 2), weights, strict=True):
                 places = [x + step * (a == axis) for a, x in enumerate(index)]
-                expected[:, :, number] += weight[number] * values[(slice(None), slice(None), *places)]
+                every: Any = (slice(None), slice(None), *places)
+                expected[:, :, number] += weight[number] * values[every]
         return float((self._stencils(predictions)[:, :, :, 2] - expected).square().mean())
 
     def _stencils(self, predictions: Tensor) -> Tensor:
         """``(S, C, P)`` -> ``(S, C, axes, 4, PLACES)``."""
-        return predictions.unflatten(2, (len(self.index), 4, PLACES))
+        return predictions.reshape(*predictions.shape[:2], len(self.index), 4, PLACES)

@@ -155,7 +155,7 @@ class ValidationProblem:
         with full_precision(self.values.device):
             w = self._iterative(ridge, False)[1](None)
             predictions = self.between.samples.to(torch.float64).matvec(w.flatten(2)).detach()
-            return self.between.deviation(predictions, self.values.unflatten(2, self.samples.grid))
+            return self.between.deviation(predictions, self.values.reshape(*self.values.shape[:2], *self.samples.grid))
 
     def _excess(self, w: Tensor) -> tuple[float, list[tuple[FittedSamples, Tensor]]]:
         """The excess between samples, and the places with its gradient with respect to the predictions."""
@@ -371,7 +371,7 @@ class _Parts:
         self.trained = every if samples.mask is None else samples.mask.expand(len(points), -1)
         self.values, self.between = torch.where(self.trained[:, None], points, 0.0).double(), None
         if axes is not None and not windows:
-            known = [x.unique() for x in coords.expand(len(points), -1, -1)[self.trained].unbind(-1)]
+            known = [torch.unique(x) for x in coords.expand(len(points), -1, -1)[self.trained].unbind(-1)]
             self.between = Between(encoders, known) if max(map(len, known)) >= MIN_COORDINATES else None
 
     def problem(self, part: int | None) -> ValidationProblem:
