@@ -1,10 +1,10 @@
 r"""Lost frames of a clip along the motion between the frames before and after them.
 
 With :math:`a` and :math:`b` the known frames around a lost one, and :math:`s` its share of the time between them, the flow
-:math:`v` at the lost frame has :math:`a(x - s v) = b(x + (1 - s) v)`. It is refined from coarse to fine levels. Several flows
-compete at every pixel for the least mean absolute difference in a window: the present flow, a step by least squares from it,
-the flow at pixels nearby, its mean over textured pixels around, no motion, and the motion of the whole frame by phase
-correlation. Where one of the two places is outside, the lost pixel is taken from the other frame.
+:math:`v` at the lost frame has :math:`a(x - s v) = b(x + (1 - s) v)`. It is refined from coarse to fine levels. At every
+pixel the flow with the least mean absolute difference in a window is taken: the present one, a step by least squares from it,
+the flow at pixels nearby, no motion, or the motion of the whole frame by phase correlation. Where one of the two places is
+outside, the lost pixel is taken from the other frame.
 
 Reference: Lucas and Kanade, *An iterative image registration technique*, IJCAI 1981. Barnes et al., *PatchMatch*, ACM
 Transactions on Graphics 28, 2009. Kuglin and Hines, *The phase correlation image alignment method*, 1975.
@@ -23,14 +23,12 @@ MAX_PIXELS = 1 << 18
 """Pixels beyond which the flow is computed at half or a quarter of the resolution."""
 LEAST_SIDE = 12
 """Least side of the coarsest level, in pixels."""
-ROUNDS = 3
-"""Rounds in which flows compete, per level."""
+NEARBY = (8, 4, 2)
+"""Distance of the pixels whose flow is tried, in pixels, for each round of a level."""
 WINDOW, WIDE = 3, 7
-"""Reach of the windows of differences and of least squares, and of the mean of the flow, in pixels."""
-NEARBY = (2, 8, 4)
-"""Distance of the pixels whose flow is tried, in each round."""
-PREFERENCE = 0.97
-"""Factor of the differences of the present flow and of no motion."""
+"""Reach of the windows of differences and of least squares, and of the window that weights the pixels of the latter."""
+LEAST_SEEN, UNSEEN = 0.1, 8.0
+"""Share of a window inside of both frames below which a flow cannot be judged, and its difference then, in medians."""
 MAX_STEP = 2.0
 """Largest step by least squares, in pixels."""
 
@@ -98,18 +96,17 @@ def frame_flow(before: Tensor, after: Tensor, share: float) -> Tensor:
 
 def _refined(frames: _Frames, flow: Tensor, whole: Tensor) -> Tensor:
     """The flow of a level; where one of the frames is not seen, the nearest one at which both are."""
-    for number in range(ROUNDS):
-        step, texture = _least_squares_step(frames, flow)
-        mean = _mean(flow * texture, WIDE) / _mean(texture, WIDE)
-        flows = torch.cat([flow, torch.zeros_like(flow), flow + step, mean, whole, *_nearby(flow, NEARBY[number])])
+    for distance in NEARBY:
+        step = _least_squares_step(frames, flow)
+        flows = torch.cat([flow, flow + step, torch.zeros_like(flow), whole, *_nearby(flow, distance)])
         first, second, *inside = frames.moved(flows)
         both = (inside[0] & inside[1]).to(flow)
         seen = _mean(both, WINDOW)
         difference = _mean((first - second).abs().mean(1, keepdim=True) * both, WINDOW) / seen.clamp_min(1e-3)
-        difference = torch.where(seen < 0.1, torch.inf, difference + 1e-4)[:, 0]
-        difference[:2] *= PREFERENCE
-        best = difference.argmin(0).expand(1, 2, -1, -1)
-        flow = _median(flows.gather(0, best))
+        least = difference.masked_fill(seen < LEAST_SEEN, torch.inf).amin(0)
+        usual = least[least.isfinite()].median()
+        difference = torch.where(seen < LEAST_SEEN, UNSEEN * usual, difference)[:, 0]
+        flow = flows.gather(0, difference.argmin(0).expand(1, 2, -1, -1))
     *_, first_inside, second_inside = frames.moved(flow)
     unseen = _mean((first_inside & second_inside).to(flow), WINDOW)[0, 0] <= 0.5
     if bool(unseen.any()) and not bool(unseen.all()):
@@ -118,8 +115,8 @@ def _refined(frames: _Frames, flow: Tensor, whole: Tensor) -> Tensor:
     return flow
 
 
-def _least_squares_step(frames: _Frames, flow: Tensor) -> tuple[Tensor, Tensor]:
-    """The step ``(1, 2, H, W)`` that takes the differences away in windows, and how textured these are, ``(1, 1, H, W)``."""
+def _least_squares_step(frames: _Frames, flow: Tensor) -> Tensor:
+    """The step ``(1, 2, H, W)`` after which the squared differences in windows are least."""
     first, second, *inside = frames.moved(flow)
     left = second - first
     middle = F.pad(frames.share * first + (1 - frames.share) * second, (1,) * 4, mode="replicate")
@@ -132,7 +129,7 @@ def _least_squares_step(frames: _Frames, flow: Tensor) -> tuple[Tensor, Tensor]:
     yy, xx, yx, y, x, total = sums.split(1, 1)
     yy, xx = (each + 1e-4 * total + 1e-12 for each in (yy, xx))
     step = torch.cat([yx * x - xx * y, yx * y - yy * x], 1) / (yy * xx - yx * yx).clamp_min(1e-20)
-    return step.clamp(-MAX_STEP, MAX_STEP), yy * xx / (yy + xx) / (total + 1e-12) + 1e-9
+    return step.clamp(-MAX_STEP, MAX_STEP)
 
 
 def _whole_motion(before: Tensor, after: Tensor) -> Tensor:
@@ -171,8 +168,3 @@ def _nearby(flow: Tensor, distance: int) -> list[Tensor]:
 def _mean(planes: Tensor, reach: int) -> Tensor:
     """Mean over windows of pixels up to a distance."""
     return F.avg_pool2d(F.pad(planes, (reach,) * 4, mode="replicate"), 2 * reach + 1, 1)
-
-
-def _median(flow: Tensor) -> Tensor:
-    """Median of windows of 3 x 3 pixels."""
-    return F.pad(flow, (1,) * 4, mode="replicate").unfold(2, 3, 1).unfold(3, 3, 1).flatten(4).median(-1).values
