@@ -225,8 +225,8 @@ def fill(
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
-            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures) and
-            ``thin_plate``. By default the ones that suit the axes and numbers of samples.
+            ``kriging``, ``motion`` (lost frames), ``neighbours`` (along the first axis, as between frames), ``patches``
+            (pictures) and ``thin_plate``. By default the ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
 
     Returns:

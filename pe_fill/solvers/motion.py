@@ -2,9 +2,9 @@ r"""Lost frames of a clip along the motion between the frames before and after t
 
 With :math:`a` and :math:`b` the known frames around a lost one, and :math:`s` its share of the time between them, the flow
 :math:`v` at the lost frame has :math:`a(x - s v) = b(x + (1 - s) v)`. It is refined from coarse to fine levels. At every
-pixel the flow with the least mean absolute difference in a window is taken: the present one, a step by least squares from it,
-the flow at pixels nearby, no motion, or the motion of the whole frame by phase correlation. Where one of the two places is
-outside, the lost pixel is taken from the other frame.
+pixel one flow is taken, with the least mean absolute difference in a window: the present one, a step by least squares from
+it, the flow at pixels nearby, no motion, or the motion of the whole frame by phase correlation. Where one of the two places
+is outside, the lost pixel is taken from the other frame.
 
 Reference: Lucas and Kanade, *An iterative image registration technique*, IJCAI 1981. Barnes et al., *PatchMatch*, ACM
 Transactions on Graphics 28, 2009. Kuglin and Hines, *The phase correlation image alignment method*, 1975.

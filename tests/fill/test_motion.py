@@ -40,8 +40,8 @@ def error_of(member: str, clip: Tensor, lost: list[int]) -> float:
 @pytest.mark.parametrize("lost", [[3], [3, 4], [2, 3, 4]])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_moving_camera_is_followed(lost: list[int], channels: int) -> None:
-    clip = pan(2, -2, channels=channels)
-    assert error_of("motion", clip, lost) < 0.05 * error_of("neighbours", clip, lost)
+    clip = pan(0, -3, channels=channels)  # pixels that only one of the frames shows are taken from it
+    assert error_of("motion", clip, lost) < 1e-3
 
 
 def test_motion_of_parts_of_pixels_and_of_an_object() -> None:
