@@ -473,7 +473,7 @@ def dis(values: Array, missing: Array) -> Array:
         levels = [np.rint(values[end].mean(-1) * 255).astype(np.uint8) for end in ends]
         share = (t - ends[0]) / (ends[1] - ends[0])
         found[t] = 0
-        for number, part in enumerate((share, 1 - share)):
+        for number, part in enumerate(np.float32([share, 1 - share])):
             flow, place = flow_of.calc(levels[number], levels[1 - number], None), grid
             for _ in range(5):  # the place in the known frame whose flow passes the pixel
                 place = grid - part * cv2.remap(flow, place, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
@@ -491,6 +491,8 @@ def frames(options: argparse.Namespace) -> None:
     }
     print_titles("clip", "lost", *methods, "within 90 %", "core seconds, with and without")
     for name, values in clips(options):
+        if not any(words in name for words in options.clips):
+            continue
         for lost in ([3, 7], [3, 4]):
             mask = torch.zeros(values.shape[:3], dtype=torch.bool)
             mask[lost] = True
@@ -533,6 +535,7 @@ if __name__ == "__main__":
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256], help="crops of pictures with gaps")
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--clips", nargs="+", default=[""], help="words in the names of clips with lost frames")
     torch.set_num_threads(1)
     sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]

@@ -79,18 +79,18 @@ def frame_flow(before: Tensor, after: Tensor, share: float) -> Tensor:
     scale = before.std().clamp_min(torch.finfo(before.dtype).tiny ** 0.5) * 5
     levels = [_Frames(before / scale, after / scale, share)]
     while min(levels[-1].before.shape[2:]) >= 2 * LEAST_SIDE:
-        halves = (F.avg_pool2d(frame, 2, ceil_mode=True, count_include_pad=False) for frame in levels[-1][:2])
-        levels.append(_Frames(*halves, share))
-    first = next((n for n, level in enumerate(levels) if level.before[0, 0].numel() <= MAX_PIXELS), len(levels) - 1)
-    whole = _whole_motion(*levels[first][:2])
+        first, second = (F.avg_pool2d(frame, 2, ceil_mode=True, count_include_pad=False) for frame in levels[-1][:2])
+        levels.append(_Frames(first, second, share))
+    finest = next((n for n, level in enumerate(levels) if level.before[0, 0].numel() <= MAX_PIXELS), len(levels) - 1)
+    whole = _whole_motion(levels[finest].before, levels[finest].after).view(1, 2, 1, 1)
     flow = torch.zeros_like(levels[-1].before[:, :1]).repeat(1, 2, 1, 1)
     for number in reversed(range(len(levels))):
         level = levels[number]
         height, width = level.before.shape[2:]
         if flow.shape[2:] != (height, width):
             flow = 2 * F.interpolate(flow, scale_factor=2.0, mode="bilinear", align_corners=False)[..., :height, :width]
-        if number >= first:
-            flow = _refined(level, flow, whole.view(1, 2, 1, 1).expand_as(flow) * 2.0 ** (first - number))
+        if number >= finest:
+            flow = _refined(level, flow, whole.expand_as(flow) * 2.0 ** (finest - number))
     return flow
 
 
