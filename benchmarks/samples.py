@@ -456,7 +456,7 @@ def clips(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
         data = Path(package.submodule_search_locations[0]) / "datasets/data"
         for name, start in (("bikes", 0), ("bikes", 36), ("bikes", 60), ("bikes", 185), ("carphone_pristine", 0)):
             movie = VideoDataModule(str(data / f"{name}.mp4"), frames=[start, start + 10]).values[0]
-            yield f"{name}, {start} to {start + 9}", movie[:, -192:, :192].numpy()
+            yield f"{name}, {start} to {start + 9}", (movie if name[0] == "c" else movie[:, 40:232, 200:392]).numpy()
     for path in files_of(options.paths)[: options.count]:
         for name, values in made_clips(load(path).numpy()):
             yield f"{Path(path).stem or path}: {name}", values

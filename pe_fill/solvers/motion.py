@@ -126,7 +126,7 @@ def _least_squares_step(frames: _Frames, flow: Tensor) -> Tensor:
     weight = (inside[0] & inside[1]) / (squared + _mean(squared, WIDE) + 1e-5)
     products = (down * down, across * across, down * across, down * left, across * left)
     sums = _mean(torch.cat([*(weight * each.mean(1, keepdim=True) for each in products), weight], 1), WINDOW)
-    yy, xx, yx, y, x, total = sums.split(1, 1)
+    yy, xx, yx, y, x, total = torch.split(sums, 1, 1)
     yy, xx = (each + 1e-4 * total + 1e-12 for each in (yy, xx))
     step = torch.cat([yx * x - xx * y, yx * y - yy * x], 1) / (yy * xx - yx * yx).clamp_min(1e-20)
     return step.clamp(-MAX_STEP, MAX_STEP)
@@ -136,8 +136,8 @@ def _whole_motion(before: Tensor, after: Tensor) -> Tensor:
     """The motion of a whole frame in whole pixels, by phase correlation: ``(2,)``."""
     planes = [frame.mean((0, 1)) for frame in (before, after)]
     height, width = planes[0].shape
-    options = {"periodic": False, "dtype": before.dtype, "device": before.device}
-    window = torch.hann_window(height, **options)[:, None] * torch.hann_window(width, **options)
+    down, across = (torch.hann_window(n, False, dtype=before.dtype, device=before.device) for n in (height, width))
+    window = down[:, None] * across
     first, second = (torch.fft.rfft2((plane - plane.mean()) * window) for plane in planes)
     product = second * first.conj()
     best = torch.fft.irfft2(product / product.abs().clamp_min(1e-9), (height, width)).flatten().argmax()
