@@ -231,8 +231,10 @@ OF_PICTURES: dict[str, Method] = {
     **{name: on_array(partial(opencv, name)) for name in ("FSR", "Telea")},
     "PyKrige": partial(kriging, nearest=32),
 }
-OF_FRAMES: dict[str, Method] = {"fill": filled, "mean of the frames around": on_array(around)}
-OF_CLIPS = OF_FRAMES | {"nearest": partial(baseline, "nearest"), "FSR of each frame": on_array(partial(opencv, "FSR"))}
+OF_CLIPS: dict[str, Method] = {
+    **{"fill": filled, "mean of the frames around": on_array(around)},
+    **{"nearest": partial(baseline, "nearest"), "FSR of each frame": on_array(partial(opencv, "FSR"))},
+}
 
 
 def table(name: str, tasks: list[Task], methods: Mapping[str, Method] = METHODS, clamped: bool = False) -> None:
