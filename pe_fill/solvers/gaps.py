@@ -174,8 +174,11 @@ def _share_near(mask: Mask, end: tuple[int, int], width: int) -> float:
 
 
 def _tiles(shape: Sequence[int], random: np.random.Generator) -> NDArray[np.float64]:
-    """A random number for each tile of a grid, of 16 samples along its longer axes: ``(N_1, ..., N_D)``."""
-    sides = [16 if n >= 32 else 1 for n in shape]
+    """A random number for each tile of a grid, of 16 samples along its longer axes: ``(N_1, ..., N_D)``.
+
+    Of 4 samples in clips and volumes: a few large tiles of a lost frame may show nothing that moves.
+    """
+    sides = [(16 if len(shape) < 3 else 4) if n >= 32 else 1 for n in shape]
     made = random.random([-(-n // s) for n, s in zip(shape, sides, strict=True)])
     for axis, (n, side) in enumerate(zip(shape, sides, strict=True)):
         made = np.repeat(made, side, axis).take(range(n), axis)

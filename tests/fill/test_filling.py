@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 
 import pe_fill
@@ -319,6 +320,12 @@ def test_a_prior_takes_part_in_enlarging() -> None:
     assert both.score > alone.score + 0.2
 
 
+def bayer(shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Known values of a colour filter array: green and red, blue and green."""
+    y, x = np.indices(shape) % 2
+    return np.stack([(y == 0) & (x == 1), y == x, (y == 1) & (x == 0)], -1)
+
+
 @pytest.mark.parametrize(
     ("values", "arguments", "words"),
     [
@@ -342,6 +349,16 @@ def test_a_prior_takes_part_in_enlarging() -> None:
         (np.eye(9), {"upscale": (1, 2, 2)}, "one for each of 2 axes"),
         (np.eye(9), {"missing": np.full((9, 9), np.nan)}, r"values, \(9, 9\); got float64 \(9, 9\) with NaN"),
         (np.ones((9, 9, 3)) * [1, np.nan, 1], {}, "channel 1 is missing entirely, of 3"),
+        (
+            np.where(bayer((9, 8)), 0.5, np.nan),
+            {},
+            r"Menon2007\(np.where\(missing, 0, values\).sum\(-1\), 'GRBG'\)",
+        ),
+        (
+            np.where(np.roll(bayer((9, 8)), 1, -1), 0.5, np.nan),
+            {},
+            "one channel or another of every sample is missing entirely",
+        ),
     ],
 )
 def test_what_is_refused(values: object, arguments: dict[str, object], words: str) -> None:

@@ -87,6 +87,15 @@ def test_imitated_gaps_hide_known_samples_only(monkeypatch: pytest.MonkeyPatch) 
     assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
 
+def test_hidden_frames_are_predicted_in_all_parts() -> None:
+    known = torch.ones(9, 96, 96, dtype=torch.bool)
+    known[4] = False
+    for hidden in imitated_gaps(known):
+        parts = hidden.scored.any(0).view(6, 16, 6, 16).transpose(1, 2).flatten(2)
+        assert float(parts.any(2).float().mean()) > 0.8
+        assert int(hidden.scored.sum()) < 3000
+
+
 @pytest.mark.parametrize(
     ("shape", "lost"),
     [((400,), slice(4, 22)), ((400,), slice(378, 396)), ((30, 24), slice(0, 2)), ((12, 10, 8), slice(11, 12))],
