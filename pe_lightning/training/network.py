@@ -70,9 +70,7 @@ class NetworkModule(CoordinateModule):
         compile: bool = False,
         lr: float | None = None,
     ) -> None:
-        adam = partial(torch.optim.Adam, lr=1e-3)
         super().__init__([], False, None, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
-        self.optimizer = optimizer or adam
         validation.integer("NetworkModule: points_per_chunk", points_per_chunk, 1)
         if network is None:
             raise InputError(
@@ -101,6 +99,14 @@ class NetworkModule(CoordinateModule):
             compile=compile,
             lr=lr,
         )
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """Adam at rate 1e-3."""
+        return torch.optim.Adam(parameters, lr=1e-3)
+
+    def default_schedule(self) -> tuple[None, str]:
+        """A constant rate."""
+        return None, "constant"
 
     def make_network(self, info: SignalInfo) -> nn.Module:
         network = self._create().cpu().float().train()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,6 +24,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice, coordinates_of, for_each
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.optimization import FallAtEnd
 
 MAX_CACHED_BYTES = 1 << 30
 """Most bytes of training features, or of lookups, that are cached between steps; more are computed anew in each step."""
@@ -85,10 +86,8 @@ class SimpleMLP(CoordinateModule):
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
     ) -> None:
-        kind = find_activation(activation)
+        find_activation(activation)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
-        adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
-        self.optimizer = optimizer or adam
         validation.integer("SimpleMLP: depth", depth)
         validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
         validation.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
@@ -146,6 +145,18 @@ class SimpleMLP(CoordinateModule):
         known = known if joint else replace(known, per_unit=(known.mean,))
         self.configured.entries = [for_data(encoder, known) for encoder in entries]
 
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """Adam at the rate of the activation, 5e-3 and weight decay 1e-8 for ``relu``."""
+        kind = find_activation(self.activation)
+        return torch.optim.Adam(parameters, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
+
+    def default_schedule(self) -> tuple[Callable[[int], float] | None, str]:
+        """A constant rate as in the papers; for activations with scaled targets it falls at the end."""
+        if not find_activation(self.activation).scales_targets:
+            return None, "constant"
+        factor = FallAtEnd(self.trainer.estimated_stepping_batches)
+        return factor, str(factor)
+
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         coords = coordinates_of(batch)
         if self.networks.features_are_shared:
@@ -153,6 +164,23 @@ class SimpleMLP(CoordinateModule):
         else:
             points, each = for_each(coords)
             self.networks.change("calibrate", points, each=each)
+        if self._network.scales_targets:
+            self.networks.change("calibrate_targets", batch.values, each=True)
+
+    def in_signal_units(self, squared: Tensor) -> Tensor:
+        return squared * self._network.scale.square() if self._network.scales_targets else squared
+
+    @property
+    def _network(self) -> SimpleNetwork:
+        network = self.networks.network
+        assert isinstance(network, SimpleNetwork)
+        return network
+
+    def _targets(self, batch: GridBatch | PointBatch) -> Tensor:
+        if not self._network.scales_targets:
+            return batch.values
+        targets: Tensor = batch.cached("targets", lambda: self.networks.call("to_targets", batch.values, each=True))
+        return targets
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         values, networks = batch.values, self.networks
@@ -177,8 +205,9 @@ class SimpleMLP(CoordinateModule):
             inputs, each = networks.cached(batch, "features", small_features) or features()
             prediction = networks.call("respond", inputs, each=each)
         else:
-            return super().errors(batch)
-        errors: Tensor = (prediction - values.reshape(prediction.shape)).flatten(1)
+            points, each = for_each(coordinates_of(batch))
+            prediction = networks.call("output", points, each=each)
+        errors: Tensor = (prediction - self._targets(batch).reshape(prediction.shape)).flatten(1)
         return errors
 
     def _lookups(self, batch: GridBatch | PointBatch) -> list[list[SparseLookup]]:
