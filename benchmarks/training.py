@@ -14,9 +14,10 @@ checkpoints are left out: the loops have none.
   row is an empty LightningModule with automatic optimisation: one parameter, whose sum is the loss.
 - ``linear``: likewise, 256 x 256 trained samples and K = 256, of three encoders with Adam.
 - ``networks``: likewise, 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex
-  numbers), with the same number of weights, samples and steps; their features are computed once where ours are. A second
-  table has the PSNR of fits with our defaults and of loops with rates, schedules and scaled targets written here, from the
-  same weights: the central 64 x 64 pixels, all trained and scored, four layers of 64 units; mean over pictures and seeds.
+  numbers), with the same number of weights, samples and steps; their features are computed once where ours are. Then the
+  section ``scores``: the PSNR of fits with our defaults and of loops with rates, schedules and scaled targets written here,
+  from the same weights: the central 64 x 64 pixels, all trained and scored, four layers of 64 units; mean over pictures and
+  seeds.
 - ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
   relative to tables of vectors (Embed).
 - ``compile``: a step of three networks with and without ``compile``, and the processor seconds of the compilation.
@@ -69,7 +70,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gauss": lambda z: torch.exp(-((10 * z) ** 2)),
     "relu": torch.relu,
 }
-RATES = {"relu": 5e-3, "sine": 5e-4, "gabor": 5e-3, "finer": 5e-4, "gauss": 3e-3, "staf": 5e-4}
+RATES = {"relu": 5e-3, "sine": 1e-3, "gabor": 1e-3, "finer": 1e-3, "gauss": 3e-3, "staf": 1e-3}
 
 
 # -- plain PyTorch ----------------------------------------------------------------------------------------------------
@@ -303,8 +304,8 @@ def network_psnr(options: argparse.Namespace) -> None:
     runs = [(path, seed) for path in files_of(options.pictures) for seed in range(options.seeds)]
     print(f"\nPSNR after {options.fit_steps} steps, mean of {len(runs)} fits")
     print_titles("activation", "rate", "fit, dB", "loop, dB", "fit - loop, dB", "standard error")
-    for activation, rate in RATES.items():
-        scores = []
+    for activation in options.activations:
+        scores, rate = [], RATES[activation]
         for path, seed in runs:
             torch.manual_seed(seed)
             data = ImageDataModule(path, center_crop=64, sampling={"name": "grid", "stride": 1}, eval_mask="all")
@@ -400,9 +401,10 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=200, help="of an epoch at 32 x 32 samples; fewer of more samples")
     parser.add_argument("--pictures", nargs="+", default=[f"samples://{name}" for name in PHOTOGRAPHS], help="of networks")
     parser.add_argument("--seeds", type=int, default=3, help="of networks, for each picture")
+    parser.add_argument("--activations", nargs="+", choices=RATES, default=list(RATES), help="whose PSNR is printed")
     parser.add_argument("--fit_steps", type=int, default=300, help="of networks, whose PSNR is printed")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
     linear = partial(step_costs, LINEAR, (256,))
-    sections = {"steps": small_and_large, "linear": linear, "networks": networks, "tasks": attention, "compile": compiled}
-    run_sections(parser, sections, ["steps"])
+    others: dict[str, Any] = {"networks": networks, "scores": network_psnr, "tasks": attention, "compile": compiled}
+    run_sections(parser, {"steps": small_and_large, "linear": linear, **others}, ["steps"])

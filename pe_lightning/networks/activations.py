@@ -138,7 +138,7 @@ class Sine(Activation):
 
     formula = "sin(ω z)"
     reference = "Sitzmann et al., Implicit Neural Representations with Periodic Activation Functions, NeurIPS 2020"
-    rate = 5e-4
+    rate = 1e-3
     scales_targets = True
     default_omega = 30.0
 
@@ -251,6 +251,7 @@ class Gabor(Activation):
 
     formula = "exp(i ω z - |s z|²)"
     reference = "Saragadam et al., WIRE: Wavelet Implicit Neural Representations, CVPR 2023"
+    rate = 1e-3
     scales_targets = True
     default_omega = 20.0
     default_scale = 10.0

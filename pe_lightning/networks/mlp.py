@@ -13,6 +13,7 @@ from pe_lightning.encodings import Simple
 from pe_lightning.linalg import without_autocast
 from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.base import Network
+from pe_lightning.networks.scaling import TargetScaling
 
 
 class MLP(nn.Module):
@@ -41,10 +42,10 @@ class MLP(nn.Module):
         scale: float | None = None,
     ) -> None:
         super().__init__()
-        self.num_outputs = num_outputs
         self.sigmoid = sigmoid
         kind = find_activation(activation)
         self.has_options = kind.has_options()
+        self.num_outputs = num_outputs
         self.scales_targets = kind.scales_targets and not sigmoid
         activations = [kind(omega, scale, first=number == 0) for number in range(depth)]
         inputs = [num_inputs, *[one.size(hidden_size) for one in activations]]
@@ -70,63 +71,42 @@ class MLP(nn.Module):
 
 
 class SimpleNetwork(Network):
-    r"""Concatenated features and an MLP: :math:`f(x) = c + s\,\mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
-
-    The perceptron is trained on targets :math:`(y - c) / s` in [-1, 1] if its activation has ``scales_targets``; else there
-    are no ``c`` and ``s``.
+    r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
     Attributes:
-        center: ``c``, ``(C,)``, the mean of each channel over the trained samples; a buffer.
-        scale: ``s``, ``()``, the largest distance of a trained value from the mean of its channel; a buffer.
+        scaling: The scaling of the targets of the perceptron, if its activation has ``scales_targets``; else ``None``.
 
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
     encoding: Simple
-    center: Tensor
-    scale: Tensor
 
     def __init__(self, encoding: Simple, mlp: MLP) -> None:
         super().__init__()
         self.encoding, self.mlp = encoding, mlp
-        self.scales_targets = mlp.scales_targets
-        if self.scales_targets:
-            self.register_buffer("center", torch.zeros(mlp.num_outputs))
-            self.register_buffer("scale", torch.ones(()))
+        self.scaling = TargetScaling(mlp.num_outputs) if mlp.scales_targets else None
 
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""
         self.encoding.calibrate(coords)
 
-    @torch.no_grad()
-    def calibrate_targets(self, values: Tensor) -> None:
-        """Sets center and scale from the trained values, ``(*batch, C)``; the scale of a constant is 1."""
-        values = values.flatten(0, -2)
-        self.center.copy_(values.mean(0, dtype=torch.float64))
-        largest = (values - self.center).abs().amax()
-        self.scale.copy_(torch.where(largest > 0, largest, 1.0))
-
-    def to_targets(self, values: Tensor) -> Tensor:
-        """What the perceptron is trained on for values ``(*batch, C)``."""
-        return (values - self.center) / self.scale
-
     def respond(self, features: Tensor) -> Tensor:
-        """The output of the perceptron: ``(*batch, num_features)`` -> ``(*batch, C)``."""
-        output: Tensor = self.mlp(features)
-        return output
+        """Outputs of the perceptron from features: ``(*batch, num_features)`` -> ``(*batch, C)``."""
+        outputs: Tensor = self.mlp(features)
+        return outputs
 
     def look_up(self, lookups: Sequence[Sequence[Lookup | SparseLookup]]) -> Tensor:
-        """As :meth:`respond`, from the lookups of the encoding, ``(P, C)``."""
+        """Outputs of the perceptron from the lookups of the encoding, ``(P, C)``."""
         return self.respond(self.encoding.from_lookups(lookups))
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
         """As in :class:`MLP`."""
         return self.mlp.hidden(self.encoding(coords))
 
-    def output(self, coords: Tensor) -> Tensor:
-        """As :meth:`respond`, at points ``(*batch, D)``."""
+    def outputs(self, coords: Tensor) -> Tensor:
+        """Outputs of the perceptron at points ``(*batch, D)``."""
         return self.respond(self.encoding(coords))
 
     def forward(self, coords: Tensor) -> Tensor:
-        output = self.output(coords)
-        return self.center + self.scale * output if self.scales_targets else output
+        outputs = self.outputs(coords)
+        return outputs if self.scaling is None else self.scaling(outputs)

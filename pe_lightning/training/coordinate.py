@@ -55,8 +55,8 @@ class CoordinateModule(FunctionModule):
     signals of their mean squared errors, so that the steps of a signal do not depend on the number of signals.
 
     A subclass defines :meth:`make_network`, and calls :meth:`save_arguments` in its constructor. It may define
-    :meth:`calibrate`, and faster :meth:`errors` and :meth:`predict_grid`; with errors in other units than the signals', also
-    :meth:`in_signal_units`.
+    :meth:`calibrate`, and faster :meth:`errors` and :meth:`predict_grid`. Networks with a ``scaling``
+    (:class:`~pe_lightning.networks.TargetScaling`) are trained on scaled targets; predictions and scores are of the values.
 
     Args:
         encoder: One encoder, or one per axis; an empty list for networks without encoders.
@@ -157,7 +157,7 @@ class CoordinateModule(FunctionModule):
         squared = self.squared_errors(batch, exact=logged, by_samples=line_search)
         self._last_errors = squared.detach(), math.prod(batch.values.shape[1:])
         if logged:
-            all_squared = self.in_signal_units(squared.detach()).clone()  # a reduction writes into its input
+            all_squared = self._of_values(squared.detach()).clone()  # a reduction writes into its input
             if batch.total is not None and self.shard is None:
                 all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
             self.log_step(self.scorer.of_training(all_squared, _num_values(batch)))
@@ -179,7 +179,7 @@ class CoordinateModule(FunctionModule):
         loss.backward()  # type: ignore[no-untyped-call]
 
     def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``, in the units of the training targets.
+        """The sum of squared errors of each signal, ``(S,)`` of the networks' targets.
 
         Args:
             batch: The training samples.
@@ -191,11 +191,16 @@ class CoordinateModule(FunctionModule):
             squared: Tensor = torch.linalg.vecdot(errors, errors)
         return squared
 
+    def _of_values(self, squared: Tensor) -> Tensor:
+        """Squared errors of the values from squared errors of the targets, ``(S,)``."""
+        scaling = self.networks.scaling
+        return squared if scaling is None else squared * scaling.scale.square()
+
     @property
     def batch_psnr(self) -> Tensor:
         """PSNR of the last training batch before its step, mean over the signals of this process, ``()``."""
         squared, count = self._last_errors
-        squared = self.in_signal_units(squared)
+        squared = self._of_values(squared)
         return psnr(squared, torch.full_like(squared, count)).mean()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -231,15 +236,18 @@ class CoordinateModule(FunctionModule):
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the buffers that come from the training samples: scales of features, means; none by default."""
 
-    def in_signal_units(self, squared: Tensor) -> Tensor:
-        """Squared errors of the training targets as squared errors of the signals, ``(S,)`` -> ``(S,)``."""
-        return squared
+    def targets(self, batch: GridBatch | PointBatch) -> Tensor:
+        """What the networks are trained on, of the shape of the batch's values."""
+        if (scaling := self.networks.scaling) is None:
+            return batch.values
+        targets: Tensor = batch.cached("targets", lambda: scaling.targets(batch.values))
+        return targets
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus training target on a batch, ``(S, M)``, in any fixed order of samples and channels."""
+        """Output minus target on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
         coords, each = for_each(coordinates_of(batch))
-        prediction = self.networks.call("forward", coords, each=each)
-        errors: Tensor = (prediction - batch.values.reshape(prediction.shape)).flatten(1)
+        outputs = self.networks.call("forward" if self.networks.scaling is None else "outputs", coords, each=each)
+        errors: Tensor = (outputs - self.targets(batch).reshape(outputs.shape)).flatten(1)
         return errors
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
@@ -302,7 +310,10 @@ class CoordinateModule(FunctionModule):
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
         super().build_from(data, device)
         if not self.is_calibrated:
-            self.calibrate(data.calibration_batch())
+            batch = data.calibration_batch()
+            self.calibrate(batch)
+            if self.networks.scaling is not None:
+                self.networks.scaling.calibrate(batch.values)
             self.is_calibrated = True
 
     def build(self, info: SignalInfo, source: str = "the data") -> None:

@@ -164,23 +164,6 @@ class SimpleMLP(CoordinateModule):
         else:
             points, each = for_each(coords)
             self.networks.change("calibrate", points, each=each)
-        if self._network.scales_targets:
-            self.networks.change("calibrate_targets", batch.values, each=True)
-
-    def in_signal_units(self, squared: Tensor) -> Tensor:
-        return squared * self._network.scale.square() if self._network.scales_targets else squared
-
-    @property
-    def _network(self) -> SimpleNetwork:
-        network = self.networks.network
-        assert isinstance(network, SimpleNetwork)
-        return network
-
-    def _targets(self, batch: GridBatch | PointBatch) -> Tensor:
-        if not self._network.scales_targets:
-            return batch.values
-        targets: Tensor = batch.cached("targets", lambda: self.networks.call("to_targets", batch.values, each=True))
-        return targets
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         values, networks = batch.values, self.networks
@@ -189,9 +172,9 @@ class SimpleMLP(CoordinateModule):
         if lookups and networks.features_are_shared:
             looked_up: Tensor = self.encoding.from_lookups(lookups)
             inputs, each = for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
-            prediction = networks.call("respond", inputs, each=each)
+            outputs = networks.call("respond", inputs, each=each)
         elif lookups:
-            prediction = networks.call("look_up", lookups, each=sets > 1)
+            outputs = networks.call("look_up", lookups, each=sets > 1)
         elif networks.features_are_shared:
 
             def features() -> tuple[Tensor, bool]:
@@ -203,11 +186,10 @@ class SimpleMLP(CoordinateModule):
                 return features() if small else None
 
             inputs, each = networks.cached(batch, "features", small_features) or features()
-            prediction = networks.call("respond", inputs, each=each)
+            outputs = networks.call("respond", inputs, each=each)
         else:
-            points, each = for_each(coordinates_of(batch))
-            prediction = networks.call("output", points, each=each)
-        errors: Tensor = (prediction - self._targets(batch).reshape(prediction.shape)).flatten(1)
+            return super().errors(batch)
+        errors: Tensor = (outputs - self.targets(batch).reshape(outputs.shape)).flatten(1)
         return errors
 
     def _lookups(self, batch: GridBatch | PointBatch) -> list[list[SparseLookup]]:

@@ -64,7 +64,7 @@ def trained(data: SignalDataModule) -> list[torch.Tensor]:
     return [
         data.calibration_batch().values,
         *(torch.tensor(side) for side in (data.info.scaling.low, data.info.scaling.high)),
-        *(module.networks.network.get_buffer(name) for name in ("center", "scale")),
+        *(module.networks.network.get_buffer(f"scaling.{name}") for name in ("center", "scale")),
     ]
 
 

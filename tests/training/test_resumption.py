@@ -150,7 +150,17 @@ def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
     return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
 
 
-QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler", "Gram", "head", "learned", "per axis", "SIREN")
+QUICK = (
+    "EarlyStopping",
+    "SWA, epochs",
+    "float64",
+    "GradientAccumulationScheduler",
+    "Gram",
+    "head",
+    "learned",
+    "per axis",
+    "SIREN",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])
