@@ -64,6 +64,17 @@ def test_a_fit_is_a_bare_loop_at_the_rate_of_the_activation(activation: str, mak
     torch.testing.assert_close(together.predict_grid(axes), center + scale * outputs)
 
 
+def test_logged_rows_are_of_the_values(make_trainer: MakeTrainer) -> None:
+    """Loss and PSNR before a step that changes nothing, though the targets are scaled."""
+    values, axes = 0.4 + 0.1 * signals(2, 8, 6), [torch.arange(0, n, 2) / n for n in (8, 6)]
+    module = SimpleMLP(activation="sine", lr=1e-30, **SMALL)
+    trainer = fit(module, TensorDataModule(values), make_trainer, 1, log_every_n_steps=1)
+    squared = (module.predict_grid(axes) - values[:, ::2, ::2]).detach().square().mean((1, 2, 3))
+    assert trainer.callback_metrics["train/loss"] == pytest.approx(squared.sum().item(), rel=1e-5)
+    assert trainer.callback_metrics["train/psnr"] == pytest.approx(-10 * squared.log10().mean().item(), rel=1e-5)
+    assert module.batch_psnr == pytest.approx(-10 * squared.log10().mean().item(), rel=1e-5)
+
+
 @pytest.mark.parametrize("precision", ["64-true", "bf16-mixed"])
 @pytest.mark.parametrize("activation", ["gabor", "staf", "finer", "gauss"])
 def test_every_activation_trains_in_other_precisions(activation: str, precision: str, make_trainer: MakeTrainer) -> None:
