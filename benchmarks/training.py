@@ -18,6 +18,7 @@ checkpoints are left out: the loops have none.
   section ``scores``: the PSNR of fits with our defaults and of loops with rates, schedules and scaled targets written here,
   from the same weights: the central 64 x 64 pixels, all trained and scored, four layers of 64 units; mean over pictures and
   seeds.
+- ``own``: the PSNR of own networks that are trained on values, and on scaled targets, likewise.
 - ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
   relative to tables of vectors (Embed).
 - ``compile``: a step of three networks with and without ``compile``, and the processor seconds of the compilation.
@@ -57,7 +58,14 @@ from torch.utils.data import DataLoader
 from pe_lightning.encoders import HashGrid
 from pe_lightning.networks import MLP
 from pe_lightning.signals import Batching
-from pe_lightning.training import ComplexLinear, ImageDataModule, SimpleMLP, TensorDataModule
+from pe_lightning.training import (
+    ComplexLinear,
+    CoordinateModule,
+    ImageDataModule,
+    NetworkModule,
+    SimpleMLP,
+    TensorDataModule,
+)
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_papers import tasks
 from pe_papers.reproduce.definition import load
@@ -299,6 +307,17 @@ def step_costs(models: Mapping[str, Callable[[], Any]], sizes: Sequence[int], op
             print_row(name, f"{size} x {size}", *map(round, times), times[0] / plain, *fit.operations)
 
 
+def all_samples(path: str) -> ImageDataModule:
+    """The central 64 x 64 pixels of a picture, all trained and scored."""
+    return ImageDataModule(path, center_crop=64, sampling={"name": "grid", "stride": 1}, eval_mask="all")
+
+
+def trained_psnr(module: CoordinateModule, data: ImageDataModule) -> float:
+    """PSNR of the trained samples of a grid."""
+    batch = data.train_batch()
+    return psnr((module.predict_grid(batch.axes) - batch.values).detach())
+
+
 def network_psnr(options: argparse.Namespace) -> None:
     """A row for each activation."""
     runs = [(path, seed) for path in files_of(options.pictures) for seed in range(options.seeds)]
@@ -308,17 +327,46 @@ def network_psnr(options: argparse.Namespace) -> None:
         scores, rate = [], RATES[activation]
         for path, seed in runs:
             torch.manual_seed(seed)
-            data = ImageDataModule(path, center_crop=64, sampling={"name": "grid", "stride": 1}, eval_mask="all")
+            data = all_samples(path)
             encoder = {"name": "rff", "num_features": 128} if activation == "relu" else "identity"
             module = SimpleMLP(encoder, hidden_size=64, activation=activation)
             module.build_from(data)
             loop = plain_psnr(module, data, options.fit_steps)
             make_trainer(options.fit_steps).fit(module, data)
-            batch = data.train_batch()
-            scores.append((psnr((module.predict_grid(batch.axes) - batch.values).detach()), loop))
+            scores.append((trained_psnr(module, data), loop))
         fits, loops = np.array(scores).T
         error = (fits - loops).std(ddof=1) / len(runs) ** 0.5 if len(runs) > 1 else math.nan
         print_row(activation, f"{rate:g}", fits.mean(), loops.mean(), (fits - loops).mean(), error)
+
+
+class Waves(nn.Module):
+    """Sines and cosines of five octaves of each coordinate."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        phases = (2 * math.pi * 2 ** torch.arange(5) * x[..., None]).flatten(-2)
+        return torch.cat([phases.sin(), phases.cos()], -1)
+
+
+def own_psnr(options: argparse.Namespace) -> None:
+    """A row for each own network."""
+    shape = 3, 4, 64  # channels, layers, units
+    made = {
+        f"{kind} on sines": partial(lambda kind: nn.Sequential(Waves(), MLP(20, *shape, kind)), kind)
+        for kind in ("relu", "tanh")
+    }
+    made |= {kind: partial(MLP, 2, *shape, kind) for kind in ("relu", "sine")}
+    runs = [(path, seed) for path in files_of(options.pictures) for seed in range(options.seeds)]
+    print(f"\nPSNR after {options.fit_steps} steps, mean of {len(runs)} fits")
+    print_titles("own network", "values, dB", "scaled, dB")
+    for name, make in made.items():
+        scores: dict[bool, list[float]] = {False: [], True: []}
+        for (path, seed), scaled in itertools.product(runs, scores):
+            torch.manual_seed(seed)
+            data = all_samples(path)
+            module = NetworkModule(make(), scale_targets=scaled)
+            make_trainer(options.fit_steps).fit(module, data)
+            scores[scaled].append(trained_psnr(module, data))
+        print_row(name, *(float(np.mean(some)) for some in scores.values()))
 
 
 def networks(options: argparse.Namespace) -> None:
@@ -406,5 +454,11 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
     linear = partial(step_costs, LINEAR, (256,))
-    others: dict[str, Any] = {"networks": networks, "scores": network_psnr, "tasks": attention, "compile": compiled}
+    others: dict[str, Any] = {
+        "networks": networks,
+        "scores": network_psnr,
+        "own": own_psnr,
+        "tasks": attention,
+        "compile": compiled,
+    }
     run_sections(parser, {"steps": small_and_large, "linear": linear, **others}, ["steps"])
