@@ -57,7 +57,8 @@ class SimpleMLP(CoordinateModule):
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
         lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
-        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser the
+            schedule of the activation, for ``relu`` a constant rate; else a constant rate.
         compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
             a C++ compiler.
 
@@ -86,7 +87,6 @@ class SimpleMLP(CoordinateModule):
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
     ) -> None:
-        find_activation(activation)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
         validation.integer("SimpleMLP: depth", depth)
         validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
