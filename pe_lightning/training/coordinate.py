@@ -128,7 +128,7 @@ class CoordinateModule(FunctionModule):
             optimizer.defaults["lr"] = optimizer.param_groups[0]["lr"] = self.lr
         if self.lr_scheduler is not None:
             scheduler = self.lr_scheduler(optimizer)
-            check_length(scheduler, self.trainer.estimated_stepping_batches)
+            check_length(scheduler, self.trainer.max_steps)
             return optimizer, scheduler, type(scheduler).__name__
         factor, schedule = (None, "constant") if self.optimizer else self.default_schedule()
         return optimizer, None if factor is None else LambdaLR(optimizer, factor), schedule

@@ -115,7 +115,7 @@ class NetworkModule(CoordinateModule):
 
     def default_schedule(self) -> tuple[FallAtEnd, str]:
         """A constant rate that falls at the end of the fit."""
-        factor = FallAtEnd(self.trainer.estimated_stepping_batches)
+        factor = FallAtEnd(self.trainer.max_steps)
         return factor, str(factor)
 
     def make_network(self, info: SignalInfo) -> nn.Module:

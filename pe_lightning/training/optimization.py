@@ -186,8 +186,8 @@ def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Call
     clip_grads_with_norm_(parameters, max_norm, sum_over_processes(squared).sqrt())
 
 
-def check_length(scheduler: LRSchedulerTypeUnion, steps: float) -> None:
-    """Refuses a schedule that ends before a fit of so many steps, and says where a cosine would rise again."""
+def check_length(scheduler: LRSchedulerTypeUnion, steps: int) -> None:
+    """Refuses a schedule that ends before a fit of ``max_steps`` steps, and says where a cosine would rise again."""
     if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < steps:
         raise InputError(
             f"OneCycleLR has {scheduler.total_steps} steps, the fit {steps}: set --model.lr_scheduler.total_steps {steps}"
@@ -206,18 +206,18 @@ class FallAtEnd:
     more steps has the rates of a fit of that many.
 
     Args:
-        steps: Optimiser steps of the fit; if infinite, the rate is constant.
+        steps: ``max_steps`` of the fit; the rate is constant if it has none, -1.
     """
 
-    def __init__(self, steps: float) -> None:
+    def __init__(self, steps: int) -> None:
         self.steps = steps
 
     def __call__(self, step: int) -> float:
-        is_known = 0 < self.steps < math.inf
-        return min(1.0, max(0.0, (self.steps - step) / (FALLING_SHARE * self.steps))) if is_known else 1.0
+        return min(1.0, max(0.0, (self.steps - step) / (FALLING_SHARE * self.steps))) if self.steps > 0 else 1.0
 
     def __str__(self) -> str:
-        return f"constant, then linearly to 0 in the last {FALLING_SHARE:.0%} of {self.steps} steps"
+        falling = f"constant, then linearly to 0 in the last {FALLING_SHARE:.0%} of {self.steps} steps"
+        return falling if self.steps > 0 else "constant"
 
 
 def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:
