@@ -57,8 +57,8 @@ class SimpleMLP(CoordinateModule):
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
         lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
-        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: a constant rate, which with the
-            default optimiser falls at the end for the activations whose targets are scaled.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: a constant rate, which falls
+            at the end with the default optimiser of an activation whose targets are scaled.
         compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
             a C++ compiler.
 
