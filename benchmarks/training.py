@@ -14,7 +14,11 @@ checkpoints are left out: the loops have none.
   row is an empty LightningModule with automatic optimisation: one parameter, whose sum is the loss.
 - ``linear``: likewise, 256 x 256 trained samples and K = 256, of three encoders with Adam.
 - ``networks``: likewise, 64 x 64 trained samples. The loops train networks written here in plain PyTorch (WIRE in complex
-  numbers), with the same number of weights, samples and steps; their features are computed once where ours are.
+  numbers), with the same number of weights, samples and steps; their features are computed once where ours are. Then the
+  section ``scores``: the PSNR of fits with our defaults and of loops with rates, schedules and scaled targets written here,
+  from the same weights: the central 64 x 64 pixels, all trained and scored, four layers of 64 units; mean over pictures and
+  seeds.
+- ``own``: the PSNR of own networks that are trained on values, and on scaled targets, likewise.
 - ``tasks``: what each encoder of positions costs in a step of the attention tasks of ``pe-lightning reproduce l-tables``,
   relative to tables of vectors (Embed).
 - ``compile``: a step of three networks with and without ``compile``, and the processor seconds of the compilation.
@@ -32,16 +36,36 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
-from harness import in_turns, make_parser, make_trainer, print_row, print_titles, run_sections, seconds_of
+from harness import (
+    PHOTOGRAPHS,
+    files_of,
+    in_turns,
+    make_parser,
+    make_trainer,
+    print_row,
+    print_titles,
+    psnr,
+    run_sections,
+    seconds_of,
+)
 from lightning.pytorch import Callback, LightningModule
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.data import DataLoader
 
 from pe_lightning.encoders import HashGrid
+from pe_lightning.networks import MLP
 from pe_lightning.signals import Batching
-from pe_lightning.training import ComplexLinear, SimpleMLP, TensorDataModule
+from pe_lightning.training import (
+    ComplexLinear,
+    CoordinateModule,
+    ImageDataModule,
+    NetworkModule,
+    SimpleMLP,
+    TensorDataModule,
+)
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
 from pe_papers import tasks
 from pe_papers.reproduce.definition import load
@@ -54,6 +78,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gauss": lambda z: torch.exp(-((10 * z) ** 2)),
     "relu": torch.relu,
 }
+RATES = {"relu": 5e-3, "sine": 1e-3, "gabor": 1e-3, "finer": 1e-3, "gauss": 3e-3, "staf": 1e-3}
 
 
 # -- plain PyTorch ----------------------------------------------------------------------------------------------------
@@ -111,6 +136,21 @@ class Bare(nn.Module):
             x = activation(layer(x))
         return self.layers[-1](x).real
 
+    @torch.no_grad()
+    def start_from(self, mlp: MLP) -> None:
+        """Takes the weights of a perceptron of ours, which has real and imaginary parts in place of complex numbers."""
+        for layer, own in zip(self.layers, mlp.layers, strict=True):
+            weight, bias = own.weight, own.bias
+            if weight.ndim == 3:
+                weight, bias = torch.complex(*weight), torch.complex(*bias)
+            elif layer.weight.is_complex():  # the last one, whose real part is taken
+                weight = torch.complex(*(sign * part for sign, part in zip((1, -1), weight.chunk(2, 1), strict=True)))
+            layer.weight.copy_(weight)
+            layer.bias.copy_(bias)
+        for activation, own in zip(self.activations, mlp.activations, strict=True):
+            if isinstance(activation, Staf):
+                activation.terms.copy_(torch.stack([own.frequencies, own.phases, own.amplitudes]))
+
 
 def stepper(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Callable[[], None]:
     """A step of a loop of plain PyTorch."""
@@ -144,6 +184,27 @@ def network_loop(module: SimpleMLP, data: TensorDataModule) -> Callable[[], None
     features = None if trained else encoding(coords)
     optimizer = torch.optim.Adam([*network.parameters(), *trained], lr=1e-3, fused=module.activation != "gabor")
     return stepper(optimizer, lambda: (network(front(coords) if features is None else features) - target).square().mean())
+
+
+def plain_psnr(module: SimpleMLP, data: ImageDataModule, steps: int) -> float:
+    """PSNR of the trained samples after a loop from the weights of a module, with its defaults as written here."""
+    batch, network, activation = data.train_batch(), module.networks.network_of(0), module.activation
+    values, inputs = batch.values[0].flatten(0, 1), network.encoding(torch.cartesian_prod(*batch.axes))
+    plain, rate, scaled = (
+        Bare(activation, inputs.shape[1], module.depth, module.hidden_size),
+        RATES[activation],
+        activation != "relu",
+    )
+    plain.start_from(network.mlp)
+    center = values.mean(0) if scaled else 0.0
+    scale = (values - center).abs().max() if scaled else 1.0
+    target = (values - center) / scale
+    optimizer = torch.optim.Adam(plain.parameters(), rate, weight_decay=0.0 if scaled else 1e-8, fused=activation != "gabor")
+    step = stepper(optimizer, lambda: (plain(inputs) - target).square().mean())
+    for done in range(steps):
+        optimizer.param_groups[0]["lr"] = rate * min(1, (steps - done) / (0.2 * steps)) if scaled else rate
+        step()
+    return psnr(scale * (plain(inputs) - target).detach())
 
 
 # -- fits -------------------------------------------------------------------------------------------------------------
@@ -209,7 +270,7 @@ def adam(parameters: Any) -> torch.optim.Adam:
 
 
 GAU = {"name": "gau", "num_features": "auto"}
-NARROW, MLP = partial(SimpleMLP, depth=2, hidden_size=32), partial(SimpleMLP, depth=3, hidden_size=128)
+NARROW, WIDE = partial(SimpleMLP, depth=2, hidden_size=32), partial(SimpleMLP, depth=3, hidden_size=128)
 STEPS = {
     "linear layer, Adam": partial(ComplexLinear, GAU, optimizer=adam),
     "linear layer, its default optimiser": partial(ComplexLinear, GAU),
@@ -219,9 +280,9 @@ STEPS = {
 }
 LINEAR = {name: partial(ComplexLinear, name, optimizer=adam) for name in ("rff", "tri", "gau")}
 NETWORKS = {
-    "relu, rff": partial(MLP, {"name": "rff", "num_features": 256}),
-    **{f"{name}, identity": partial(MLP, "identity", activation=name) for name in (*ACTIVATIONS, "staf") if name != "relu"},
-    **{f"relu, {name}": partial(MLP, name) for name in ("lff", "hash", "planes")},
+    "relu, rff": partial(WIDE, {"name": "rff", "num_features": 256}),
+    **{f"{name}, identity": partial(WIDE, "identity", activation=name) for name in (*ACTIVATIONS, "staf") if name != "relu"},
+    **{f"relu, {name}": partial(WIDE, name) for name in ("lff", "hash", "planes")},
 }
 
 
@@ -244,6 +305,74 @@ def step_costs(models: Mapping[str, Callable[[], Any]], sizes: Sequence[int], op
             plain = min(fit.microseconds[1], command.microseconds[1])
             times = fit.microseconds[0], command.microseconds[0], plain
             print_row(name, f"{size} x {size}", *map(round, times), times[0] / plain, *fit.operations)
+
+
+def all_samples(path: str) -> ImageDataModule:
+    """The central 64 x 64 pixels of a picture, all trained and scored."""
+    return ImageDataModule(path, center_crop=64, sampling={"name": "grid", "stride": 1}, eval_mask="all")
+
+
+def trained_psnr(module: CoordinateModule, data: ImageDataModule) -> float:
+    """PSNR of the trained samples of a grid."""
+    batch = data.train_batch()
+    return psnr((module.predict_grid(batch.axes) - batch.values).detach())
+
+
+def network_psnr(options: argparse.Namespace) -> None:
+    """A row for each activation."""
+    runs = [(path, seed) for path in files_of(options.pictures) for seed in range(options.seeds)]
+    print(f"\nPSNR after {options.fit_steps} steps, mean of {len(runs)} fits")
+    print_titles("activation", "rate", "fit, dB", "loop, dB", "fit - loop, dB", "standard error")
+    for activation in options.activations:
+        scores, rate = [], RATES[activation]
+        for path, seed in runs:
+            torch.manual_seed(seed)
+            data = all_samples(path)
+            encoder = {"name": "rff", "num_features": 128} if activation == "relu" else "identity"
+            module = SimpleMLP(encoder, hidden_size=64, activation=activation)
+            module.build_from(data)
+            loop = plain_psnr(module, data, options.fit_steps)
+            make_trainer(options.fit_steps).fit(module, data)
+            scores.append((trained_psnr(module, data), loop))
+        fits, loops = np.array(scores).T
+        error = (fits - loops).std(ddof=1) / len(runs) ** 0.5 if len(runs) > 1 else math.nan
+        print_row(activation, f"{rate:g}", fits.mean(), loops.mean(), (fits - loops).mean(), error)
+
+
+class Waves(nn.Module):
+    """Sines and cosines of five octaves of each coordinate."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        phases = (2 * math.pi * 2 ** torch.arange(5) * x[..., None]).flatten(-2)
+        return torch.cat([phases.sin(), phases.cos()], -1)
+
+
+def own_psnr(options: argparse.Namespace) -> None:
+    """A row for each own network."""
+    shape = 3, 4, 64  # channels, layers, units
+    made = {
+        f"{kind} on sines": partial(lambda kind: nn.Sequential(Waves(), MLP(20, *shape, kind)), kind)
+        for kind in ("relu", "tanh")
+    }
+    made |= {kind: partial(MLP, 2, *shape, kind) for kind in ("relu", "sine")}
+    runs = [(path, seed) for path in files_of(options.pictures) for seed in range(options.seeds)]
+    print(f"\nPSNR after {options.fit_steps} steps, mean of {len(runs)} fits")
+    print_titles("own network", "values, dB", "scaled, dB")
+    for name, make in made.items():
+        scores: dict[bool, list[float]] = {False: [], True: []}
+        for (path, seed), scaled in itertools.product(runs, scores):
+            torch.manual_seed(seed)
+            data = all_samples(path)
+            module = NetworkModule(make(), scale_targets=scaled)
+            make_trainer(options.fit_steps).fit(module, data)
+            scores[scaled].append(trained_psnr(module, data))
+        print_row(name, *(float(np.mean(some)) for some in scores.values()))
+
+
+def networks(options: argparse.Namespace) -> None:
+    """The costs and the scores."""
+    step_costs(NETWORKS, (64,), options)
+    network_psnr(options)
 
 
 def small_and_large(options: argparse.Namespace) -> None:
@@ -318,8 +447,18 @@ if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[32, 256], help="trained samples per axis in steps")
     parser.add_argument("--steps", type=int, default=200, help="of an epoch at 32 x 32 samples; fewer of more samples")
+    parser.add_argument("--pictures", nargs="+", default=[f"samples://{name}" for name in PHOTOGRAPHS], help="of networks")
+    parser.add_argument("--seeds", type=int, default=3, help="of networks, for each picture")
+    parser.add_argument("--activations", nargs="+", choices=RATES, default=list(RATES), help="whose PSNR is printed")
+    parser.add_argument("--fit_steps", type=int, default=300, help="of networks, whose PSNR is printed")
     torch.set_num_threads(1)
     os.environ["KINETO_LOG_LEVEL"] = "99"  # each profile would print four lines
-    linear, others = partial(step_costs, LINEAR, (256,)), partial(step_costs, NETWORKS, (64,))
-    sections = {"steps": small_and_large, "linear": linear, "networks": others, "tasks": attention, "compile": compiled}
-    run_sections(parser, sections, ["steps"])
+    linear = partial(step_costs, LINEAR, (256,))
+    others: dict[str, Any] = {
+        "networks": networks,
+        "scores": network_psnr,
+        "own": own_psnr,
+        "tasks": attention,
+        "compile": compiled,
+    }
+    run_sections(parser, {"steps": small_and_large, "linear": linear, **others}, ["steps"])

@@ -10,6 +10,7 @@ from pe_lightning.networks.complex import ComplexNetwork
 from pe_lightning.networks.complex_ensemble import ComplexEnsemble
 from pe_lightning.networks.ensemble import VmapEnsemble
 from pe_lightning.networks.mlp import MLP, SimpleNetwork
+from pe_lightning.networks.scaling import ScaledNetwork, TargetScaling
 
 __all__ = [
     "MLP",
@@ -17,7 +18,9 @@ __all__ = [
     "ComplexEnsemble",
     "ComplexNetwork",
     "Network",
+    "ScaledNetwork",
     "SimpleNetwork",
+    "TargetScaling",
     "VmapEnsemble",
     "activations",
     "find_activation",

@@ -34,6 +34,8 @@ class Activation(nn.Module, ABC):
     rate: ClassVar[float] = 5e-3
     """Default learning rate of Adam."""
     weight_decay: ClassVar[float] = 0.0
+    scales_targets: ClassVar[bool] = False
+    """Whether networks are trained on values scaled to [-1, 1], as in the programs of the authors."""
     default_omega: ClassVar[float | None] = None
     default_scale: ClassVar[float | None] = None
     scale_text: ClassVar[str] = ""
@@ -136,7 +138,8 @@ class Sine(Activation):
 
     formula = "sin(ω z)"
     reference = "Sitzmann et al., Implicit Neural Representations with Periodic Activation Functions, NeurIPS 2020"
-    rate = 5e-4
+    rate = 1e-3
+    scales_targets = True
     default_omega = 30.0
 
     def layer(self, inputs: int, width: int) -> nn.Linear:
@@ -183,6 +186,7 @@ class Gauss(Activation):
     formula = "exp(-(s z)²)"
     reference = "Ramasinghe and Lucey, Beyond Periodicity, ECCV 2022"
     rate = 3e-3
+    scales_targets = True
     default_scale = 10.0
     scale_text = "s"
 
@@ -247,6 +251,8 @@ class Gabor(Activation):
 
     formula = "exp(i ω z - |s z|²)"
     reference = "Saragadam et al., WIRE: Wavelet Implicit Neural Representations, CVPR 2023"
+    rate = 1e-3
+    scales_targets = True
     default_omega = 20.0
     default_scale = 10.0
     scale_text = "s"

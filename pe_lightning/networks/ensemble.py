@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
 from pe_lightning.networks.base import Network
+from pe_lightning.networks.scaling import TargetScaling
 from pe_lightning.signals.batches import SampleBatch
 
 
@@ -78,6 +79,12 @@ class VmapEnsemble(nn.Module):
     @property
     def features_are_trained(self) -> bool:
         return any(getattr(module, name).requires_grad for module, name in self._encoding)
+
+    @property
+    def scaling(self) -> TargetScaling | None:
+        """The scaling of the targets, with buffers of all signals; ``None``: networks are trained on the values."""
+        found = getattr(self.network, "scaling", None)
+        return found if isinstance(found, TargetScaling) else None
 
     def cached(self, batch: SampleBatch, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
         """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them."""

@@ -13,6 +13,7 @@ from pe_lightning.encodings import Simple
 from pe_lightning.linalg import without_autocast
 from pe_lightning.networks.activations import find_activation
 from pe_lightning.networks.base import Network
+from pe_lightning.networks.scaling import TargetScaling
 
 
 class MLP(nn.Module):
@@ -44,6 +45,8 @@ class MLP(nn.Module):
         self.sigmoid = sigmoid
         kind = find_activation(activation)
         self.has_options = kind.has_options()
+        self.num_outputs = num_outputs
+        self.scales_targets = kind.scales_targets and not sigmoid
         activations = [kind(omega, scale, first=number == 0) for number in range(depth)]
         inputs = [num_inputs, *[one.size(hidden_size) for one in activations]]
         layers = [one.layer(size, hidden_size) for one, size in zip(activations, inputs, strict=False)]
@@ -70,6 +73,9 @@ class MLP(nn.Module):
 class SimpleNetwork(Network):
     r"""Concatenated features and an MLP: :math:`f(x) = \mathrm{MLP}(\psi(v_1) \oplus \psi(v_2) \dots)`.
 
+    Attributes:
+        scaling: The scaling of the targets of the perceptron, if its activation has ``scales_targets``; else ``None``.
+
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
@@ -78,23 +84,29 @@ class SimpleNetwork(Network):
     def __init__(self, encoding: Simple, mlp: MLP) -> None:
         super().__init__()
         self.encoding, self.mlp = encoding, mlp
+        self.scaling = TargetScaling(mlp.num_outputs) if mlp.scales_targets else None
 
     def calibrate(self, coords: Tensor) -> None:
         """Sets the scale of the features from the training points, ``(P, D)``."""
         self.encoding.calibrate(coords)
 
     def respond(self, features: Tensor) -> Tensor:
-        """Values from features: ``(*batch, num_features)`` -> ``(*batch, C)``."""
-        values: Tensor = self.mlp(features)
-        return values
+        """Outputs of the perceptron from features: ``(*batch, num_features)`` -> ``(*batch, C)``."""
+        outputs: Tensor = self.mlp(features)
+        return outputs
 
     def look_up(self, lookups: Sequence[Sequence[Lookup | SparseLookup]]) -> Tensor:
-        """Values from the lookups of the encoding, ``(P, C)``."""
+        """Outputs of the perceptron from the lookups of the encoding, ``(P, C)``."""
         return self.respond(self.encoding.from_lookups(lookups))
 
     def hidden(self, coords: Tensor) -> list[Tensor]:
         """As in :class:`MLP`."""
         return self.mlp.hidden(self.encoding(coords))
 
-    def forward(self, coords: Tensor) -> Tensor:
+    def outputs(self, coords: Tensor) -> Tensor:
+        """Outputs of the perceptron at points ``(*batch, D)``."""
         return self.respond(self.encoding(coords))
+
+    def forward(self, coords: Tensor) -> Tensor:
+        outputs = self.outputs(coords)
+        return outputs if self.scaling is None else self.scaling(outputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import torch
@@ -27,7 +27,13 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.compilation import CompiledErrors, check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
-from pe_lightning.training.optimization import check_optimization, clip_by_norm, flush_subnormal, parameter_groups
+from pe_lightning.training.optimization import (
+    check_length,
+    check_optimization,
+    clip_by_norm,
+    flush_subnormal,
+    parameter_groups,
+)
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
 from pe_lightning.training.uninterrupted import UninterruptedSteps
 
@@ -49,7 +55,8 @@ class CoordinateModule(FunctionModule):
     signals of their mean squared errors, so that the steps of a signal do not depend on the number of signals.
 
     A subclass defines :meth:`make_network`, and calls :meth:`save_arguments` in its constructor. It may define
-    :meth:`calibrate`, and faster :meth:`errors` and :meth:`predict_grid`.
+    :meth:`calibrate`, and faster :meth:`errors` and :meth:`predict_grid`. Networks with a ``scaling``
+    (:class:`~pe_lightning.networks.TargetScaling`) are trained on scaled targets; predictions and scores are of the values.
 
     Args:
         encoder: One encoder, or one per axis; an empty list for networks without encoders.
@@ -58,8 +65,8 @@ class CoordinateModule(FunctionModule):
         signals_per_chunk: Signals whose network is evaluated at a time; ``None``: all.
         optimizer: Makes the optimiser from the parameters; ``None``: :meth:`default_optimizer`.
         lr_scheduler: Makes the scheduler from the optimiser; it steps after every optimiser step
-            (``ReduceLROnPlateau``: after every validation). ``None``: a constant rate; with the default optimiser the rate
-            falls as ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
+            (``ReduceLROnPlateau``: after every validation). ``None``: a constant rate; with the default optimiser
+            :meth:`default_schedule`, here ``1 / (1 + t / 500)`` at step ``t``, whatever the number of steps.
         compile: Whether :meth:`errors` and its gradient are compiled in training steps.
         lr: Learning rate in place of the optimiser's own, such as the default optimiser's; ``None``: its own.
     """
@@ -121,15 +128,18 @@ class CoordinateModule(FunctionModule):
             optimizer.defaults["lr"] = optimizer.param_groups[0]["lr"] = self.lr
         if self.lr_scheduler is not None:
             scheduler = self.lr_scheduler(optimizer)
+            check_length(scheduler, self.trainer.max_steps)
             return optimizer, scheduler, type(scheduler).__name__
-        if self.optimizer is None:
-            decay = LambdaLR(optimizer, lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS))
-            return optimizer, decay, f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
-        return optimizer, None, "constant"
+        factor, schedule = (None, "constant") if self.optimizer else self.default_schedule()
+        return optimizer, None if factor is None else LambdaLR(optimizer, factor), schedule
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         """The optimiser for ``optimizer: null``: the papers' Adam."""
         return torch.optim.Adam(parameters, lr=0.1, weight_decay=1e-8, fused=True)
+
+    def default_schedule(self) -> tuple[Callable[[int], float] | None, str]:
+        """The factor of the default optimiser's rate at a step, and the schedule in words; ``None``: a constant rate."""
+        return lambda step: 1 / (1 + step / LR_HALF_LIFE_STEPS), f"1 / (1 + step / {LR_HALF_LIFE_STEPS})"
 
     def on_train_start(self) -> None:
         super().on_train_start()
@@ -147,7 +157,7 @@ class CoordinateModule(FunctionModule):
         squared = self.squared_errors(batch, exact=logged, by_samples=line_search)
         self._last_errors = squared.detach(), math.prod(batch.values.shape[1:])
         if logged:
-            all_squared = squared.detach().clone()  # a reduction writes into its input
+            all_squared = self._of_values(squared.detach()).clone()  # a reduction writes into its input
             if batch.total is not None and self.shard is None:
                 all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
             self.log_step(self.scorer.of_training(all_squared, _num_values(batch)))
@@ -169,7 +179,7 @@ class CoordinateModule(FunctionModule):
         loss.backward()  # type: ignore[no-untyped-call]
 
     def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``.
+        """The sum of squared errors of each signal, ``(S,)`` of the networks' targets.
 
         Args:
             batch: The training samples.
@@ -181,10 +191,16 @@ class CoordinateModule(FunctionModule):
             squared: Tensor = torch.linalg.vecdot(errors, errors)
         return squared
 
+    def _of_values(self, squared: Tensor) -> Tensor:
+        """Squared errors of the values from squared errors of the targets, ``(S,)``."""
+        scaling = self.networks.scaling
+        return squared if scaling is None else squared * scaling.scale.square()
+
     @property
     def batch_psnr(self) -> Tensor:
         """PSNR of the last training batch before its step, mean over the signals of this process, ``()``."""
         squared, count = self._last_errors
+        squared = self._of_values(squared)
         return psnr(squared, torch.full_like(squared, count)).mean()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -220,11 +236,18 @@ class CoordinateModule(FunctionModule):
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         """Sets the buffers that come from the training samples: scales of features, means; none by default."""
 
+    def targets(self, batch: GridBatch | PointBatch) -> Tensor:
+        """What the networks are trained on, of the shape of the batch's values."""
+        if (scaling := self.networks.scaling) is None:
+            return batch.values
+        targets: Tensor = batch.cached("targets", lambda: scaling.targets(batch.values))
+        return targets
+
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Prediction minus truth on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
+        """Output minus target on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
         coords, each = for_each(coordinates_of(batch))
-        prediction = self.networks.call("forward", coords, each=each)
-        errors: Tensor = (prediction - batch.values.reshape(prediction.shape)).flatten(1)
+        outputs = self.networks.call("forward" if self.networks.scaling is None else "outputs", coords, each=each)
+        errors: Tensor = (outputs - self.targets(batch).reshape(outputs.shape)).flatten(1)
         return errors
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
@@ -287,7 +310,10 @@ class CoordinateModule(FunctionModule):
         """Builds for the signals of a DataModule and takes scales, means and widths from its training samples, once."""
         super().build_from(data, device)
         if not self.is_calibrated:
-            self.calibrate(data.calibration_batch())
+            batch = data.calibration_batch()
+            self.calibrate(batch)
+            if self.networks.scaling is not None:
+                self.networks.scaling.calibrate(batch.values)
             self.is_calibrated = True
 
     def build(self, info: SignalInfo, source: str = "the data") -> None:

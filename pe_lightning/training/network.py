@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from typing_extensions import Self
 
 from pe_lightning.errors import InputError, paragraph, refuse
+from pe_lightning.networks import ScaledNetwork
 from pe_lightning.registry import Described, path_of
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule
 from pe_lightning.training.function import FunctionModule
-from pe_lightning.training.optimization import refused_arguments
+from pe_lightning.training.optimization import FallAtEnd, refused_arguments
 
 NUM_POINTS = 4
 """Points at which a network is evaluated before a fit."""
@@ -40,8 +41,12 @@ class NetworkModule(CoordinateModule):
         points_per_chunk: Points, of all signals together, that are evaluated at a time outside training.
         signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
             then computed twice. ``None``: all.
+        scale_targets: Whether the network is trained on values scaled to [-1, 1]
+            (:class:`~pe_lightning.networks.TargetScaling`), for outputs without bounds, better in all fits that were
+            measured; predictions are values either way. Not for networks that end in a sigmoid.
         optimizer: Makes the optimiser. ``None``: Adam at rate 1e-3.
-        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: a constant rate.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: with the default optimiser a
+            rate that falls to 0 in the last fifth of the steps, else a constant rate.
         compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
             a C++ compiler.
         lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
@@ -65,15 +70,15 @@ class NetworkModule(CoordinateModule):
         network: Described[nn.Module] | None = None,
         points_per_chunk: int = 65536,
         signals_per_chunk: int | None = None,
+        scale_targets: bool = False,
         optimizer: OptimizerCallable | None = None,
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
         lr: float | None = None,
     ) -> None:
-        adam = partial(torch.optim.Adam, lr=1e-3)
         super().__init__([], False, None, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
-        self.optimizer = optimizer or adam
         validation.integer("NetworkModule: points_per_chunk", points_per_chunk, 1)
+        validation.choice("NetworkModule: scale_targets", scale_targets, (False, True))
         if network is None:
             raise InputError(
                 "NetworkModule needs a network, such as --model my_module.MyNetwork. A checkpoint of a network that was an "
@@ -81,6 +86,7 @@ class NetworkModule(CoordinateModule):
                 "NetworkModule.load_from_checkpoint(PATH, network=NETWORK)"
             )
         self.points_per_chunk = points_per_chunk
+        self.scale_targets = scale_targets
         self._make: Callable[[], nn.Module]
         self._described: dict[str, Any] = {}
         if isinstance(network, nn.Module):
@@ -98,9 +104,19 @@ class NetworkModule(CoordinateModule):
             **described,
             points_per_chunk=points_per_chunk,
             signals_per_chunk=signals_per_chunk,
+            scale_targets=scale_targets,
             compile=compile,
             lr=lr,
         )
+
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """Adam at rate 1e-3."""
+        return torch.optim.Adam(parameters, lr=1e-3)
+
+    def default_schedule(self) -> tuple[FallAtEnd, str]:
+        """A constant rate that falls at the end of the fit."""
+        factor = FallAtEnd(self.trainer.max_steps)
+        return factor, str(factor)
 
     def make_network(self, info: SignalInfo) -> nn.Module:
         network = self._create().cpu().float().train()
@@ -122,7 +138,7 @@ class NetworkModule(CoordinateModule):
                 f"{self._name} has layers with one parameter in common: use one layer twice, or give each its own",
             ),
         )
-        return network
+        return ScaledNetwork(network, info.channels) if self.scale_targets else network
 
     def _create(self) -> nn.Module:
         """A new network; an error of its constructor names the arguments that it refuses."""

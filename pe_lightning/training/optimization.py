@@ -11,13 +11,17 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch import Trainer
+from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau
 
 from pe_lightning.errors import InputError, paragraph
+
+FALLING_SHARE = 0.2
+"""Share of the steps of a fit at whose end :class:`FallAtEnd` falls."""
 
 
 def parameter_groups(
@@ -180,6 +184,40 @@ def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Call
     parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
     squared = get_total_norm([p.grad for p in parameters]).square()
     clip_grads_with_norm_(parameters, max_norm, sum_over_processes(squared).sqrt())
+
+
+def check_length(scheduler: LRSchedulerTypeUnion, steps: int) -> None:
+    """Refuses a schedule that ends before a fit of ``max_steps`` steps, and says where a cosine would rise again."""
+    if isinstance(scheduler, OneCycleLR) and scheduler.total_steps < steps:
+        raise InputError(
+            f"OneCycleLR has {scheduler.total_steps} steps, the fit {steps}: set --model.lr_scheduler.total_steps {steps}"
+        )
+    if isinstance(scheduler, CosineAnnealingLR) and scheduler.T_max < steps:
+        rank_zero_info(
+            f"CosineAnnealingLR rises again after step {scheduler.T_max}, and the fit has {steps}: "
+            f"--model.lr_scheduler.T_max {steps} falls to the end."
+        )
+
+
+class FallAtEnd:
+    """The factor of a rate that is constant, and falls linearly to zero over the last fifth of the steps.
+
+    With :class:`~torch.optim.lr_scheduler.LambdaLR` a checkpoint holds the number of steps, so that a fit that is resumed to
+    more steps has the rates of a fit of that many.
+
+    Args:
+        steps: ``max_steps`` of the fit; the rate is constant if it has none, -1.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def __call__(self, step: int) -> float:
+        return min(1.0, max(0.0, (self.steps - step) / (FALLING_SHARE * self.steps))) if self.steps > 0 else 1.0
+
+    def __str__(self) -> str:
+        falling = f"constant, then linearly to 0 in the last {FALLING_SHARE:.0%} of {self.steps} steps"
+        return falling if self.steps > 0 else "constant"
 
 
 def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -24,6 +24,7 @@ from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice, coordinates_of, for_each
 from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.optimization import FallAtEnd
 
 MAX_CACHED_BYTES = 1 << 30
 """Most bytes of training features, or of lookups, that are cached between steps; more are computed anew in each step."""
@@ -56,7 +57,8 @@ class SimpleMLP(CoordinateModule):
         encoder_lr: Learning rate of the encoder's parameters; ``None``: the rate of the network.
         lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
         optimizer: Makes the optimiser. ``None``: Adam at the rate of the activation, 5e-3 for ``relu``.
-        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step.
+        lr_scheduler: Makes the learning-rate scheduler; stepped every optimiser step. ``None``: a constant rate, which falls
+            at the end with the default optimiser of an activation whose targets are scaled.
         compile: Whether training steps are compiled (:func:`torch.compile`), which takes seconds at the first step and needs
             a C++ compiler.
 
@@ -85,10 +87,7 @@ class SimpleMLP(CoordinateModule):
         lr_scheduler: LRSchedulerCallable | None = None,
         compile: bool = False,
     ) -> None:
-        kind = find_activation(activation)
         super().__init__(encoder, shared_encoder, encoder_lr, signals_per_chunk, optimizer, lr_scheduler, compile, lr)
-        adam = partial(torch.optim.Adam, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
-        self.optimizer = optimizer or adam
         validation.integer("SimpleMLP: depth", depth)
         validation.integer("SimpleMLP: hidden_size", hidden_size, 1)
         validation.integer("SimpleMLP: points_per_chunk", points_per_chunk, 1)
@@ -146,6 +145,18 @@ class SimpleMLP(CoordinateModule):
         known = known if joint else replace(known, per_unit=(known.mean,))
         self.configured.entries = [for_data(encoder, known) for encoder in entries]
 
+    def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
+        """Adam at the rate of the activation, 5e-3 and weight decay 1e-8 for ``relu``."""
+        kind = find_activation(self.activation)
+        return torch.optim.Adam(parameters, lr=kind.rate, weight_decay=kind.weight_decay, fused=True)
+
+    def default_schedule(self) -> tuple[Callable[[int], float] | None, str]:
+        """A constant rate as in the papers; for activations with scaled targets it falls at the end."""
+        if not find_activation(self.activation).scales_targets:
+            return None, "constant"
+        factor = FallAtEnd(self.trainer.max_steps)
+        return factor, str(factor)
+
     def calibrate(self, batch: GridBatch | PointBatch) -> None:
         coords = coordinates_of(batch)
         if self.networks.features_are_shared:
@@ -161,9 +172,9 @@ class SimpleMLP(CoordinateModule):
         if lookups and networks.features_are_shared:
             looked_up: Tensor = self.encoding.from_lookups(lookups)
             inputs, each = for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
-            prediction = networks.call("respond", inputs, each=each)
+            outputs = networks.call("respond", inputs, each=each)
         elif lookups:
-            prediction = networks.call("look_up", lookups, each=sets > 1)
+            outputs = networks.call("look_up", lookups, each=sets > 1)
         elif networks.features_are_shared:
 
             def features() -> tuple[Tensor, bool]:
@@ -175,10 +186,10 @@ class SimpleMLP(CoordinateModule):
                 return features() if small else None
 
             inputs, each = networks.cached(batch, "features", small_features) or features()
-            prediction = networks.call("respond", inputs, each=each)
+            outputs = networks.call("respond", inputs, each=each)
         else:
             return super().errors(batch)
-        errors: Tensor = (prediction - values.reshape(prediction.shape)).flatten(1)
+        errors: Tensor = (outputs - self.targets(batch).reshape(outputs.shape)).flatten(1)
         return errors
 
     def _lookups(self, batch: GridBatch | PointBatch) -> list[list[SparseLookup]]:

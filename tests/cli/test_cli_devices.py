@@ -127,6 +127,16 @@ def test_learned_encoders_are_those_of_one_process(tmp_path):
     assert len({*np.ravel(one["encoder"]["sigma"]).tolist()}) == 3, "each signal has learned its own"
 
 
+def test_scaled_targets_are_those_of_one_process(tmp_path):
+    sines = ["--model", "SimpleMLP", "--model.activation", "sine", "--model.hidden_size", "8", "--trainer.max_steps", "21"]
+    arguments = [*THREE, *EPOCHS, *sines, "--trainer.precision", "64-true"]
+    one = fit(tmp_path / "one", "demo.yaml", *arguments)
+    for name, devices in {"ddp": DDP, "signals": SIGNALS}.items():
+        other = fit(tmp_path / name, "demo.yaml", *arguments, *devices)
+        assert other["test/psnr_per_signal"] == pytest.approx(one["test/psnr_per_signal"], abs=1e-6)
+        assert_same_state(tmp_path / "one", tmp_path / name, 1e-7)
+
+
 def test_a_warm_head_in_float64_is_that_of_one_process(tmp_path):
     """In float32 the residual of an exact start is rounding, which Adam scales to steps of its full rate."""
     arguments = [*EPOCHS, "--trainer.max_steps", "21", "--trainer.precision", "64-true"]

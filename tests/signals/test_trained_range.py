@@ -14,7 +14,7 @@ import torch
 from fits import fit
 
 from pe_lightning.errors import InputError
-from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, SignalDataModule, VideoDataModule
+from pe_lightning.training import ComplexLinear, ImageDataModule, RowDataModule, SignalDataModule, SimpleMLP, VideoDataModule
 
 VALUES = (40 + 25 * np.random.default_rng(0).random((12, 16, 18))).astype(np.float32)
 
@@ -58,9 +58,13 @@ MAKERS = [table, row, picture, random_pixels, volume, streamed, two_files]
 
 
 def trained(data: SignalDataModule) -> list[torch.Tensor]:
+    """Values that are trained on, their range, and the scaling of the targets of a SIREN."""
+    module = SimpleMLP("identity", depth=1, hidden_size=4, activation="sine")
+    module.build_from(data)
     return [
         data.calibration_batch().values,
         *(torch.tensor(side) for side in (data.info.scaling.low, data.info.scaling.high)),
+        *(module.networks.network.get_buffer(f"scaling.{name}") for name in ("center", "scale")),
     ]
 
 
@@ -70,9 +74,11 @@ def test_a_held_out_outlier_changes_no_trained_value(make: Callable[..., SignalD
     held = ~data.split.train_mask()[0].numpy()
     place = np.unravel_index(np.flatnonzero(held)[3], (1,) * (3 - held.ndim) + held.shape if held.ndim < 3 else held.shape)
     changed[place] = 1e9
-    assert all(torch.equal(a, b) for a, b in zip(trained(data), trained(make(tmp_path / "b", changed)), strict=True))
-    values = data.calibration_batch().values
+    (values, *_, center, scale), others = trained(data), trained(make(tmp_path / "b", changed))
+    assert all(torch.equal(a, b) for a, b in zip(trained(data), others, strict=True))
     assert (float(values.min()), float(values.max())) == (0, 1)
+    torch.testing.assert_close(center, values.flatten(1, -2).mean(1))
+    torch.testing.assert_close(scale, (values.flatten(1, -2) - center[:, None]).abs().amax((1, 2)))
 
 
 def test_constant_trained_values_are_refused(tmp_path: Path) -> None:

@@ -40,28 +40,34 @@ def perceptron(width: int = 16) -> nn.Module:
     return nn.Sequential(nn.Linear(2, width), nn.Tanh(), nn.Linear(width, 3))
 
 
-def trained_plainly(network: nn.Module, values: Tensor, steps: int) -> Tensor:
-    """The weights after steps of Adam on every second sample, by a loop of PyTorch alone."""
-    axes = [torch.arange(0, n, 2) / n for n in values.shape[:2]]
-    coords, target = torch.cartesian_prod(*axes), values[::2, ::2].reshape(-1, 3)
+def trained_plainly(network: nn.Module, values: Tensor, steps: int, scaled: bool) -> Tensor:
+    """Values at all samples after steps of Adam on every second one, by a loop of PyTorch alone."""
+    axes = [torch.arange(n) / n for n in values.shape[:2]]
+    coords, target = torch.cartesian_prod(*[x[::2] for x in axes]), values[::2, ::2].reshape(-1, 3)
+    center = target.mean(0) if scaled else torch.zeros(3)
+    scale = (target - center).abs().max() if scaled else torch.ones(())
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
-    for _ in range(steps):
+    for step in range(steps):
+        optimizer.param_groups[0]["lr"] = 1e-3 * min(1, (steps - step) / (0.2 * steps))  # falls in the last fifth
         optimizer.zero_grad()
-        (network(coords) - target).square().mean().backward()
+        (network(coords) - (target - center) / scale).square().mean().backward()
         optimizer.step()
-    return nn.utils.parameters_to_vector(network.parameters()).detach()
+    return (center + scale * network(torch.cartesian_prod(*axes))).detach()
 
 
-def test_each_signal_is_trained_as_by_a_loop_of_pytorch() -> None:
+@pytest.mark.parametrize("scaled", [False, True])
+def test_each_signal_is_trained_as_by_a_loop_of_pytorch(scaled: bool) -> None:
     network = perceptron()
     start = nn.utils.parameters_to_vector(network.parameters()).detach()
-    model = fit(VALUES, model=network, max_steps=30)
+    model = fit(VALUES, model=NetworkModule(network, scale_targets=scaled), max_steps=30)
     assert torch.equal(nn.utils.parameters_to_vector(network.parameters()), start)  # the object that was given stays
-    for signal in range(3):
-        found = nn.utils.parameters_to_vector(model.networks.network_of(signal).parameters())
-        torch.testing.assert_close(found, trained_plainly(perceptron(), VALUES[signal], 30), rtol=1e-4, atol=1e-5)
+    expected = torch.stack([trained_plainly(perceptron(), values, 30, scaled) for values in VALUES])
+    found = model(torch.cartesian_prod(*[torch.arange(n) / n for n in VALUES.shape[1:3]]))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
     assert model.scores["test/psnr"].shape == (3,)
     assert model.describe()["network"] == {"name": "Sequential"}
+    alone = model.networks.network_of(1)
+    torch.testing.assert_close(alone(torch.full((4, 2), 0.3)), model(torch.full((4, 2), 0.3))[1])
 
 
 @pytest.mark.parametrize("signals", [1, 3])
@@ -69,7 +75,8 @@ def test_each_signal_is_trained_as_by_a_loop_of_pytorch() -> None:
 def test_a_resumed_fit_reaches_the_same_weights(signals: int, batching: dict[str, Any], tmp_path: Any) -> None:
     def fitted(steps: int, ckpt_path: Any = None) -> tuple[NetworkModule, Trainer]:
         torch.manual_seed(1)
-        model = NetworkModule(nn.Sequential(perceptron(), nn.Dropout(0.1)) if ckpt_path is None else other)
+        network = nn.Sequential(perceptron(), nn.Dropout(0.1)) if ckpt_path is None else other
+        model = NetworkModule(network, scale_targets=True)
         trainer = Trainer(max_steps=steps, default_root_dir=tmp_path, **SETTINGS)
         data = TensorDataModule(VALUES[:signals], batching=batching)
         trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
@@ -89,11 +96,11 @@ def test_a_description_is_loaded_from_its_checkpoint_and_an_object_with_the_netw
     points = torch.rand(5, 2)
     described = NetworkModule({"class_path": f"{__name__}.Own", "init_args": {"width": 8}})
     own = perceptron()
-    for name, model in {"described": described, "object": NetworkModule(own)}.items():
+    for name, model in {"described": described, "object": NetworkModule(own, scale_targets=True)}.items():
         trainer = Trainer(max_steps=2, default_root_dir=tmp_path, **SETTINGS)
         trainer.fit(model, TensorDataModule(VALUES))
         trainer.save_checkpoint(tmp_path / f"{name}.ckpt")
-        given = {} if name == "described" else {"network": perceptron()}
+        given = {} if name == "described" else {"network": perceptron()}  # whose scaling the checkpoint holds
         again = NetworkModule.load_from_checkpoint(tmp_path / f"{name}.ckpt", weights_only=True, **given)
         assert torch.equal(again(points), model(points))
     assert torch.equal(load(tmp_path / "described.ckpt")(points), described(points))

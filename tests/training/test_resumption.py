@@ -77,6 +77,11 @@ def scheduled() -> CoordinateModule:
     return MODULES["simple"](lr_scheduler=lambda optimizer: LambdaLR(optimizer, lambda step: 0.99**step))
 
 
+def siren() -> SimpleMLP:
+    """Scaled targets, and a rate that falls at the end of the fit."""
+    return SimpleMLP("identity", depth=1, hidden_size=5, activation="sine")
+
+
 def swa() -> list[Callback]:
     return [StochasticWeightAveraging(swa_lrs=0.02, swa_epoch_start=2, annealing_epochs=3)]
 
@@ -104,6 +109,7 @@ CASES: dict[str, Case] = {
     "head": (list, {"make": MODULES["complex-head"]}),
     "learned": (list, {"make": lambda: ComplexLinear({"name": "gau", "num_features": 8, "trainable": True})}),
     "per axis": (list, {"make": lambda: SimpleMLP([{"name": "rff", "seed": 3}, "gau"], depth=1, hidden_size=5)}),
+    "SIREN": (list, {"make": siren}),
     "GradientAccumulationScheduler": (lambda: [GradientAccumulationScheduler({0: 1, 2: 4})], {"max_steps": 23}),
     "EMA": (lambda: [EMAWeightAveraging(decay=0.9)], {}),
 }
@@ -144,7 +150,17 @@ def state_of(trainer: Trainer, module: CoordinateModule) -> dict[str, Any]:
     return {"steps": trainer.global_step, "epoch": trainer.current_epoch, "stopping": stopping, "rates": rates}
 
 
-QUICK = ("EarlyStopping", "SWA, epochs", "float64", "GradientAccumulationScheduler", "Gram", "head", "learned", "per axis")
+QUICK = (
+    "EarlyStopping",
+    "SWA, epochs",
+    "float64",
+    "GradientAccumulationScheduler",
+    "Gram",
+    "head",
+    "learned",
+    "per axis",
+    "SIREN",
+)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in CASES])
@@ -248,6 +264,33 @@ def test_other_arguments_of_the_optimiser_are_applied(tmp_path: Path, name: str)
     again, _ = run(tmp_path, [], tmp_path / "checkpoints/last.ckpt", make=after, max_steps=30)
     whole, _ = run(tmp_path / "longer", [], make=after, max_steps=30)
     assert again.optimizers[0].param_groups[0]["lr"] == pytest.approx(whole.optimizers[0].param_groups[0]["lr"], rel=1e-12)
+
+
+class Rates(Callback):
+    """Keeps the learning rate of every step."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: Any, optimizer: torch.optim.Optimizer) -> None:
+        self.rates.append(optimizer.param_groups[0]["lr"])
+
+
+def test_a_fit_resumed_to_more_steps_has_the_rates_of_a_fit_of_so_many(tmp_path: Path) -> None:
+    first, more = Rates(), Rates()
+    run(tmp_path, [first], make=siren, max_steps=10)
+    run(tmp_path, [more], tmp_path / "checkpoints/last.ckpt", make=siren, max_steps=20)
+    base = first.rates[0]
+    assert first.rates == pytest.approx([*[base] * 8, base, base / 2])
+    assert more.rates == pytest.approx([*[base] * 7, *(base * share for share in (3 / 4, 2 / 4, 1 / 4))])
+
+
+def test_a_schedule_that_is_shorter_than_the_fit(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InputError, match=r"OneCycleLR has 50 steps, the fit 60: set --model.lr_scheduler.total_steps 60"):
+        run(tmp_path / "cycle", [], make=optimized(0.01, SCHEDULES["one cycle"](0.01)), max_steps=60)
+    with caplog.at_level("INFO"):
+        run(tmp_path / "cosine", [], make=optimized(0.01, SCHEDULES["cosine"](0.01)), max_steps=42)
+    assert "CosineAnnealingLR rises again after step 40, and the fit has 42" in caplog.text
 
 
 DECAYING = SCHEDULES["lambda"](0)
