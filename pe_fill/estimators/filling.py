@@ -248,10 +248,10 @@ def fill(
         std: Whether to compute standard deviations of missing samples too, which takes further fits.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
-        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``cubic``, ``fourier``,
-            ``kriging``, ``motion`` (lost frames), ``neighbours`` (along the first axis, as between frames), ``patches``
-            (pictures), ``seasonal`` (rows with a period) and ``thin_plate``. By default the ones that suit the axes and
-            numbers of samples.
+        members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
+            ``cubic``, ``delaunay`` (pictures), ``fourier``, ``kriging``, ``motion`` (lost frames), ``neighbours`` and
+            ``pchip`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows with a period) and ``thin_plate``. By default the
+            ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
         noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
             is found, white and equal in all channels.
@@ -590,7 +590,7 @@ class _Signal:
         if self.left.any():  # the copies are of gaps that are filled
             hidden = [some._replace(mask=some.mask & known, scored=some.scored & known) for some in hidden]
             hidden = [some for some in hidden if bool(some.scored.any())]
-        protocol = f"{len(hidden)} moved copies of the gaps"
+        protocol = f"{len(hidden)} {hidden[0].words}" if hidden else ""
         if not hidden:
             sampling, count, protocol = self.make_folds()
             folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
@@ -606,7 +606,8 @@ class _Signal:
             found = fill_gaps(self.unit, known, names, hidden, periodic, others, wanted)
         about = self.about(found, periods)
         if options.folds != "none":
-            about.protocol = protocol
+            carried = found.held_out[0].carried if found.held_out else 1.0
+            about.protocol = protocol if carried == 1 else f"{protocol}, errors times {carried:.2f}"
             about.score, about.baselines, about.left_out = interpolated_gaps(self.unit, names, found.held_out, options.seed)
         result = np.where(self.filled, self.scaling.restore(found.values.numpy(), 0), self.values)
         return result, about, np.where(self.filled, found.std.double().numpy() * about.unit, 0) if options.std else None

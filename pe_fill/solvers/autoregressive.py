@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-ORDERS = (2, 4, 8, 16, 32, 64)
+ORDERS = (2, 4, 8, 16, 32, 64, 128)
 """Candidate orders; those with fewer than :data:`ROWS_PER_COEFFICIENT` equations per coefficient are left out."""
 ROWS_PER_COEFFICIENT = 4
 SEGMENT, CONTEXT = 512, 256

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from scipy import sparse
+from scipy.interpolate import LinearNDInterpolator, PchipInterpolator
 from scipy.ndimage import distance_transform_edt
 from scipy.sparse.linalg import spsolve
 from scipy.spatial import cKDTree
@@ -104,14 +105,23 @@ def _krigings(powers: Sequence[float], gaps: Gaps) -> Tensor:
     return fit.at(index.double(), group, [POWERS.index(power) for power in powers])
 
 
-def continuation(values: Tensor, known: Tensor, order: int) -> Tensor:
+def _delaunay(gaps: Gaps) -> Tensor:
+    """Linear interpolation on the triangulation of the known samples next to gaps; outside of their hull a continuation."""
+    border, found = gaps.known & (_distance_to(~gaps.known) <= 2), smooth_continuation(gaps.values, gaps.known)
+    places, wanted = border.nonzero().cpu().numpy(), gaps.wanted.nonzero().cpu().numpy()
+    made = torch.from_numpy(LinearNDInterpolator(places, gaps.values[border].double().cpu().numpy())(wanted)).to(found)
+    found[gaps.wanted] = torch.where(made.isnan(), found[gaps.wanted], made)
+    return found
+
+
+def continuation(values: Tensor, known: Tensor, order: int, side: int = COARSE) -> Tensor:
     """Smooth values far from known samples, ``(N_1, ..., N_D, C)``.
 
-    In pictures they solve the Laplace equation (order 1) or the biharmonic one (2) in large pixels.
+    In pictures they solve the Laplace equation (order 1) or the biharmonic one (2) in pixels of at least ``side``.
     """
     if known.ndim != 2:
         return smooth_continuation(values, known)
-    side, share = COARSE, known.to(values)[None, None]
+    share = known.to(values)[None, None]
     while int((F.max_pool2d(share, side, ceil_mode=True) == 0).sum()) > MAX_COARSE:
         side *= 2
     weight = F.avg_pool2d(share, side, ceil_mode=True)
@@ -151,18 +161,31 @@ def _neighbours(gaps: Gaps) -> Tensor:
     return torch.where(never[..., None], values[known].mean(0), found)
 
 
+def _pchip(gaps: Gaps) -> Tensor:
+    """Monotone cubic interpolation along the first axis at positions without known samples, as lost frames."""
+    found, seen = _neighbours(gaps), gaps.known.flatten(1).any(1) if gaps.known.ndim > 1 else gaps.known
+    places, lost = (which.nonzero()[:, 0].cpu().numpy() for which in (seen, ~seen))
+    lost = lost[(lost > places[0]) & (lost < places[-1])]
+    made = PchipInterpolator(places, found[seen].double().cpu().numpy())(lost)
+    found[torch.from_numpy(lost).to(found.device)] = torch.from_numpy(made).to(found)
+    return found
+
+
 MEMBERS: dict[str, Member] = {
     "adaptive": _adaptive,
     "autoregressive": lambda gaps: autoregressive(gaps.values, gaps.known),
+    "biharmonic": lambda gaps: continuation(gaps.values, gaps.known, 2, 1),
+    "delaunay": _delaunay,
     "fourier": _fourier,
     "motion": lambda gaps: along_motion(_neighbours(gaps), gaps.known, gaps.wanted),
     "neighbours": _neighbours,
     "patches": _patches,
+    "pchip": _pchip,
     **{name: partial(_kriging, name) for name in KRIGED},
 }
 """Members by name."""
-ORDERS = {"cubic": 2, "thin_plate": 2}
-"""Order of the continuation that members pass into far from known samples; 1 by default."""
+ORDERS = {"biharmonic": 0, "cubic": 2, "delaunay": 0, "thin_plate": 2}
+"""Order of the continuation that members pass into far from known samples; 1 by default, 0 for none."""
 
 
 def default_members(known: Tensor) -> list[str]:
@@ -172,9 +195,10 @@ def default_members(known: Tensor) -> list[str]:
         some = ["adaptive"] if int(near.sum()) <= 1 << 18 else []
         return [*some, "autoregressive", "fourier", "neighbours"]
     if known.ndim == 3:
-        some = ["motion"] if bool((~known).flatten(1).all(1).any()) else []
-        return ["fourier", "kriging", *some, "neighbours"]
-    return ["cubic", "fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
+        lost = bool((~known).flatten(1).all(1).any())
+        return ["fourier", "kriging", *(["motion"] if lost else []), "neighbours", *(["pchip"] if lost else [])]
+    wide = ["biharmonic", "delaunay"] if bool((_distance_to(known) > NEAR).any()) else []
+    return [*wide, "cubic", "fourier", "kriging", *(["patches"] if min(known.shape) >= SIDE else []), "thin_plate"]
 
 
 def is_dense(known: Tensor) -> bool:

@@ -2,8 +2,10 @@ r"""Missing samples by several methods, mixed with weights that follow their err
 
 Copies of the missing samples are moved over known ones, these are hidden too, and every member predicts them. The second
 moments of the members' errors are smoothed in space and shrunk towards their mean; the weights of a missing sample are those
-of least variance that sum to one, without negative ones. The errors of the mixture, with weights from the other copies, are
-its score and calibrate its standard deviations by the distance from known samples.
+of least variance that sum to one, without negative ones. With few imitated gaps such weights may be worse than the best
+member alone: the mixture passes into it as far as that pays at the hidden samples. The errors of the mixture, with weights
+from the other copies, are its score and calibrate its standard deviations by the distance from known samples. Errors in
+copies of a regular pattern at a larger spacing are carried over to its own.
 
 Far from all known samples members have nothing to continue: they pass into a smooth continuation.
 """
@@ -24,7 +26,7 @@ from torch import Tensor
 
 from pe_fill.solvers.calibration import normal_quantile
 from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, Member, continuation, is_dense
-from pe_fill.solvers.gaps import Hidden
+from pe_fill.solvers.gaps import Hidden, carried_over
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
 Array = NDArray[np.float64]
@@ -53,12 +55,14 @@ class HeldOut(NamedTuple):
     """Predictions of hidden samples at row-major ``places`` ``(H,)``, from the known samples ``(N_1, ..., N_D)``.
 
     ``mixed`` are predictions of the mixture with the weights of the other copies, ``(H, C)``; ``members`` are ``(M, H, C)``.
+    Their errors are multiplied by ``carried``.
     """
 
     known: Tensor
     places: Tensor
     mixed: Tensor
     members: Tensor
+    carried: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -104,15 +108,25 @@ def fill_gaps(
 
     def gaps(seen: Tensor, part: tuple[slice, ...], wanted: Tensor, names: Sequence[str]) -> Gaps:
         inside = torch.where(seen[part][..., None], values[part], 0)
-        return Gaps(inside, seen[part], wanted[part], periodic, dense, names)
+        wraps = () if any(along.step for along in part) else periodic
+        return Gaps(inside, seen[part], wanted[part], wraps, dense, names)
 
     parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
     methods = MEMBERS | dict(others or {})
     predictions, distances = _predict(tasks, methods)
+    carried = 1.0
+    if hidden and hidden[0].step > 1:
+        squares = torch.cat([a - b for a, b in zip(predictions, truths, strict=True)], 1).square().mean((1, 2))
+        place = tuple(slice(along.start, along.stop) for along in hidden[0].part)
+        carried = carried_over(values[place], known[place], hidden[0].step, float(squares.min()))
+        predictions = [truth + carried * (found - truth) for truth, found in zip(truths, predictions, strict=True)]
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
     prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
-    kept = list(range(len(members)))
+    kept, single = list(range(len(members))), 0
+    if predictions:
+        every = torch.cat(predictions, 1)
+        single = int((every - torch.cat(truths)).square().mean((1, 2)).argmin())
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
         moments = [_Moments(*each, known.shape) for each in errors]
@@ -124,13 +138,15 @@ def fill_gaps(
             mixed.append(values_there)
             variances.append(variance)
             shares += share / len(predictions)
-        worth = [member for member, share in zip(kept, shares, strict=True) if share >= LEAST_SHARE]
-        if not worth or worth == kept:
+        worth = [member for member, share in zip(kept, shares, strict=True) if share >= LEAST_SHARE or member == single]
+        if worth == kept or not predictions:
             break
         kept = worth
 
-    flat, std, shares = flat.clone(), torch.zeros_like(flat), np.zeros(len(kept))
+    flat, std, shares, trust = flat.clone(), torch.zeros_like(flat), np.zeros(len(kept)), 1.0
     if mixed:
+        trust = _trust(torch.cat(mixed), every[single], torch.cat(truths))
+        mixed = [found[single].lerp(some, trust) for found, some in zip(predictions, mixed, strict=True)]
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
     wanted = ~known if wanted is None else wanted
@@ -139,13 +155,15 @@ def fill_gaps(
         task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
         (found,), (distance,) = _predict([task], methods)
         missing = some.flatten().nonzero()[:, 0]
-        flat[missing], variance, share = _mixed(found, moments, missing, prior_count)
+        made, variance, share = _mixed(found, moments, missing, prior_count)
+        flat[missing] = found[kept.index(single)].lerp(made, trust)
         shares += share * len(missing) / num_missing
         if mixed:
             std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
+    shares = trust * shares + (1 - trust) * (np.array(kept) == single)
     errors_of = dict[str, float]()
     if mixed:
-        every = torch.cat([torch.cat(predictions, 1), torch.cat(mixed)[None]])
+        every = torch.cat([every, torch.cat(mixed)[None]])
         squares = (every - torch.cat(truths)).square().mean((1, 2))
         errors_of = dict(zip([*members, "mixture"], squares.sqrt().tolist(), strict=True))
     return GapMixture(
@@ -153,12 +171,24 @@ def fill_gaps(
         std.reshape(values.shape),
         dict.fromkeys(members, 0.0) | {members[number]: float(share) for number, share in zip(kept, shares, strict=True)},
         errors_of,
-        [HeldOut(known & ~some.mask, *rest) for some, *rest in zip(hidden, where, mixed, predictions, strict=True)],
+        [
+            HeldOut(known & ~h.mask, at, mix, each, carried)
+            for h, at, mix, each in zip(hidden, where, mixed, predictions, strict=True)
+        ],
     )
+
+
+def _trust(mixed: Tensor, single: Tensor, truth: Tensor) -> float:
+    """Share of the mixture, besides its best member, with the least squared error at hidden samples, in [0, 1]."""
+    difference = (mixed - single).double()
+    square = float(difference.square().sum())
+    return min(max(float((difference * (truth - single)).sum()) / square, 0.0), 1.0) if square > 0 else 1.0
 
 
 def _around(wanted: Tensor, periodic: Sequence[bool], within: tuple[slice, ...] = ()) -> tuple[slice, ...]:
     """The part of a grid, or of a part of it, around wanted samples: whole rows, and all of periodic axes."""
+    if any(along.step for along in within):  # few samples
+        return within
     part = []
     for axis, size in enumerate(wanted.shape):
         along = wanted.movedim(axis, 0).flatten(1).any(1).nonzero()[:, 0] if wanted.ndim > 1 else wanted[:0]
@@ -215,7 +245,7 @@ def _predict(gaps: Sequence[Gaps], methods: Mapping[str, Member]) -> tuple[list[
         if len(distance) and distance.max() > near:
             share = torch.from_numpy((distance - near) / (far - near)).to(found).clamp(0, 1)[:, None]
             orders = torch.tensor([ORDERS.get(name, 1) for name in members])
-            for order in sorted(set(orders.tolist())):
+            for order in sorted({1, 2} & set(orders.tolist())):
                 smooth = continuation(some.values, some.known, order)[some.wanted]
                 found[orders == order] = found[orders == order].lerp(smooth, share)
         predictions.append(found)

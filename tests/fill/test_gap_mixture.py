@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+from skimage import data
 from torch import Tensor
 
 from pe_fill.solvers import gap_mixture, gaps
 from pe_fill.solvers.gap_members import MEMBERS, Gaps, default_members
 from pe_fill.solvers.gap_mixture import fill_gaps, least_variance
-from pe_fill.solvers.gaps import has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
 from pe_fill.solvers.local_fourier import smooth_continuation
+
+Array = NDArray[Any]
 
 
 def holes(shape: tuple[int, ...], share: float, seed: int = 0) -> Tensor:
@@ -119,6 +127,79 @@ def test_gaps_near_an_end_are_imitated_as_near_to_the_end_of_a_smaller_grid(shap
     every = tuple(slice(0, n) for n in shape)
     assert all(some.part == every for some in imitated_gaps(inside))
     assert all(some.part == every for some in imitated_gaps(known, periodic=[True] * len(shape)))
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "place"),
+    [
+        ("every second line", 2, lambda y, x: y % 2 == 1),
+        ("two of three rows", 3, lambda y, x: y % 3 > 0),
+        ("three of four columns", 2, lambda y, x: x % 4 > 0),
+        ("checkerboard", 2, lambda y, x: (y + x) % 2 == 1),
+    ],
+)
+def test_regular_patterns_are_imitated_at_a_larger_spacing(name: str, step: int, place: Callable[..., Array]) -> None:
+    missing = place(*np.indices((72, 64)))
+    copies = imitated_gaps(torch.from_numpy(~missing))
+    assert copies, name
+    for some in copies:
+        assert (some.step, some.words) == (step, f"copies of the pattern at {step} times its spacing")
+        seen = ~(torch.from_numpy(missing) | some.mask)[some.part].numpy()
+        pattern = missing[: seen.shape[0], : seen.shape[1]]
+        np.testing.assert_array_equal(seen, ~pattern)
+        scored = some.scored[some.part].numpy()
+        assert scored.any()
+        assert not scored[~pattern].any()
+        assert bool((torch.from_numpy(~missing) | ~some.scored).all())
+
+
+def season_with_noise() -> Tensor:
+    t = torch.arange(600, dtype=torch.float64)
+    noise = 0.3 * torch.randn(600, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return (5 * torch.sin(torch.pi * t / 6) + noise)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("truth", "members"),
+    [
+        (torch.from_numpy(data.astronaut()[100:196, 160:256, 1:2] / 255), ["cubic", "kriging", "thin_plate"]),
+        (season_with_noise(), ["autoregressive", "fourier"]),  # errors that are noise do not fall with the spacing
+    ],
+    ids=["picture", "season"],
+)
+def test_what_is_stated_for_every_second_line_holds(truth: Tensor, members: list[str]) -> None:
+    known = torch.zeros(truth.shape[:-1], dtype=torch.bool)
+    known[::2] = True
+    found = fill_gaps(truth, known, members, imitated_gaps(known))
+    error = (found.values - truth)[~known]
+    assert abs(20 * math.log10(found.errors["mixture"] / float(error.square().mean().sqrt()))) < 1.5
+    assert 0.85 < float((error.abs() < 1.645 * found.std[~known]).double().mean()) < 0.95
+
+
+def test_single_lost_frames_are_imitated_apart_from_others_and_from_the_ends() -> None:
+    known = torch.ones(16, 6, 5, dtype=torch.bool)
+    known[[3, 9, 12]] = False
+    for some in imitated_gaps(known):
+        frames = some.scored.flatten(1).any(1).nonzero()[:, 0].tolist()
+        unseen = {3, 9, 12, *some.mask.flatten(1).all(1).nonzero()[:, 0].tolist()}
+        assert all({n - 1, n + 1}.isdisjoint(unseen) and 1 < n < 14 for n in frames)
+
+
+def test_the_mixture_passes_into_its_best_member_where_few_gaps_are_imitated(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth, known, hidden = torch.zeros(70, 20, 1), torch.ones(70, 20, dtype=torch.bool), []
+    noise = torch.randn(2, 70, 20, 1, generator=torch.Generator().manual_seed(0))
+    luck = torch.full((70, 1, 1), 0.1)
+    luck[50:] = 3.0
+    known[40:45] = False
+    for start in (5, 25, 60):
+        mask = torch.zeros_like(known)
+        mask[start : start + 5] = True
+        hidden.append(Hidden(mask, mask))
+    monkeypatch.setitem(MEMBERS, "steady", lambda _: noise[0])
+    monkeypatch.setitem(MEMBERS, "lucky", lambda _: luck * noise[1])  # in two of three copies
+    found = fill_gaps(truth, known, ["steady", "lucky"], hidden)
+    assert found.errors["mixture"] < 1.01 * found.errors["steady"]
+    assert found.weights["steady"] > 0.9
 
 
 @pytest.mark.parametrize("start", [0, 4, 378])
@@ -231,3 +312,21 @@ def test_gaps_are_wide_if_samples_are_missing_in_cubes_and_not_if_they_are_rando
     random = np.random.default_rng(4).permutation(cubes.flatten()).reshape(cubes.shape)
     for missing, wide in ((cubes, True), (random, False)):
         assert has_wide_gaps(mean_distance(missing), float(missing.mean()), missing.shape) == wide
+
+
+def test_members_of_lost_frames_and_of_wide_gaps() -> None:
+    t = torch.arange(9, dtype=torch.float64)
+    clip, known = (t**3)[:, None, None, None].expand(9, 4, 5, 1).clone(), torch.ones(9, 4, 5, dtype=torch.bool)
+    known[4] = False
+    assert "pchip" in default_members(known)
+    found = MEMBERS["pchip"](Gaps(clip * known[..., None], known, ~known))
+    np.testing.assert_allclose(found[4], PchipInterpolator(np.delete(t.numpy(), 4), np.delete(t.numpy() ** 3, 4))(4.0))
+    y, x = torch.meshgrid(*[torch.arange(60) / 60] * 2, indexing="ij")
+    slope, known = (2 * x - y)[..., None], torch.ones(60, 60, dtype=torch.bool)
+    known[20:45, 15:50] = False
+    assert {"biharmonic", "delaunay"} <= {*default_members(known)}
+    for name in ("biharmonic", "delaunay"):
+        torch.testing.assert_close(MEMBERS[name](Gaps(slope * known[..., None], known, ~known)), slope, rtol=0, atol=1e-5)
+    bowl = ((x - 0.5).square() + (y - 0.5).square())[..., None].double()
+    made = MEMBERS["biharmonic"](Gaps(bowl * known[..., None], known, ~known))
+    torch.testing.assert_close(made, bowl.clamp_min(float(bowl[known].min())), rtol=0, atol=0.02)
