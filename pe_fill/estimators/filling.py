@@ -250,8 +250,8 @@ def fill(
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
             ``cubic``, ``delaunay`` (pictures), ``fourier``, ``kriging``, ``motion`` (lost frames), ``neighbours`` and
-            ``pchip`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows with a period) and ``thin_plate``. By default the
-            ones that suit the axes and numbers of samples.
+            ``pchip`` (along the first axis, as between frames), ``patches`` (pictures), ``seasonal`` (rows with a period)
+            and ``thin_plate``. By default the ones that suit the axes and numbers of samples.
         key: Name of the array of an HDF5 file that has several.
         noise: With ``smooth``, of pictures: the standard deviation of the noise in the units of the values. By default it
             is found, white and equal in all channels.
