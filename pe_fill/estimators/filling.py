@@ -40,6 +40,7 @@ from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
 from pe_fill.formats.original import grown_mask, read_original
 from pe_fill.formats.point_axes import Limit, periods_of_grid
+from pe_fill.solvers.gap_members import AXES as MEMBER_AXES
 from pe_fill.solvers.gap_members import MEMBERS, Member, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
 from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
@@ -595,6 +596,12 @@ class _Signal:
             sampling, count, protocol = self.make_folds()
             folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
             hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
+        for name in options.members or ():
+            if len(self.grid) not in (axes := MEMBER_AXES.get(name, (len(self.grid),))):
+                takes = " or ".join(map(str, axes))
+                raise InputError(
+                    f"the member {name!r} fills signals of {takes} axes; {self.name!r} has {len(self.grid)}: leave it out"
+                )
         names, periods, others = list(options.members or default_members(known)), tuple[float, ...](), dict[str, Member]()
         if len(self.grid) == 1 and (options.members is None or SEASONAL in names):
             periods = self.periods

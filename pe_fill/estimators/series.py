@@ -41,7 +41,7 @@ class SeasonalMember:
     periods: Sequence[float]
 
     def __call__(self, gaps: Gaps) -> Tensor:
-        known, wanted = (mask.nonzero()[:, 0].double() for mask in (gaps.known, gaps.wanted))
+        known, wanted = (mask.nonzero()[:, 0].double() * gaps.step for mask in (gaps.known, gaps.wanted))
         found = gaps.values.clone()
         found[gaps.wanted] = _at(fit_series(known, gaps.values[gaps.known], self.periods), wanted).to(found)
         return found

@@ -43,7 +43,7 @@ class Gaps:
     """One signal ``(N_1, ..., N_D, C)``, zero at missing samples, and which samples are known and wanted, booleans.
 
     A ``dense`` picture (:func:`is_dense`) has larger blocks and fewer patches. Members by kriging among ``members``, the
-    predicted ones, are computed together.
+    predicted ones, are computed together. ``step`` is the distance of neighbouring samples in samples of the signal.
     """
 
     values: Tensor
@@ -52,6 +52,7 @@ class Gaps:
     periodic: Sequence[bool] = ()
     dense: bool = False
     members: Sequence[str] = tuple(KRIGED)
+    step: int = 1
     _results: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
     _locks: dict[str, Lock] = field(default_factory=dict, init=False, repr=False)
 
@@ -184,6 +185,8 @@ MEMBERS: dict[str, Member] = {
     **{name: partial(_kriging, name) for name in KRIGED},
 }
 """Members by name."""
+AXES = {"autoregressive": (1,), "biharmonic": (2,), "delaunay": (2, 3), "motion": (3,), "patches": (2,)}
+"""Numbers of axes of the signals that a member fills; others fill all."""
 ORDERS = {"biharmonic": 0, "cubic": 2, "delaunay": 0, "thin_plate": 2}
 """Order of the continuation that members pass into far from known samples; 1 by default, 0 for none."""
 

@@ -108,8 +108,8 @@ def fill_gaps(
 
     def gaps(seen: Tensor, part: tuple[slice, ...], wanted: Tensor, names: Sequence[str]) -> Gaps:
         inside = torch.where(seen[part][..., None], values[part], 0)
-        wraps = () if any(along.step for along in part) else periodic
-        return Gaps(inside, seen[part], wanted[part], wraps, dense, names)
+        step = max(along.step or 1 for along in part)
+        return Gaps(inside, seen[part], wanted[part], periodic if step == 1 else (), dense, names, step)
 
     parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]

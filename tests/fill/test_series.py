@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import pe_fill
 from pe_fill.checks import check_limits
 from pe_fill.estimators.gap_limits import beyond_limits
+from pe_fill.estimators.series import SeasonalMember
 from pe_fill.formats.point_axes import periods_of_grid
+from pe_fill.solvers.gap_members import Gaps
 from pe_fill.verbs.fill_points import lengths_of, region_of
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
@@ -53,6 +56,15 @@ def test_members_of_uneven_rows_and_seasons_without_a_period_are_refused(tmp_pat
         pe_fill.fill(tmp_path / "a.csv", members=["fourier"])
     with pytest.raises(InputError, match="has no period for the member 'seasonal'"):
         pe_fill.fill(np.where(LOST, np.nan, DAYS / 30), members=["seasonal"], periodic="none")
+    with pytest.raises(InputError, match="the member 'patches' fills signals of 2 axes"):
+        pe_fill.fill(np.where(LOST, np.nan, DAYS / 30), members=["patches"])
+
+
+def test_a_season_of_every_second_sample_has_half_the_period_in_samples() -> None:
+    season, known = torch.sin(torch.arange(0, 120, 2) * torch.pi / 12)[:, None], torch.ones(60, dtype=torch.bool)
+    known[20:36] = False
+    made = SeasonalMember([24.0])(Gaps(season * known[:, None], known, ~known, step=2))
+    assert float((made - season).abs().max()) < 0.05
 
 
 def test_periods_have_one_meaning_for_rows_and_grids() -> None:
