@@ -307,6 +307,18 @@ def _scaled(similarity: Tensor) -> NDArray[np.float64]:
     return np.round(scaled, 3)
 
 
+class Coordinate(Encoder):
+    """The coordinate itself, in [0, 1]: no encoding in the authors' program of Zheng et al. 2021, Fig. 8."""
+
+    normalizable = False
+
+    def __init__(self) -> None:
+        super().__init__(num_features=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., None]
+
+
 def _module(
     encoder: Mapping[str, Any], learning_rate: float, depth: int = 2, width: int = 128, normalize: bool = True
 ) -> SimpleMLP:
