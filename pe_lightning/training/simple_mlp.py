@@ -48,8 +48,8 @@ class SimpleMLP(CoordinateModule):
         sigmoid: Whether the output passes through a sigmoid, which keeps it in (0, 1).
         layout: Directions that are encoded: ``axes``, ``directions`` (2-D: x, y and the two diagonals), ``joint``
             (rff); ``auto``: as in the papers for the encoder.
-        normalize: Whether features are divided by their largest row norm over the training coordinates, at the start of the fit,
-            ``lff`` and trained widths included; does not apply to coordinates and trained tables.
+        normalize: Whether features are divided by their largest row norm over the training coordinates at the start of the
+            fit, also of ``lff`` and of trained widths; does not apply to coordinates and trained tables.
         points_per_chunk: Points, of all signals together, that are evaluated at a time outside training.
         signals_per_chunk: Signals whose network is evaluated at a time, for less memory in training: hidden layers are
             then computed twice. ``None``: all.
