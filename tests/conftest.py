@@ -43,6 +43,17 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def fresh_wandb() -> Iterator[None]:
+    """W&B reads its environment once in a process: here in the test, and again after it."""
+    import wandb
+
+    wandb.teardown()
+    yield
+    wandb.finish()  # the run of a fit that failed
+    wandb.teardown()
+
+
+@pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Verbs, hints and recipes are those of the framework, as where no other package is installed."""
 

@@ -84,7 +84,7 @@ def test_networks_lists_models_and_activations(capsys):
         kind = activations.get(name)
         assert f"SimpleMLP --model.activation {name}" in shown
         assert kind.formula in shown
-    words = ("ComplexLinear", "SimpleMLP", "omega=30", "activation_scale=10", "0.0005", "Sitzmann", "17-18")
+    words = ("ComplexLinear", "SimpleMLP", "omega=30", "activation_scale=10", "0.001", "Sitzmann", "17-18")
     assert all(word in shown for word in words)
 
 

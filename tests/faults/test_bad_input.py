@@ -99,6 +99,7 @@ def test_settings_that_wandb_refuses_are_refused_before_any_work(
     RunRecorder(wandb=WandbSettings(enabled=False, **given))  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("fresh_wandb")
 @pytest.mark.parametrize("where", ["init", *(pytest.param(where, marks=pytest.mark.slow) for where in ("log", "finish"))])
 def test_trouble_with_wandb_ends_no_fit(
     where: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

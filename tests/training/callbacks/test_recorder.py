@@ -13,7 +13,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-import wandb
 from fits import signals
 from lightning.pytorch import Callback, LightningModule
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
@@ -306,7 +305,9 @@ def test_runs_of_arrays_of_one_file_have_different_names(make_trainer, tmp_path)
 
 
 @pytest.mark.parametrize("failing", [1, 2])
-def test_a_fit_that_fails_before_its_first_step_leaves_no_directory(failing, make_trainer, tmp_path, monkeypatch):
+def test_a_fit_that_fails_before_its_first_step_leaves_no_directory(
+    failing, make_trainer, tmp_path, monkeypatch, fresh_wandb
+):
     monkeypatch.setenv("WANDB_MODE", "offline")
 
     class Failing(SimpleMLP):
@@ -319,5 +320,4 @@ def test_a_fit_that_fails_before_its_first_step_leaves_no_directory(failing, mak
     recorder.hyper_parameters = {"seed_everything": 0}
     with pytest.raises(RuntimeError, match="shapes differ"):
         make_trainer(max_steps=3, callbacks=[recorder]).fit(Failing("identity", depth=0), TensorDataModule(signals(1, 8, 8)))
-    wandb.finish()
     assert recorder.run_dir.is_dir() == (failing == 2)

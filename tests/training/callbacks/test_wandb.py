@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,14 +33,6 @@ def spied(patch: pytest.MonkeyPatch) -> SimpleNamespace:
     kept = lambda self, *a, **k: (found.artifacts.append(k.get("type")), artifact(self, *a, **k))[1]  # noqa: E731
     patch.setattr(Run, "log_artifact", kept)
     return found
-
-
-@pytest.fixture
-def fresh_wandb() -> Iterator[None]:
-    """W&B reads its environment once in a process: here in the test, and again after it."""
-    wandb.teardown()
-    yield
-    wandb.teardown()
 
 
 @pytest.fixture(scope="module")
