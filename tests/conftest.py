@@ -48,9 +48,10 @@ def fresh_wandb() -> Iterator[None]:
     import wandb
 
     finish = wandb.finish  # a test may replace it
+    finish()  # a run that another test has left open: after teardown() it cannot be finished
     wandb.teardown()
     yield
-    finish()  # the run of a fit that failed
+    finish()
     wandb.teardown()
 
 
