@@ -510,6 +510,11 @@ class _Signal:
         name = re.sub(r"[/\\\0]", "_", self.name) or "signal"
         return _read_quietly(TensorSource(self.unit[None], [name], self.options.axes))
 
+    @cached_property
+    def complete(self) -> Tensor:
+        """The values of :attr:`data`, with missing samples predicted."""
+        return _complete(self.data)
+
     def about(
         self, model: Field | GapMixture | Enlargement | None, periods: Sequence[float] = (), **scores: Any
     ) -> FilledSignal:
@@ -532,7 +537,9 @@ class _Signal:
             return self.by_members()
         is_picture, smooths = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS, options.smooth and options.is_automatic
         if even and smooths and is_picture and (noise := self.noise()) is not None:
-            result, about, _ = self.by_fit(lambda part: _without_noise(part, noise))
+            result, about, _ = self.by_fit(
+                lambda part: _without_noise(self.complete if part is self.data else _complete(part), noise)
+            )
             about.noise = about.unit * (
                 noise if isinstance(noise, float) else float(noise.std((0, 1)).square().mean().sqrt())
             )
@@ -559,7 +566,7 @@ class _Signal:
         if options.noise is not None:
             return options.noise / (self.scaling.high[0] - self.scaling.low[0])
         if options.noise_sample is None:
-            return noise_level(_complete(self.data)[0], torch.from_numpy(~self.unknown))
+            return noise_level(self.complete[0], torch.from_numpy(~self.unknown))
         sample = self.unit[noise_region(options.noise_sample, self.grid)]
         if not float(sample.std((0, 1)).sum()) > 0:
             raise InputError(f"noise_sample {options.noise_sample!r} has no noise, or missing pixels: name another region")
@@ -740,9 +747,9 @@ def _sparse(data: Signals) -> Field:
     return SparseRidge(DENOISING_ENCODER, SparseOptions("auto"), 0.0).fit(_read_quietly(TensorSource(_complete(data))))
 
 
-def _without_noise(data: Signals, noise: float | Tensor) -> Field:
+def _without_noise(values: Tensor, noise: float | Tensor) -> Field:
     """A picture on the whole grid without noise of a level, or as in a sample."""
-    values, label = _complete(data), "no noise"
+    label = "no noise"
     if isinstance(noise, Tensor):
         values, label = remove_noise(values[0], noise)[None], "patches"
     elif noise:
