@@ -36,7 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):
         pages = _section(_section(config.nav, "Reference"), title)
         pages.extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))
-    _section(_section(config.nav, "Guides"), "Data").append({"Signals to try": DATASETS})
+    _section(_section(config.nav, "Framework (pe_lightning)"), "Data").append({"Signals to try": DATASETS})
     return config
 
 

@@ -1,4 +1,4 @@
-"""A Lightning-based framework that trains and exactly solves coordinate networks on positional encodings.
+"""A Lightning-based training framework with a plugin registry of positional encoders for coordinate networks.
 
 Signals are rows, images and video cubes. A signal is a function from
 coordinates in [0, 1] to values in [0, 1]; an *encoder* turns one coordinate into features, an *encoding* combines the

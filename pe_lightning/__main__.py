@@ -47,7 +47,7 @@ ORDER = ("sweep", "compare", "suggest", "list", "encoders", "networks", "export"
 HELP = """\
 usage: pe-lightning VERB [options]
 
-A Lightning-based framework that trains and exactly solves coordinate networks on positional encodings.
+A Lightning-based training framework with a plugin registry of positional encoders for coordinate networks.
 
 {verbs}
 

@@ -22,7 +22,7 @@ def test_the_citation_is_of_this_version():
 
 
 def test_it_is_described_by_the_same_words_everywhere():
-    sentence = "that trains and exactly solves coordinate networks on positional encodings"
+    sentence = "Lightning-based training framework with a plugin registry of positional encoders for coordinate networks"
     names = ("README.md", "docs/index.md", "mkdocs.yml", "pyproject.toml", "CITATION.cff")
     texts = {name: (ROOT / name).read_text() for name in names}
     texts |= {"__init__.py": pe_lightning.__doc__, "--help": HELP}
