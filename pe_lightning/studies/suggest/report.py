@@ -30,7 +30,8 @@ def _metric(result: SearchResult) -> Metric:
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
     """Prints the ranked table, or all rows and columns of it, the candidates that were not tried, and the verdict."""
-    console, metric = errors.console(140 if everything else 80), _metric(result)
+    console, metric = errors.console(140 if everything else 100), _metric(result)
+    on_all = any(trial.whole is not None for trial in result.trials)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     unit = metric.unit or metric.name
     scored = [f"held out\n({unit})", f"in windows\n({unit})"]
@@ -38,7 +39,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     shown = [0, 1, 2, 4, 5, 7]
     if everything:
         shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]
-    elif result.signals is None:
+    elif not on_all:
         shown[2] = 3
     for n in shown:
         words = titles[n] in ("chosen", "note")
@@ -67,7 +68,7 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
     if result.windows is not None:
-        rest = "; the best of these also on all samples" if result.signals is not None else ""
+        rest = "; the best of these also on all samples" if on_all else ""
         console.print(Text(f"Scored on {result.windows.text}{rest}."))
     for reason in dict.fromkeys(result.skipped.values()):
         labels = [label for label, other in result.skipped.items() if other == reason]

@@ -70,6 +70,7 @@ def test_keys_in_any_spelling_group_runs_in_all_outputs(make_run, tmp_path, monk
     assert "gau: averaged over encoder.num_features: 8, 16" in shown
     page, markdown = Path("report/index.html").read_text(), Path("report/table.md").read_text()
     assert all("gau: averaged over encoder.num_features: 8, 16" in text for text in (page, markdown.replace("\\_", "_")))
+    assert ">encoder.<wbr>name<" in page, "long keys wrap at their dots"
     (table,) = json.loads(Path("report/table.json").read_text())["tables"]
     gau, rff = table["rows"]
     assert [gau[key] for key in ("encoder.name", "runs", "test_psnr_std_runs")] == ["gau", 3, pytest.approx(1.527525)]

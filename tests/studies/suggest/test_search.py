@@ -153,6 +153,17 @@ def test_large_signals_are_screened_and_the_best_tried_on_all_samples():
     assert all(trial.whole is not None for trial in result.of(interpolation=True))
 
 
+def test_scores_in_windows_are_shown_where_no_time_was_left_for_all_samples(capsys):
+    data = loaded(TensorDataModule(smooth(400, 300)))
+    candidates = encoder_candidates(("gau",), ())[0]
+    result = search(candidates, all_signals(data), make_windows(data), time.perf_counter() - 1, CPU, lambda text: None)
+    print_result(result)
+    shown = capsys.readouterr().out
+    assert "in windows" in shown
+    assert f"{result.trials[0].best.mean:.2f}" in shown.partition("Scored on")[0]
+    assert "also on all samples" not in shown
+
+
 def test_signals_are_scored_by_their_own_metric(capsys):
     data = TensorDataModule((smooth(64, 64) > 0.5).float())
     data.source.metric = "iou"
