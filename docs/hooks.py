@@ -33,10 +33,11 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     assert config.nav is not None
     write_pages(Path(GENERATED.name), ROOT / "benchmarks/encoder_scores.yaml")
     config.nav = _existing(config.nav, Path(config.docs_dir))
+    framework = _section(config.nav, "Framework (pe_lightning)")
     for title, folder in (("Encoders", "encoders"), ("Networks", "networks")):
-        pages = _section(_section(config.nav, "Reference"), title)
+        pages = _section(framework, title)
         pages.extend(f"{folder}/{page.name}" for page in _generated(f"{folder}/*.md"))
-    _section(_section(config.nav, "Framework (pe_lightning)"), "Data").append({"Signals to try": DATASETS})
+    _section(framework, "Data").append({"Signals to try": DATASETS})
     return config
 
 
