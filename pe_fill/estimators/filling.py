@@ -40,10 +40,11 @@ from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
 from pe_fill.formats.original import grown_mask, read_original
 from pe_fill.formats.point_axes import Limit, periods_of_grid
+from pe_fill.solvers.gap_copies import Hidden, imitated_gaps
 from pe_fill.solvers.gap_members import AXES as MEMBER_AXES
 from pe_fill.solvers.gap_members import MEMBERS, Member, default_members
 from pe_fill.solvers.gap_mixture import GapMixture, fill_gaps
-from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.solvers.gaps import has_wide_gaps, mean_distance
 from pe_fill.solvers.patch_noise import MIN_PIXELS, mixed_denoising, noise_level, remove_noise
 from pe_fill.solvers.point_level import NUM_NEIGHBOURS
 from pe_fill.solvers.seasons import find_periods
@@ -620,8 +621,10 @@ class _Signal:
             found = fill_gaps(self.unit, known, names, hidden, periodic, others, wanted)
         about = self.about(found, periods)
         if options.folds != "none":
-            carried = found.held_out[0].carried if found.held_out else 1.0
-            about.protocol = protocol if carried == 1 else f"{protocol}, errors times {carried:.2f}"
+            factors = torch.cat([some.carried for some in found.held_out]).flatten().tolist()
+            low, high = f"{min(factors):.2f}", f"{max(factors):.2f}"
+            times = low if low == high else f"{low} to {high}"
+            about.protocol = protocol if times == "1.00" else f"{protocol}, errors times {times}"
             about.score, about.baselines, about.left_out = interpolated_gaps(self.unit, names, found.held_out, options.seed)
         result = np.where(self.filled, self.scaling.restore(found.values.numpy(), 0), self.values)
         return result, about, np.where(self.filled, found.std.double().numpy() * about.unit, 0) if options.std else None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, grey_opening
 
 from pe_fill.formats.point_axes import Limit, length_of
+from pe_fill.solvers.gaps import known_around
 from pe_lightning.signals import Axis
 
 Mask: TypeAlias = NDArray[np.bool_]
@@ -33,7 +34,9 @@ def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, ma
         if of_time:
             (place,) = (number for number, axis in enumerate(axes) if axis.time)
             times = axes[place].grid() * abs(axes[place].length)
-            beyond |= missing & (_distance_along(missing, place, times) > length * (1 + 1e-9))
+            times = times.reshape(-1, *[1] * (missing.ndim - 1 - place))
+            before, after = known_around(~missing, place, times)
+            beyond |= missing & (np.minimum(times - before, after - times) > length * (1 + 1e-9))
         else:
             beyond |= missing & (distance_transform_edt(missing) > length)
     return beyond
@@ -42,12 +45,3 @@ def beyond_limits(missing: Mask, axes: Sequence[Axis], max_gap: Limit | None, ma
 def _in_samples(axis: Axis, seconds: float) -> float:
     """A length of time along an axis; 0 along others."""
     return seconds * axis.size / abs(axis.length) if axis.time else 0.0
-
-
-def _distance_along(missing: Mask, axis: int, times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distance of samples from the nearest known one along an axis; infinite without one."""
-    moved = np.moveaxis(missing, axis, 0)
-    at = times.reshape(-1, *[1] * (missing.ndim - 1))
-    before = np.maximum.accumulate(np.where(moved, -np.inf, at), 0)
-    after = np.minimum.accumulate(np.where(moved, np.inf, at)[::-1], 0)[::-1]
-    return np.moveaxis(np.minimum(at - before, after - at), 0, axis)

@@ -52,7 +52,7 @@ def interpolated_gaps(
                 if name in members:
                     own[name] = predictions[list(members).index(name)][order]
                 elif name != "biharmonic" and (known.ndim <= 2 or name not in ("delaunay", "clough_tocher")):
-                    own[name] = truth + carried * (interpolate(name, batch, at[order])[0] - truth)
+                    own[name] = truth + carried[order] * (interpolate(name, batch, at[order])[0] - truth)
             except InputError as error:
                 left_out[name] = f"left out: {error}"
         for name, found in own.items():

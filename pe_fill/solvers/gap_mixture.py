@@ -5,7 +5,8 @@ moments of the members' errors are smoothed in space and shrunk towards their me
 of least variance that sum to one, without negative ones. With few imitated gaps such weights may be worse than the best
 member alone: the mixture passes into it as far as that pays at the hidden samples. The errors of the mixture, with weights
 from the other copies, are its score and calibrate its standard deviations by the distance from known samples. Errors in
-copies of a regular pattern at a larger spacing are carried over to its own.
+copies of a regular pattern at a larger spacing are carried over to its own, and errors in lost slabs (frames, slices, lines)
+by the change between the slabs around each. Lost slabs at an end, with known ones on one side, have weights of their own.
 
 Far from all known samples members have nothing to continue: they pass into a smooth continuation.
 """
@@ -25,8 +26,10 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter, map_coordinat
 from torch import Tensor
 
 from pe_fill.solvers.calibration import normal_quantile
+from pe_fill.solvers.gap_copies import Hidden
+from pe_fill.solvers.gap_errors import carried_over, slab_changes
 from pe_fill.solvers.gap_members import MEMBERS, ORDERS, Gaps, Member, continuation, is_dense
-from pe_fill.solvers.gaps import Hidden, carried_over
+from pe_fill.solvers.gaps import one_sided, slab_axis
 from pe_lightning.linalg.threads import side_by_side, sized_threads
 
 Array = NDArray[np.float64]
@@ -55,14 +58,14 @@ class HeldOut(NamedTuple):
     """Predictions of hidden samples at row-major ``places`` ``(H,)``, from the known samples ``(N_1, ..., N_D)``.
 
     ``mixed`` are predictions of the mixture with the weights of the other copies, ``(H, C)``; ``members`` are ``(M, H, C)``.
-    Their errors are multiplied by ``carried``.
+    Their errors are multiplied by ``carried`` ``(H, 1)``.
     """
 
     known: Tensor
     places: Tensor
     mixed: Tensor
     members: Tensor
-    carried: float = 1.0
+    carried: Tensor
 
 
 @dataclass(frozen=True)
@@ -97,10 +100,81 @@ def fill_gaps(
     """Predicts missing samples of ``(N_1, ..., N_D, C)`` by a mixture of members, computed side by side.
 
     ``others`` are members by name besides :data:`~pe_fill.solvers.gap_members.MEMBERS`. ``hidden`` are known samples that
-    each held-out fit hides (:func:`~pe_fill.solvers.gaps.imitated_gaps`). ``wanted`` are the missing samples that are
+    each held-out fit hides (:func:`~pe_fill.solvers.gap_copies.imitated_gaps`). ``wanted`` are the missing samples that are
     predicted, by default all.
     """
-    dense = is_dense(known)
+    wanted = ~known if wanted is None else wanted
+    kinds = _by_sides(known, wanted, hidden)
+    return _together(kinds, [_mixture(values, known, members, kind, periodic, others or {}) for kind in kinds])
+
+
+class _Kind(NamedTuple):
+    """Wanted samples with known ones on so many sides, and hidden ones that imitate them, by the number of the copy.
+
+    ``axis`` is the axis along which slabs are lost.
+    """
+
+    axis: int | None
+    sides: int
+    wanted: Tensor
+    hidden: dict[int, Hidden]
+
+
+def _by_sides(known: Tensor, wanted: Tensor, hidden: Sequence[Hidden]) -> list[_Kind]:
+    """Lost slabs with known ones on one side apart from others, where each are imitated."""
+    axis = slab_axis(known.cpu().numpy())
+    every = [_Kind(axis, 2, wanted, dict(enumerate(hidden)))]
+    if axis is None:
+        return every
+
+    def is_single(seen: Tensor) -> Tensor:
+        return torch.from_numpy(one_sided(seen.cpu().numpy(), axis)).to(seen.device)
+
+    kinds, single = list[_Kind](), is_single(known)
+    singles = [torch.zeros_like(known) for _ in hidden]
+    for some, place in zip(hidden, singles, strict=True):
+        place[some.part] = is_single((known & ~some.mask)[some.part])
+    for sides in (1, 2):
+        scored = [some.scored & (place if sides == 1 else ~place) for some, place in zip(hidden, singles, strict=True)]
+        imitating = {n: hidden[n]._replace(scored=some) for n, some in enumerate(scored) if bool(some.any())}
+        kinds.append(_Kind(axis, sides, wanted & (single if sides == 1 else ~single), imitating))
+    kinds = [kind for kind in kinds if bool(kind.wanted.any())]
+    enough = all(sum(int(some.scored.sum()) for some in kind.hidden.values()) >= LEAST_BIN for kind in kinds)
+    return kinds if kinds and enough else every
+
+
+def _together(kinds: Sequence[_Kind], mixtures: Sequence[GapMixture]) -> GapMixture:
+    """One mixture, of lost slabs of both kinds."""
+    result, counts = mixtures[0], [int(kind.wanted.sum()) for kind in kinds]
+    if len(kinds) == 1:
+        return result
+    values, std, held_out = result.values.clone(), result.std.clone(), dict[int, HeldOut]()
+    for kind, mixture in zip(kinds, mixtures, strict=True):
+        values[kind.wanted], std[kind.wanted] = mixture.values[kind.wanted], mixture.std[kind.wanted]
+        for number, some in zip(kind.hidden, mixture.held_out, strict=True):
+            if (other := held_out.get(number)) is not None:
+                places, mixed, carried = (torch.cat([other[n], some[n]]) for n in (1, 2, 4))
+                some = HeldOut(some.known, places, mixed, torch.cat([other.members, some.members], 1), carried)
+            held_out[number] = some
+
+    def mean(numbers: Sequence[dict[str, float]], power: float) -> dict[str, float]:
+        rows = [[each[name] ** power for each in numbers] for name in numbers[0]]
+        return dict(zip(numbers[0], (np.average(rows, 1, counts) ** (1 / power)).tolist(), strict=True))
+
+    weights, errors = mean([each.weights for each in mixtures], 1), mean([each.errors for each in mixtures], 2)
+    return GapMixture(values, std, weights, errors, list(held_out.values()))
+
+
+def _mixture(
+    values: Tensor,
+    known: Tensor,
+    members: Sequence[str],
+    kind: _Kind,
+    periodic: Sequence[bool],
+    others: Mapping[str, Member],
+) -> GapMixture:
+    """The mixture of samples of one kind."""
+    hidden, wanted, dense = list(kind.hidden.values()), kind.wanted, is_dense(known)
     values = torch.where(known[..., None], values, values[known].mean(0))
     flat = values.flatten(0, -2)
     where = [some.scored.flatten().nonzero()[:, 0] for some in hidden]
@@ -113,14 +187,24 @@ def fill_gaps(
 
     parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
-    methods = MEMBERS | dict(others or {})
+    methods = MEMBERS | dict(others)
     predictions, distances = _predict(tasks, methods)
-    carried = 1.0
+    carried = [torch.ones_like(truth[:, :1]) for truth in truths]
+    sizes, axis = torch.ones(1).to(flat), kind.axis
     if hidden and hidden[0].step > 1:
         squares = torch.cat([a - b for a, b in zip(predictions, truths, strict=True)], 1).square().mean((1, 2))
         place = tuple(slice(along.start, along.stop) for along in hidden[0].part)
-        carried = carried_over(values[place], known[place], hidden[0].step, float(squares.min()))
-        predictions = [truth + carried * (found - truth) for truth, found in zip(truths, predictions, strict=True)]
+        factor = carried_over(values[place], known[place], hidden[0].step, float(squares.min()), kind.sides)
+        carried = [factor * ones for ones in carried]
+    elif axis is not None and all(slab_axis((known & ~some.mask).cpu().numpy()) == axis for some in hidden):
+        sizes = slab_changes(values, known, axis).sqrt()
+        usual = sizes.expand(known.shape)[wanted].square().mean().sqrt()
+        sizes = sizes / usual
+        changes = [slab_changes(values, known & ~some.mask, axis).expand(known.shape)[some.scored] for some in hidden]
+        carried = [usual / change.sqrt()[:, None] for change in changes]
+    if any(bool((some != 1).any()) for some in carried):
+        pairs = zip(truths, carried, predictions, strict=True)
+        predictions = [truth + some * (found - truth) for truth, some, found in pairs]
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
     prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
     kept, single = list(range(len(members))), 0
@@ -149,7 +233,6 @@ def fill_gaps(
         mixed = [found[single].lerp(some, trust) for found, some in zip(predictions, mixed, strict=True)]
         left = torch.cat([a - b for a, b in zip(mixed, truths, strict=True)]).abs().cpu().numpy()
         scale = _Deviations(left, np.concatenate(variances), np.concatenate(distances))
-    wanted = ~known if wanted is None else wanted
     num_missing = max(1, int(wanted.sum()))
     for some in _divided(wanted):
         task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
@@ -159,7 +242,7 @@ def fill_gaps(
         flat[missing] = found[kept.index(single)].lerp(made, trust)
         shares += share * len(missing) / num_missing
         if mixed:
-            std[missing] = torch.from_numpy(scale(variance, distance)).to(std)
+            std[missing] = torch.from_numpy(scale(variance, distance)).to(std) * sizes.expand(known.shape)[some][:, None]
     shares = trust * shares + (1 - trust) * (np.array(kept) == single)
     errors_of = dict[str, float]()
     if mixed:
@@ -172,8 +255,8 @@ def fill_gaps(
         dict.fromkeys(members, 0.0) | {members[number]: float(share) for number, share in zip(kept, shares, strict=True)},
         errors_of,
         [
-            HeldOut(known & ~h.mask, at, mix, each, carried)
-            for h, at, mix, each in zip(hidden, where, mixed, predictions, strict=True)
+            HeldOut(known & ~h.mask, at, mix, each, factor)
+            for h, at, mix, each, factor in zip(hidden, where, mixed, predictions, carried, strict=True)
         ],
     )
 

@@ -15,10 +15,11 @@ from scipy.interpolate import PchipInterpolator
 from skimage import data
 from torch import Tensor
 
-from pe_fill.solvers import gap_mixture, gaps
+from pe_fill.solvers import gap_copies, gap_mixture
+from pe_fill.solvers.gap_copies import Hidden, imitated_gaps
 from pe_fill.solvers.gap_members import MEMBERS, Gaps, default_members
 from pe_fill.solvers.gap_mixture import fill_gaps, least_variance
-from pe_fill.solvers.gaps import Hidden, has_wide_gaps, imitated_gaps, mean_distance
+from pe_fill.solvers.gaps import has_wide_gaps, mean_distance
 from pe_fill.solvers.local_fourier import smooth_continuation
 
 Array = NDArray[Any]
@@ -90,7 +91,7 @@ def test_imitated_gaps_hide_known_samples_only(monkeypatch: pytest.MonkeyPatch) 
     assert all(int(hidden.mask.sum()) < 0.2 * int(many.sum()) for hidden in imitated_gaps(many))
     first, second = imitated_gaps(known), imitated_gaps(known)
     assert all(a.mask.equal(b.mask) and a.scored.equal(b.scored) for a, b in zip(first, second, strict=True))
-    monkeypatch.setattr(gaps, "MAX_SCORED", 50)
+    monkeypatch.setattr(gap_copies, "MAX_SCORED", 50)
     few = imitated_gaps(known)
     assert all(20 < int(hidden.scored.sum()) < 100 < int(hidden.mask.sum()) for hidden in few)
 
@@ -182,7 +183,32 @@ def test_single_lost_frames_are_imitated_apart_from_others_and_from_the_ends() -
     for some in imitated_gaps(known):
         frames = some.scored.flatten(1).any(1).nonzero()[:, 0].tolist()
         unseen = {3, 9, 12, *some.mask.flatten(1).all(1).nonzero()[:, 0].tolist()}
-        assert all({n - 1, n + 1}.isdisjoint(unseen) and 1 < n < 14 for n in frames)
+        assert all({n - 1, n + 1}.isdisjoint(unseen) and 0 < n < 15 for n in frames)
+
+
+def test_frames_are_imitated_by_frames_in_a_short_clip() -> None:
+    known = torch.ones(10, 6, 5, dtype=torch.bool)
+    known[[3, 6]] = False
+    copies = imitated_gaps(known)
+    assert copies
+    for some in copies:
+        frames = some.scored.flatten(1).any(1).nonzero()[:, 0].tolist()
+        assert {*frames} <= {1, 8}  # apart from the lost ones and the ends
+        assert bool(some.mask[frames].all())
+
+
+def test_errors_of_lost_slabs_follow_the_change_between_the_slabs_around(monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = torch.randn(2, 24, 10, 10, 1, generator=torch.Generator().manual_seed(0))
+    size = torch.ones(24, 1, 1, 1)
+    size[4:8] = size[15:] = 5.0
+    truth, known = size * noise[0], torch.ones(24, 10, 10, dtype=torch.bool)
+    known[[6, 11]] = False
+    monkeypatch.setitem(MEMBERS, "member", lambda _: truth + 0.1 * size * noise[1])
+    found = fill_gaps(truth, known, ["member"], imitated_gaps(known))
+    std = [float(found.std[frame].mean()) for frame in (6, 11)]
+    assert 0.35 < std[0] < 0.65
+    assert 0.07 < std[1] < 0.13
+    assert found.errors["mixture"] == pytest.approx(0.1 * 13**0.5, rel=0.3)
 
 
 def test_the_mixture_passes_into_its_best_member_where_few_gaps_are_imitated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +244,7 @@ def test_large_pictures_are_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     truth, known = torch.rand(230, 220, 1, generator=torch.Generator().manual_seed(0)), holes((230, 220), 0.1)
     whole = fill_gaps(truth, known, ["kriging"], imitated_gaps(known))
     monkeypatch.setattr(gap_mixture, "MAX_PART", 96)
-    monkeypatch.setattr(gaps, "MAX_WINDOW", 60**2)
+    monkeypatch.setattr(gap_copies, "MAX_WINDOW", 60**2)
     hidden = imitated_gaps(known)
     found = fill_gaps(truth, known, ["kriging"], hidden)
     # of samples as far away as each other others may be chosen

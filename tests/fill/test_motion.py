@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -81,6 +82,19 @@ def test_lost_frames_at_an_end_are_the_nearest_and_damaged_frames_their_neighbou
     assert "motion" not in default_members(known)
     known[3] = False
     assert "motion" in default_members(known)
+
+
+@pytest.mark.parametrize("lost", [range(1, 12, 2), [4, 8, 11], [0]], ids=["every second", "three", "first"])
+def test_what_is_stated_of_lost_end_frames_holds(lost: Sequence[int]) -> None:
+    clip = pan(1, 0, frames=12).numpy()  # exact between frames, and not at an end
+    given = clip.copy()
+    given[lost] = np.nan
+    found = fill(given, axes=3, std=True, members=["motion", "neighbours"])
+    assert found.std is not None
+    error, end = np.abs(found.values - clip), lost[-1] if lost[-1] == 11 else 0
+    true = -10 * math.log10(np.square(error[lost] / found.signals[0].unit).mean())
+    assert abs(found.score - true) < 1.5
+    assert 0.8 < (error[end] <= 1.645 * found.std[end]).mean() < 0.99
 
 
 def test_fill_is_ahead_of_the_mean_of_neighbours_in_motion_and_not_behind_it_in_noise() -> None:
