@@ -53,8 +53,8 @@ def imitated_gaps(known: Tensor, seed: int = 0, periodic: Sequence[bool] = ()) -
     nearest known sample, in a gap as wide, and as near to an end. Where gaps are near an end of an axis, and moved copies
     are not, the grid is cut so that the copies are as near to its end: predictions are worse there. No copy of a regular
     pattern, such as every second line, fits between the missing samples: it is imitated on known samples at a larger
-    spacing. Where much is missing at random, random known samples are hidden instead. There are none where too few samples
-    are known.
+    spacing. Lost slabs at an end, as last frames, are imitated there and others apart from it. Where much is missing at
+    random, random known samples are hidden instead. There are none where too few samples are known.
     """
     have = known.cpu().numpy()
     random = np.random.default_rng((seed, 1))  # a mask may have been drawn with the seed itself
@@ -170,23 +170,23 @@ class _Gaps:
         return copy.scored & single, copy.scored & ~single
 
     def moved(self, copies: int, random: np.random.Generator) -> list[_Copy]:
-        """Copies of the gaps, moved at random; from an end along its axis if moved ones lack samples near that end.
-
-        Lost slabs at an end have copies there besides the others. Where no slabs are alike, less alike ones are hidden.
-        """
-        found = self._best(copies, random, [None])
+        """Copies of the gaps, moved at random; from an end along its axis if moved ones lack samples near that end."""
         near = {end: place < self.width for end, place in self.near.items()}
         if self.slabs is not None:
             ends = [end for end, some in near.items() if end[0] == self.slabs and (some & self.one_sided & ~self.have).any()]
-            found = [*found[:1], *self._best(max(1, copies - 1), random, ends)] if ends else found
-        else:
-            shares = {end: float(np.mean([some[copy.scored].mean() for copy in found] or [0])) for end, some in near.items()}
-            lacking = [end for end, some in near.items() if some[~self.have].mean() > NEAR_END + shares[end]]
-            found = (self._best(copies, random, lacking) or found) if lacking else found
-        if not found and self.slabs is not None and self.alike < math.inf:
-            self.alike = ALIKE if self.alike < ALIKE else math.inf
-            return self.moved(copies, random)
-        return found
+            found = self._slabs(copies, random, [None])
+            return [*found[:1], *self._slabs(max(1, copies - 1), random, ends)] if ends else found
+        found = self._best(copies, random, [None])
+        shares = {end: float(np.mean([some[copy.scored].mean() for copy in found] or [0])) for end, some in near.items()}
+        lacking = [end for end, some in near.items() if some[~self.have].mean() > NEAR_END + shares[end]]
+        return (self._best(copies, random, lacking) or found) if lacking else found
+
+    def _slabs(self, count: int, random: np.random.Generator, ends: Sequence[tuple[int, int] | None]) -> list[_Copy]:
+        """Copies of lost slabs; where none is alike, less alike ones."""
+        for self.alike in (ALIKE_ALONG_ONE, ALIKE, math.inf):
+            if found := self._best(count, random, ends):
+                return found
+        return []
 
     def _moved(self, random: np.random.Generator, end: tuple[int, int] | None) -> _Copy | None:
         """The gaps moved at random; from an end along its axis, and the samples that they have left behind cut off."""
