@@ -175,7 +175,7 @@ class _Gaps:
         if self.slabs is not None:
             ends = [end for end, some in near.items() if end[0] == self.slabs and (some & self.one_sided & ~self.have).any()]
             found = self._slabs(copies, random, [None])
-            return [*found[:1], *self._slabs(max(1, copies - 1), random, ends)] if ends else found
+            return [*found[:1], *self._slabs(max(1, copies - len(found[:1])), random, ends)] if ends else found
         found = self._best(copies, random, [None])
         shares = {end: float(np.mean([some[copy.scored].mean() for copy in found] or [0])) for end, some in near.items()}
         lacking = [end for end, some in near.items() if some[~self.have].mean() > NEAR_END + shares[end]]

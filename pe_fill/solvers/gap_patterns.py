@@ -29,6 +29,8 @@ def pattern_copies(have: Mask, copies: int, random: np.random.Generator) -> list
             counts = [len(range(first, n, step)) for first, n in zip(start, have.shape, strict=True)]
             # the pattern ends as at the end of the grid
             counts = [m - (m - n) % period for m, n, period in zip(counts, have.shape, periods, strict=True)]
+            if any(m < 2 * period for m, period in zip(counts, periods, strict=True)):
+                continue
             lattice = tuple(slice(first, first + m * step, step) for first, m in zip(start, counts, strict=True))
             same = tuple(slice(0, m) for m in counts)
             given, kept = have[lattice], have[same]
