@@ -133,7 +133,8 @@ def _by_sides(known: Tensor, wanted: Tensor, hidden: Sequence[Hidden]) -> list[_
     kinds, single = list[_Kind](), is_single(known)
     singles = [torch.zeros_like(known) for _ in hidden]
     for some, place in zip(hidden, singles, strict=True):
-        place[some.part] = is_single((known & ~some.mask)[some.part])
+        part = _hidden_part(some, axis)
+        place[part] = is_single((known & ~some.mask)[part])
     for sides in (1, 2):
         scored = [some.scored & (place if sides == 1 else ~place) for some, place in zip(hidden, singles, strict=True)]
         imitating = {n: hidden[n]._replace(scored=some) for n, some in enumerate(scored) if bool(some.any())}
@@ -141,6 +142,16 @@ def _by_sides(known: Tensor, wanted: Tensor, hidden: Sequence[Hidden]) -> list[_
     kinds = [kind for kind in kinds if bool(kind.wanted.any())]
     enough = all(sum(int(some.scored.sum()) for some in kind.hidden.values()) >= LEAST_BIN for kind in kinds)
     return kinds if kinds and enough else every
+
+
+def _hidden_part(some: Hidden, axis: int) -> tuple[slice, ...]:
+    """The part of a grid, whole along an axis, in which a copy hides samples; the lattice of a pattern."""
+    if some.step > 1:
+        return some.part
+    places = some.mask.nonzero()
+    part = [slice(first, last + 1) for first, last in zip(places.amin(0).tolist(), places.amax(0).tolist(), strict=True)]
+    part[axis] = slice(None)
+    return tuple(part)
 
 
 def _together(kinds: Sequence[_Kind], mixtures: Sequence[GapMixture]) -> GapMixture:
@@ -196,12 +207,14 @@ def _mixture(
         place = tuple(slice(along.start, along.stop) for along in hidden[0].part)
         factor = carried_over(values[place], known[place], hidden[0].step, float(squares.min()), kind.sides)
         carried = [factor * ones for ones in carried]
-    elif axis is not None and all(slab_axis((known & ~some.mask).cpu().numpy()) == axis for some in hidden):
-        sizes = slab_changes(values, known, axis).sqrt()
-        usual = sizes.expand(known.shape)[wanted].square().mean().sqrt()
-        sizes = sizes / usual
-        changes = [slab_changes(values, known & ~some.mask, axis).expand(known.shape)[some.scored] for some in hidden]
-        carried = [usual / change.sqrt()[:, None] for change in changes]
+    elif axis is not None:
+        shown = [(_hidden_part(some, axis), known & ~some.mask) for some in hidden]
+        if all(slab_axis(seen[part].cpu().numpy()) == axis for part, seen in shown):
+            sizes = slab_changes(values, known, axis).sqrt()
+            usual = sizes.expand(known.shape)[wanted].square().mean().sqrt()
+            sizes = sizes / usual
+            changes = [slab_changes(values[part], seen[part], axis).expand(known.shape) for part, seen in shown]
+            carried = [usual / change[some.scored].sqrt()[:, None] for change, some in zip(changes, hidden, strict=True)]
     if any(bool((some != 1).any()) for some in carried):
         pairs = zip(truths, carried, predictions, strict=True)
         predictions = [truth + some * (found - truth) for truth, some, found in pairs]
