@@ -5,8 +5,8 @@ moments of the members' errors are smoothed in space and shrunk towards their me
 of least variance that sum to one, without negative ones. With few imitated gaps such weights may be worse than the best
 member alone: the mixture passes into it as far as that pays at the hidden samples. The errors of the mixture, with weights
 from the other copies, are its score and calibrate its standard deviations by the distance from known samples. Errors in
-copies of a regular pattern at a larger spacing are carried over to its own, and errors in lost slabs (frames, slices, lines)
-by the change between the slabs around each. Lost slabs at an end, with known ones on one side, have weights of their own.
+copies of a regular pattern at a larger spacing are carried over to its own, and errors in lost frames and slices by the change
+between the known ones around each. Lost slabs at an end, with known ones on one side, have weights of their own.
 
 Far from all known samples members have nothing to continue: they pass into a smooth continuation.
 """
@@ -207,7 +207,7 @@ def _mixture(
         place = tuple(slice(along.start, along.stop) for along in hidden[0].part)
         factor = carried_over(values[place], known[place], hidden[0].step, float(squares.min()), kind.sides)
         carried = [factor * ones for ones in carried]
-    elif axis is not None:
+    elif axis is not None and known.ndim > 2:
         shown = [(_hidden_part(some, axis), known & ~some.mask) for some in hidden]
         if all(slab_axis(seen[part].cpu().numpy()) == axis for part, seen in shown):
             sizes = slab_changes(values, known, axis).sqrt()
