@@ -5,8 +5,8 @@ moments of the members' errors are smoothed in space and shrunk towards their me
 of least variance that sum to one, without negative ones. With few imitated gaps such weights may be worse than the best
 member alone: the mixture passes into it as far as that pays at the hidden samples. The errors of the mixture, with weights
 from the other copies, are its score and calibrate its standard deviations by the distance from known samples. Errors in
-copies of a regular pattern at a larger spacing are carried over to its own, and errors in lost frames and slices by the change
-between the known ones around each. Lost slabs at an end, with known ones on one side, have weights of their own.
+copies of a regular pattern at a larger spacing are carried over to its own, and errors in lost frames and slices follow the
+change between the known ones around each. Lost slabs at an end, with known ones on one side, have weights of their own.
 
 Far from all known samples members have nothing to continue: they pass into a smooth continuation.
 """
