@@ -18,7 +18,7 @@ def test_the_citation_is_of_this_version():
     assert citation["version"] == pe_lightning.__version__
     assert citation["cff-version"] == "1.2.0"
     assert all(reference["authors"] for reference in citation["references"])
-    assert f"\n## {pe_lightning.__version__}\n" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"\n## {pe_lightning.__version__}, {citation['date-released']}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_it_is_described_by_the_same_words_everywhere():
