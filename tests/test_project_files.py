@@ -1,11 +1,13 @@
 """Files beside the package agree with it."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.version import Version
 
 import pe_lightning
 from pe_lightning.__main__ import HELP
@@ -19,6 +21,13 @@ def test_the_citation_is_of_this_version():
     assert citation["cff-version"] == "1.2.0"
     assert all(reference["authors"] for reference in citation["references"])
     assert f"\n## {pe_lightning.__version__}, {citation['date-released']}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_constraints_hold_a_version_within_bounds_of_every_required_package():
+    pins = dict(re.findall(r"^([\w-]+)==([^;\s]+)", (ROOT / "constraints.txt").read_text().lower(), re.MULTILINE))
+    bounds = re.findall(r'"([\w-]+)(?:\[\w+\])?>=([\d.]+)[",]', (ROOT / "pyproject.toml").read_text().lower())
+    assert len(bounds) > 40
+    assert [name for name, bound in bounds if Version(pins[name]) < Version(bound)] == []
 
 
 def test_it_is_described_by_the_same_words_everywhere():
