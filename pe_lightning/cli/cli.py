@@ -23,7 +23,6 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.callbacks import ProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import WandbLogger
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.cli.arguments import (
     DEFAULT_STEPS,
@@ -41,6 +40,7 @@ from pe_lightning.errors import InputError, say
 from pe_lightning.registry import asked_modules
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import locate, read_checkpoint
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import user_path
 from pe_lightning.training import FunctionModule, SignalDataModule, TrainedModule
 from pe_lightning.training.base import refuse_other_model

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import torch
 from lightning.pytorch import Trainer
-from lightning.pytorch.utilities import rank_zero_info
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion, OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -19,6 +18,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, OneCycleLR, ReduceLROnPlateau
 
 from pe_lightning.errors import InputError, paragraph
+from pe_lightning.signals.distributed import rank_zero_info
 
 FALLING_SHARE = 0.2
 """Share of the steps of a fit at whose end :class:`FallAtEnd` falls."""

@@ -18,9 +18,9 @@ from lightning.pytorch.callbacks import (
 )
 from lightning.pytorch.callbacks.early_stopping import EarlyStoppingReason
 from lightning.pytorch.trainer.states import TrainerFn
-from lightning.pytorch.utilities import rank_zero_info
 
 from pe_lightning.errors import InputError, paragraph
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training.checkpoints import FiniteWeights, averages_weights, callbacks_of, swa_ends_with
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimizer_settings import OptimizerSettings

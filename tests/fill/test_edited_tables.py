@@ -57,7 +57,7 @@ def test_unequal_times_are_the_axis(tmp_path, caplog):
 ROWS = {
     "hours": (np.arange("2024-03-01T00", "2024-03-02T00", dtype="M8[h]"), " "),
     "months": (np.arange("2020-01", "2022-01", dtype="M8[M]").astype("M8[D]"), "T"),
-    "ends of months": ((np.arange("2020-02", "2022-01", dtype="M8[M]").astype("M8[D]") - 1), "T"),
+    "ends of months": ((np.arange("2020-02", "2022-01", dtype="M8[M]").astype("M8[D]") - np.timedelta64(1, "D")), "T"),
     "business days": (np.busday_offset("2024-01-01", np.arange(30)), "T"),
     "descending": (np.arange("2024-03-01", "2024-04-01", dtype="M8[D]")[::-1], "T"),
 }

@@ -174,12 +174,12 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Any
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
         mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
+        image.load()  # before the size is read: Pillow turns TIFF files when it loads them, and removes the tag
         array = np.empty((image.height, image.width, len(mode)), np.uint8)
         rows = max(1, BLOCK_PIXELS // image.width)
         for top in range(0, image.height, rows):  # in blocks, because the copies made by Pillow take three times the memory
             part = array[top : top + rows]
             part[:] = np.asarray(image.crop((0, top, image.width, top + len(part))).convert(mode)).reshape(part.shape)
-    # after loading: Pillow rotates TIFF files when it loads them, and removes the tag
     return upright(array, image.getexif().get(ExifTags.Base.Orientation, 1))
 
 

@@ -181,10 +181,9 @@ def _pixels_of(pixel_format: Any) -> str:
 
 def _turn_of(frame: Any, file: SourceFile) -> Turn:
     """The rotation or flip by the display matrix, which maps ``(x, y)`` to ``(a x + c y, b x + d y)``."""
-    found = [side for side in frame.side_data if side.type == SideDataType.DISPLAYMATRIX]
-    if not found:
+    if (matrix := frame.side_data.get(SideDataType.DISPLAYMATRIX)) is None:
         return lambda array: array
-    a, b, _, c, d = np.frombuffer(bytes(found[0]), dtype=np.int32)[:5]
+    a, b, _, c, d = np.frombuffer(bytes(matrix), dtype=np.int32)[:5]
     if not (b or c) and a and d:
         return lambda array: array[..., :: 1 if d > 0 else -1, :: 1 if a > 0 else -1, :]
     if not (a or d) and b and c:

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
-from lightning.pytorch.utilities import rank_zero_info
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from pe_lightning.evaluation.metrics import unit_of
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.training import CoordinateModule
 from pe_lightning.training.callbacks.loggers import mark_preempting
 from pe_lightning.training.interrupts import StopSignals
