@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 ORDERS = (2, 4, 8, 16, 32, 64, 128)
-"""Candidate orders; those with fewer than :data:`ROWS_PER_COEFFICIENT` equations per coefficient are left out."""
-ROWS_PER_COEFFICIENT = 4
+"""Candidate orders; those with fewer than :data:`WINDOWS_PER_COEFFICIENT` whole windows per coefficient are left out."""
+WINDOWS_PER_COEFFICIENT = 2
 SEGMENT, CONTEXT = 512, 256
 """Samples that are filled together, and samples on both sides of them that take part."""
 RIDGE = 1e-9
@@ -51,12 +51,12 @@ def interpolate_segment(row: Tensor, known: Tensor, orders: tuple[int, ...] = OR
     """Fills one segment ``(n,)`` with first guesses of the missing samples, by the order of the least criterion."""
     mean = row[known].mean() if bool(known.any()) else row.mean()
     filled, missing = (row - mean).double(), (~known).nonzero()[:, 0]
-    orders = tuple(order for order in orders if len(row) - order - len(missing) >= ROWS_PER_COEFFICIENT * order)
+    orders = tuple(order for order in orders if len(row) - order - len(missing) >= WINDOWS_PER_COEFFICIENT * order)
     if not orders:
         return row
     whole = {order: known.unfold(0, order + 1, 1).all(1) for order in orders}
     # the first estimates are from equations without missing samples, if there are enough
-    enough = [order for order in orders if int(whole[order].sum()) >= ROWS_PER_COEFFICIENT * order]
+    enough = [order for order in orders if int(whole[order].sum()) >= WINDOWS_PER_COEFFICIENT * order]
     order = _best_order(filled, enough or orders, whole[enough[-1]] if enough else None)
     ends = GAP_RIDGE * torch.eye(len(missing), dtype=filled.dtype, device=filled.device)
     for iteration in range(3):  # estimates of the coefficients and of the missing samples

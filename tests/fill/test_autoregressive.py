@@ -48,6 +48,15 @@ def test_gaps_near_an_end_are_as_good_as_those_inside(start: int) -> None:
     torch.testing.assert_close(interpolate_segment(given.flip(0), mask.flip(0)).flip(0), found)
 
 
+def test_gaps_that_leave_short_stretches_of_many_tones_have_enough_coefficients() -> None:
+    t, known = np.arange(1000), np.ones(1000, bool)
+    tones = sum(np.sin(0.17 * n * t + n) for n in range(1, 13)) + 0.05 * np.random.default_rng(0).standard_normal(1000)
+    for start in range(80, 1000, 110):
+        known[start : start + 30] = False
+    row, mask = torch.from_numpy(tones), torch.from_numpy(known)
+    assert float((interpolate_segment(row.where(mask, 0.0), mask) - row)[~mask].square().mean().sqrt()) < 0.1
+
+
 def test_dropouts_in_tones_and_a_row_that_is_too_short() -> None:
     random = np.random.default_rng(1)
     t, known = np.arange(6000) / 16_000, np.ones(6000, bool)
