@@ -634,8 +634,12 @@ def coverage(options: argparse.Namespace) -> None:
     beside("coverage", options, titles, ((name, *stated(tasks)) for name, tasks in cases.items() if chosen(name, options)))
 
 
+OF_SOUND = ["adaptive", "autoregressive", "fourier", "neighbours"]
+"""Members of sound files; an array of a row has ``seasonal`` besides."""
+
+
 def sounds() -> dict[str, Tensor]:
-    """Half a second at 8 kHz each: harmonics that fade, a chord with noise, a plucked string, a buzz through resonances."""
+    """Half a second, 8 kHz, 16 bit: harmonics that fade, a chord with noise, a plucked string, a buzz through resonances."""
     t, random = np.arange(4000) / 8000, np.random.default_rng(0)
     tones = (220, 277, 330, 440, 554, 659, 880, 1109, 1319, 1760, 2217, 2637)
     chord = sum(np.sin(2 * np.pi * f * t + n) * np.exp(-t * (1 + n % 3)) for n, f in enumerate(tones))
@@ -648,9 +652,8 @@ def sounds() -> dict[str, Tensor]:
     for frequency, radius in ((500, 0.969), (1500, 0.961), (2500, 0.954)):
         poles = np.convolve(poles, [1, -2 * radius * math.cos(2 * math.pi * frequency / 8000), radius**2])
     made = {"harmonics": harmonics, "chord": chord + 0.02 * random.standard_normal(4000), "string": string}
-    return {
-        name: scaled(np.asarray(values)[:, None]) for name, values in {**made, "buzz": lfilter([1], poles, buzz)}.items()
-    }
+    made["buzz"] = lfilter([1], poles, buzz)
+    return {name: (scaled(np.asarray(values)[:, None]) * 65535).round() / 65535 for name, values in made.items()}
 
 
 def scored(task: Task, members: list[str] | None = None) -> tuple[float, list[str]]:
@@ -671,17 +674,20 @@ def regret(options: argparse.Namespace) -> None:
     }
     for name, values in sounds().items():
         cases |= {f"sound, gaps of up to {n}: {name}": of_grid(values, stretches(4000, 240 // n * 3, n)) for n in (12, 60)}
-    for file, key in (("jacksboro_fault_dem.npz", "elevation"), ("topobathy.npz", "topo")):
-        heights = scaled(get_sample_data(file)[key][:160, :160].astype(np.float64)[..., None])
-        for name, mask in (("voids", blobs(heights.shape[:2], 12)), ("clouds", blobs(heights.shape[:2], 6, 0.4))):
-            cases[f"{name}: {file.partition('.')[0]}"] = of_grid(heights, torch.from_numpy(mask))
+    y, x = np.mgrid[:160, :160] / 160
+    surfaces = {"smooth surface": np.sin(5 * x) * np.cos(4 * y) + x * y}
+    for file, key in (("jacksboro_fault_dem", "elevation"), ("topobathy", "topo")):
+        surfaces[file] = get_sample_data(f"{file}.npz")[key][:160, :160].astype(np.float64)
+    for surface, heights in surfaces.items():
+        for name, mask in (("voids", blobs((160, 160), 12)), ("clouds", blobs((160, 160), 6, 0.4))):
+            cases[f"{name}: {surface}"] = of_grid(scaled(heights[..., None]), torch.from_numpy(mask))
 
     def rows() -> Iterator[Sequence[object]]:
         total = []
         for name, task in cases.items():
             if not chosen(name, options):
                 continue
-            own, members = scored(task)
+            own, members = scored(task, OF_SOUND if name.startswith("sound") else None)
             alone = {member: scored(task, [member])[0] for member in members}
             best = max(alone, key=lambda member: alone[member])
             total.append(alone[best] - own)

@@ -8,6 +8,7 @@ from functools import partial
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import sparse
 from scipy.interpolate import LinearNDInterpolator, PchipInterpolator
@@ -130,13 +131,12 @@ def continuation(values: Tensor, known: Tensor, order: int, side: int = COARSE) 
     coarse = F.avg_pool2d(planes, side, ceil_mode=True) / weight.clamp_min(1e-12)
     unknown = (weight == 0).flatten().cpu().numpy()
     if unknown.any():
-        down, across = (
-            sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tolil() for n in weight.shape[2:]
-        )
-        for line in (down, across):
-            line[0, 0] = line[-1, -1] = 1.0  # free ends
-        operator = sparse.kronsum(across, down, "csr")
-        operator = (operator if order == 1 else operator @ operator)[unknown]
+        slopes, bends = ([_energy(n, order) for n in weight.shape[2:]] for order in (1, 2))
+        operator = sparse.kronsum(slopes[1], slopes[0], "csr")
+        if order == 2:  # linear up to the ends of the picture; the slopes decide where known pixels are on a line
+            bent = sparse.kronsum(bends[1], bends[0], "csr") + 2 * sparse.kron(slopes[0], slopes[1], "csr")
+            operator = bent + 1e-6 * operator
+        operator = operator[unknown]
         found = coarse.flatten(2)[0].T.double().cpu().numpy()
         low, high = found[~unknown].min(0), found[~unknown].max(0)
         solved = spsolve(operator[:, unknown].tocsc(), -operator[:, ~unknown] @ found[~unknown])
@@ -145,6 +145,12 @@ def continuation(values: Tensor, known: Tensor, order: int, side: int = COARSE) 
     size = [n * side for n in weight.shape[2:]]
     fine = F.interpolate(coarse, size, mode="bicubic", align_corners=False)[0].movedim(0, -1)
     return fine[: known.shape[0], : known.shape[1]]
+
+
+def _energy(size: int, order: int) -> sparse.csr_array:
+    """Matrix of the sum of squared differences of an order along an axis; its ends are free."""
+    differences = sparse.csr_array(np.diff(np.eye(size), order, axis=0))
+    return differences.T @ differences
 
 
 def _neighbours(gaps: Gaps) -> Tensor:

@@ -353,6 +353,10 @@ def test_members_of_lost_frames_and_of_wide_gaps() -> None:
     assert {"biharmonic", "delaunay"} <= {*default_members(known)}
     for name in ("biharmonic", "delaunay"):
         torch.testing.assert_close(MEMBERS[name](Gaps(slope * known[..., None], known, ~known)), slope, rtol=0, atol=1e-5)
+    known[20:45, 15:] = False  # to the end of the picture
+    torch.testing.assert_close(
+        MEMBERS["biharmonic"](Gaps(slope * known[..., None], known, ~known)), slope, rtol=0, atol=1e-5
+    )
     bowl = ((x - 0.5).square() + (y - 0.5).square())[..., None].double()
     made = MEMBERS["biharmonic"](Gaps(bowl * known[..., None], known, ~known))
     torch.testing.assert_close(made, bowl.clamp_min(float(bowl[known].min())), rtol=0, atol=0.02)
