@@ -11,10 +11,11 @@ fifth of forty cells (k-means of the standardised coordinates); ``--turns`` of t
 (exponential variogram), the Matern process scikit-learn's (3/2, a length per axis, noise), GPyTorch's is Matern 5/2 after 60
 steps of Adam at 0.1; the thin plate spline is smoothed by generalised cross-validation.
 
-``series``: ten gaps of up to one period, ``--turns`` draws. Others are told the period; ``fit_points`` and ``fill`` (of a
-row without times) find it. ``monthly`` and ``hourly`` are made: a season whose amplitude drifts, a trend and autoregressive
-noise. STL fills gaps with its own result, ten rounds from linear interpolation; unobserved components (statsmodels) have a
-local linear trend and harmonics (of sunspots a damped cycle); the periodic process is scikit-learn's.
+``series``: ten gaps of up to one period, ``--turns`` draws. Others are told the periods; ``fit_points`` and ``fill`` (of a
+row without times) find them. ``monthly`` and ``hourly`` are made: a season whose amplitude drifts, a trend and
+autoregressive noise; ``weeks`` are hours with lower values at weekends. STL (MSTL of two periods) fills gaps with its own
+result, ten rounds from linear interpolation; unobserved components (statsmodels) have a local linear trend and harmonics (of
+sunspots a damped cycle); the periodic process is scikit-learn's.
 
 Rows have the root mean squared error relative to the values' standard deviation, the negative log likelihood per
 standardised value (normal distribution), shares within the intervals, and CPU seconds of fit and predictions, one thread.
@@ -51,11 +52,16 @@ class Points(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Values at equal distances, their season in samples, and the distance of the samples as a unit of NumPy's dates."""
+    """Values at equal distances, their season in samples, their distance as a unit of NumPy's dates, and a longer season."""
 
     values: Array
     period: int
     step: str
+    longer: int | None = None
+
+    @property
+    def periods(self) -> list[int]:
+        return [self.period, *([self.longer] if self.longer else [])]
 
 
 class Prediction(NamedTuple):
@@ -154,9 +160,17 @@ def made_series(count: int, period: int, step: str, memory: float) -> Series:
     return Series(amplitude * np.cos(angle) + 1.5 * np.sin(2 * angle) + times / count + noise, period, step)
 
 
+def made_weeks() -> Series:
+    """Eight weeks of hours: a season of days whose amplitude drifts, lower values at weekends, and noise."""
+    days = made_series(8 * 168, 24, "h", 0.9)
+    weekend = np.arange(len(days.values)) // 24 % 7 >= 5
+    return days._replace(values=days.values - 6 * weekend, longer=168)
+
+
 SERIES: dict[str, Callable[[], Series]] = {
     "monthly": lambda: made_series(300, 12, "M", 0.5),
     "hourly": lambda: made_series(1000, 24, "h", 0.9),
+    "weeks": made_weeks,
     "co2": monthly_co2,
     "nottem": lambda: Series(dataset("datasets", "nottem")["value"].to_numpy(float), 12, "M"),
     "sunspots": lambda: Series(dataset("statsmodels", "sunspots")["SUNACTIVITY"].to_numpy(float), 11, "Y"),
@@ -281,19 +295,19 @@ def ours_with_dates(series: Series, missing: Array, periodic: str = "auto") -> P
 
 def stl(series: Series, missing: Array) -> Prediction:
     """Trend and season of loess, in rounds."""
-    decompose = importlib.import_module("statsmodels.tsa.seasonal").STL
+    seasonal = importlib.import_module("statsmodels.tsa.seasonal")
     known = np.flatnonzero(~missing)
     values = np.interp(np.arange(len(missing)), known, series.values[known])
     for _ in range(10):
-        found = decompose(values, period=series.period, robust=False).fit()
-        values[missing] = (found.trend + found.seasonal)[missing]
+        found = seasonal.MSTL(values, periods=series.periods, windows=[7] * len(series.periods)).fit()  # of one period STL
+        values[missing] = (found.trend + found.seasonal.reshape(len(values), -1).sum(1))[missing]
     return Prediction(values[missing])
 
 
 def components(series: Series, missing: Array) -> Prediction:
     """Structural time series by maximum likelihood."""
     model = importlib.import_module("statsmodels.tsa.statespace.structural").UnobservedComponents
-    season: dict[str, Any] = {"freq_seasonal": [{"period": series.period, "harmonics": min(4, series.period // 2)}]}
+    season: dict[str, Any] = {"freq_seasonal": [{"period": p, "harmonics": min(4, p // 2)} for p in series.periods]}
     if series.step == "Y":
         season = {"cycle": True, "stochastic_cycle": True, "damped_cycle": True, "cycle_period_bounds": (8, 15)}
     trend = "local level" if series.step == "Y" else "local linear trend"
@@ -308,8 +322,13 @@ def periodic_process(series: Series, missing: Array) -> Prediction:
 
     times, known = np.arange(len(missing))[:, None] / series.period, ~missing
     centre, unit = series.values[known].mean(), series.values[known].std()
-    season = ConstantKernel(0.5) * RBF(10.0, (1, 1e3)) * ExpSineSquared(1.0, 1.0, periodicity_bounds="fixed")
-    kernel = season + ConstantKernel(0.5) * Matern(1.0, (1e-2, 1e3), nu=1.5) + WhiteKernel(0.05, (1e-6, 1))
+    seasons = [
+        ConstantKernel(0.5) * RBF(10.0, (1, 1e3)) * ExpSineSquared(1.0, p / series.period, periodicity_bounds="fixed")
+        for p in series.periods
+    ]
+    kernel = (
+        sum(seasons[1:], seasons[0]) + ConstantKernel(0.5) * Matern(1.0, (1e-2, 1e3), nu=1.5) + WhiteKernel(0.05, (1e-6, 1))
+    )
     fit = GaussianProcessRegressor(kernel).fit(times[known], (series.values[known] - centre) / unit)
     return Prediction(centre + unit * fit.predict(times[missing]))
 
@@ -324,10 +343,10 @@ def filled(series: Series, missing: Array, periodic: str = "auto") -> Prediction
 def seasonal_mean(series: Series, missing: Array) -> Prediction:
     """A line, the mean of each phase, and the rest between known samples interpolated."""
     times, known = np.arange(len(missing)), ~missing
-    phase = times % series.period
+    phase, count = times % series.periods[-1], series.periods[-1]
     line = np.polyval(np.polyfit(times[known], series.values[known], 1), times)
     rest = series.values - line
-    season = np.array([rest[known & (phase == k)].mean() for k in range(series.period)])[phase]
+    season = np.array([rest[known & (phase == k)].mean() for k in range(count)])[phase]
     level = np.interp(times, times[known], (rest - season)[known])
     return Prediction((line + season + level)[missing])
 

@@ -6,6 +6,7 @@ _SMOOTH = ("", "pe-lightning fill FILE --smooth --out OUT")
 _UPSCALE = ("", "pe-lightning fill FILE --upscale 2 --out OUT")
 HINTS = Hints(
     words={
+        "periodic": (("--data", "--data.coordinates time --data.values NAME --data.periodic time=24h"),),
         "mask": (("--missing", "--missing MASK"),),
         "denoise": (("--smooth", "--smooth"), _SMOOTH),
         "smooth": (_SMOOTH,),

@@ -260,8 +260,9 @@ def fill(
         noise_sample: With ``smooth``, in place of ``noise``: rows and columns of a flat region of the picture, such as
             ``0:32,100:160``, whose variation is noise. It may be correlated, and differ between channels.
         periodic: Periods of the values of a row, ``time=24h`` (s, min, h, d, y), ``hour=24`` or, in samples, ``row=24``; or
-            axes that repeat, such as ``lon`` of the whole globe. ``auto``, the default: up to two periods of a row (not of
-            sound) are proposed by its periodogram, and taken where held-out blocks become more precise. ``none``: none.
+            axes that repeat, whose samples cover the period, such as ``lon`` (degrees). ``auto``, the default: up to two
+            periods of a row (not of sound) are proposed by its periodogram, and taken where held-out blocks become more
+            precise. ``none``: none.
         max_gap: Samples of the longest gap that is filled, or its length in time, such as ``3h``, along the only axis of
             dates. On more axes a gap is longer where more samples are missing along all of them.
         max_distance: Largest distance from a known sample that is filled, in samples, or in time, such as ``3h``. Samples
@@ -613,7 +614,8 @@ class _Signal:
         names, periods, others = list(options.members or default_members(known)), tuple[float, ...](), dict[str, Member]()
         if len(self.grid) == 1 and (options.members is None or SEASONAL in names):
             periods = self.periods
-            others = {SEASONAL: SeasonalMember([period * self.grid[0] for period in periods])} if periods else {}
+            in_samples = [period * self.grid[0] for period in periods]
+            others = {SEASONAL: SeasonalMember(self.unit, known, in_samples)} if periods else {}
             names += [] if SEASONAL in names else [*others]
         if SEASONAL in names and not others:
             raise InputError(f"{self.name!r} has no period for the member {SEASONAL!r}: leave it out, or give periodic")

@@ -16,7 +16,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pe_fill.estimators.adaptive import AdaptiveFit
-from pe_fill.formats.point_axes import seasons_of
+from pe_fill.formats.point_axes import is_searched, without_seasons
 from pe_fill.formats.points import Duplicates, PointArrays, PointSource, names_of
 from pe_fill.results.maps import PointMap
 from pe_fill.solvers.adaptive_points import MIN_SAMPLES
@@ -26,6 +26,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import Field, Fits, LinearRidge
 from pe_lightning.estimators.folds import FoldScore, interpolated_folds, score_folds
 from pe_lightning.signals import Axis, FoldSampling, GridSampling, SignalInfo, Signals
+from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, unmasked
 from pe_lightning.signals.sources import Source
 from pe_lightning.signals.split_signals import Splitting
@@ -248,8 +249,9 @@ class PointFit:
     def _inputs(self, unit: Tensor) -> Tensor:
         """Coordinates of the models, with phases of periods."""
         if self.seasons:
-            columns = _with_phases(self.axes, unit.numpy(), self.seasons).values()
-            unit = torch.from_numpy(_in_unit(self.data.info.axes, columns))
+            columns = {axis.name: axis.low + x * axis.length for axis, x in zip(self.axes, unit.numpy().T, strict=True)}
+            axes = self.data.info.axes
+            unit = torch.from_numpy(_in_unit(axes, [columns[axis.name] for axis in axes]))
         return unit.to(self.data.dataset.axes[0].dtype)
 
     def _values(self, unit: Tensor) -> Floats:
@@ -306,9 +308,10 @@ def fit_points(
             and ridge by held-out points. ``auto``: the first up to a million points, beyond and for very few the second. Or
             a model that is solved for.
         encoder: Encoder of the exact fit; ``laplace`` with its width by held-out points by default.
-        periodic: Axes that repeat: ``lon`` (a period of 360) or ``hour=24``. Of dates, periods of the values: ``time=24h``
-            (s, min, h, d, y), or several. ``auto``, the default: up to two periods of a series are proposed by its
-            periodogram, and taken where they make held-out blocks more precise. ``none``: none.
+        periodic: Periods: ``hour=24`` in the unit of a coordinate, of dates ``time=24h`` (s, min, h, d, y), or several.
+            Numbers that cover no more than a period repeat after it, and ``lon`` (degrees) after 360; others, and dates,
+            have a season. ``auto``, the default: up to two periods of a series are proposed by its periodogram, and taken
+            where they make held-out blocks more precise. ``none``: none.
         duplicates: Points at one place: ``average``, ``keep`` or ``error``.
         same_unit: Whether the axes have one unit of length; ``None``: where their extents are similar and none is of dates.
         seed: Seed of the fit, also of an encoder without one.
@@ -350,13 +353,20 @@ def fit_source(
         raise InputError("encoder is for the exact fit: set model exact, or leave it out")
     torch.manual_seed(seed)
     source = copy.copy(source)
-    seasons: dict[str, list[float]] | None = {}
-    if isinstance(source, PointArrays | PointSource):
-        source.periodic, seasons = seasons_of(source.periodic)
-    data = plain = Signals.read(source, Splitting(GridSampling(1), "none", None))
+    every, searched = Splitting(GridSampling(1), "none", None), False
+    if isinstance(source, PointArrays | PointSource) and is_searched(source.periodic):
+        source.periodic, searched = "none", True
+    data = plain = Signals.read(source, every)
+    axes, seasons = without_seasons(plain.info.axes), dict[str, list[float]]()
+    for season in plain.info.axes[len(axes) :]:
+        seasons.setdefault(season.name, []).append(season.length)
+    if seasons and isinstance(source, PointArrays | PointSource):
+        source.periodic = _repeating(axes)
+        with without_notices():
+            data = plain = Signals.read(source, every)
     if periods is not None:
         seasons = {plain.info.axes[0].name: list(periods)} if periods else {}
-    elif seasons is None:
+    elif searched:
         seasons = _find_seasons(plain) if model in ("auto", "adaptive") and encoder is None else {}
     means: dict[str, SeasonalMean] = {}
     if seasons:
@@ -384,38 +394,25 @@ def _find_seasons(data: Signals) -> dict[str, list[float]]:
     return {axis.name: list(found)} if found else {}
 
 
-def _with_phases(axes: Sequence[Axis], unit: Floats, seasons: Mapping[str, Sequence[float]]) -> dict[str, Floats]:
-    """Columns of numbers: the axes, and after them the phase of each period, from coordinates in [0, 1), ``(P, D)``."""
-    columns = {axis.name: axis.low + x * axis.length for axis, x in zip(axes, unit.T, strict=True)}
-    phases = {
-        f"phase {number + 1} of {name}": columns[name] / period % 1.0
-        for name, periods in seasons.items()
-        for number, period in enumerate(periods)
-    }
-    return {**columns, **phases}
+def _repeating(axes: Sequence[Axis]) -> list[str]:
+    """The option ``periodic`` of axes that repeat."""
+    return [f"{axis.name}={axis.length!r}" for axis in axes if axis.periodic] or ["none"]
 
 
 def _seasonal(plain: Signals, seasons: Mapping[str, Sequence[float]]) -> tuple[Signals, dict[str, SeasonalMean]]:
     """The points with a further periodic axis for each period and without seasonal means; and these means, by axis."""
-    info = plain.info
-    names, count = [axis.name for axis in info.axes], len(info.axes) + sum(map(len, seasons.values()))
-    if unknown := [name for name in seasons if name not in names]:
-        raise InputError(f"periodic names {unknown[0]!r}, which is not one of the coordinates {', '.join(names)}")
-    if count > len(AXIS_NAMES):
-        raise InputError(f"coordinates and periods are {count} together, and at most {len(AXIS_NAMES)}: give fewer periods")
-    batch = plain.evaluation_batch()
-    columns = _with_phases(info.axes, batch.coords[0].double().numpy(), seasons)  # type: ignore[union-attr]
+    info, batch = plain.info, plain.evaluation_batch()
+    unit = batch.coords[0].double().numpy()  # type: ignore[union-attr]
+    columns = {axis.name: axis.low + x * axis.length for axis, x in zip(info.axes, unit.T, strict=True)}
     found = batch.values[..., 0].double().numpy()
     values: Floats = np.stack([info.scaling.restore(column, place) for place, column in enumerate(found)], 1)
     means = {}
     for name, periods in seasons.items():
         means[name] = SeasonalMean(columns[name], values, periods)
         values = values - means[name](columns[name])
-    repeating = [f"{axis.name}={axis.high - axis.low!r}" for axis in info.axes if axis.periodic]
-    phases = [f"{name}=1" for name in columns if name not in names]
     rest = dict(zip(info.names, values.T, strict=True))
     extents = [high - low for low, high in map(info.scaling.of, range(len(found)))]
-    source = PointArrays(columns, rest, [*repeating, *phases], "keep", False, extents)
+    source = PointArrays(columns, rest, _repeating(info.axes), "keep", False, extents, seasons)
     return Signals.read(source, Splitting(GridSampling(1), "none", None)), means
 
 

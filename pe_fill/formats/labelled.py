@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pe_fill.formats.editable import EditableFile, valid_values
+from pe_fill.formats.point_axes import periods_of_grid
 from pe_fill.formats.points import names_of
 from pe_fill.formats.volumes import declared_by_raster
 from pe_lightning.errors import InputError, check_known, refuse, require
@@ -45,6 +46,7 @@ class LabelledSource(Source):
         dims: Names of 1 to 3 dimensions that are the axes, in their order, as a list or with commas: ``time,lat,lon``; all
             by default. The others count signals.
         missing: Numbers that mark missing values besides declared ones, in the units of the variable: ``-9999,-999``.
+        periodic: Axes that repeat, whose samples cover the period: ``lon`` (degrees), ``hour=24``, of dates ``time=24h``.
     """
 
     suffixes = (".nc", ".nc4", ".zarr")
@@ -55,6 +57,7 @@ class LabelledSource(Source):
     variable: str | None = None
     dims: str | list[str] | None = None
     missing: MissingLike = "nan"
+    periodic: str | list[str] | None = None
 
     @classmethod
     def claims(cls, path: Path) -> bool:
@@ -75,6 +78,12 @@ class LabelledSource(Source):
         assert isinstance(self.paths, list)
         array = open_labelled(self.paths[0], self.variable, self._fills)
         values, axes, names = stacked(array, self.dims)
+        seasons, axes = periods_of_grid(self.periodic or "none", axes, len(axes))
+        if seasons != ():
+            raise InputError(
+                f"periodic {self.periodic!r} is a season, which a fit has of the points of a table (--data.coordinates NAME "
+                "--data.values NAME): leave it out, or fill the file, which takes seasons"
+            )
         known = np.isfinite(values)
         low, high = (float(values.min(where=known, initial=np.inf)), float(values.max(where=known, initial=-np.inf)))
         if low >= high:

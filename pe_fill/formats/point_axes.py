@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
+
+import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Axis
@@ -33,7 +35,6 @@ LENGTH = rf"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)({'|'.join(SECONDS)})?"
 """A length, with a unit of time or without one."""
 Limit: TypeAlias = int | float | str
 """A number of samples, or a length of time, such as ``3h``."""
-PERIOD_OF_DATES = rf"(.+)=([0-9]*\.?[0-9]+)({'|'.join(SECONDS)})"
 
 
 def length_of(name: str, given: Limit) -> tuple[float, bool]:
@@ -50,101 +51,100 @@ def length_of(name: str, given: Limit) -> tuple[float, bool]:
     return float(found[1]) * SECONDS.get(found[2] or "", 1.0), found[2] is not None
 
 
-def periods_of(periodic: Sequence[str] | str | None, names: Sequence[str]) -> Periods:
-    """The period of each periodic axis from ``NAME`` (a period of 360) or ``NAME=PERIOD``.
+def is_searched(periodic: str | Sequence[str] | None) -> bool:
+    """Whether periods are found in the values: ``auto``, the default."""
+    return periodic in (None, "auto") or list(periodic or ()) == ["auto"]
 
-    >>> periods_of("lon,hour=24", ["lon", "lat", "hour"])
-    {'lon': 360.0, 'hour': 24.0}
+
+def named_periods(periodic: str | Sequence[str], dated: Mapping[str, bool]) -> list[tuple[str, float | None]]:
+    """Names of axes with a period each, in their unit, of dates in seconds; ``None`` for an axis of degrees that repeats.
+
+    ``dated`` says of each axis whether its coordinates are dates.
+
+    >>> named_periods("lon,hour=24,time=1h", {"lon": False, "hour": False, "time": True})
+    [('lon', None), ('hour', 24.0), ('time', 3600.0)]
     """
-    entries = periodic.split(",") if isinstance(periodic, str) else list(periodic or ())
-    found: Periods = {}
-    if entries == ["none"]:
-        return found
-    for entry in entries:
-        name, given, text = str(entry).strip().partition("=")
-        try:
-            period = float(text) if given else DEGREES
-        except ValueError:
-            period = math.nan
-        if entry == "auto" or re.fullmatch(PERIOD_OF_DATES, entry):
+    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic)]
+    found: list[tuple[str, float | None]] = []
+    for entry in [] if entries == ["none"] else entries:
+        name, given, text = entry.partition("=")
+        matched = re.fullmatch(LENGTH, text) if given else None
+        length = None if matched is None else float(matched[1]) * SECONDS.get(matched[2] or "", 1.0)
+        has_unit = matched is not None and matched[2] is not None
+        is_wrong = given and (length is None or not 0 < length < math.inf or has_unit != dated.get(name))
+        if name not in dated or is_wrong or (not given and dated[name]):
+            named = ", ".join(f"{key} ({'dates' if time else 'numbers'})" for key, time in dated.items())
             raise InputError(
-                f"periodic {entry!r} is a season of values, which fit_points and pe-lightning fill --coordinates NAME "
-                "--values NAME take; here a coordinate of numbers repeats: NAME for a period of 360, or NAME=PERIOD"
+                "periodic is NAME=PERIOD with a positive number, of dates with a unit, NAME=24h (s, min, h, d, y), or NAME "
+                f"for degrees, which repeat after 360; the axes are {named}; got {entry!r}"
             )
-        if name not in names or not 0 < period < math.inf:
-            raise InputError(
-                "periodic is NAME for a period of 360, or NAME=PERIOD with a positive number, of a coordinate, "
-                f"{', '.join(names)}; got {entry!r}"
-            )
-        found[name] = period
+        found.append((name, length))
     return found
 
 
-def seasons_of(periodic: str | Sequence[str] | None) -> tuple[list[str], dict[str, list[float]] | None]:
-    """Separates periods of the values along axes of dates, ``time=24h`` or ``time=1y,time=7d``, from periodic axes.
+def periods_of_points(
+    periodic: str | Sequence[str] | None, columns: Mapping[str, Floats], dated: Mapping[str, bool]
+) -> tuple[Periods, dict[str, list[float]]]:
+    """The period of each axis that repeats, and the seasons of the values along others, by axis.
 
-    Returns the other entries, for :func:`periods_of`, and the periods in seconds by axis; ``None`` for ``auto``: they are
-    found in the values.
+    Numbers that cover no more than a period repeat after it. Others, and dates, have a season.
 
-    >>> seasons_of("time=24h,lon")
-    (['lon'], {'time': [86400.0]})
+    >>> days = np.array([0.0, 800.0])
+    >>> periods_of_points("day=365.25", {"day": days}, {"day": False})
+    ({}, {'day': [365.25]})
     """
-    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic or ["auto"])]
-    if entries in (["auto"], ["none"]):
-        return [], None if entries == ["auto"] else {}
-    others: list[str] = []
-    found: dict[str, list[float]] = {}
-    for entry in entries:
-        matched = re.fullmatch(PERIOD_OF_DATES, entry)
-        if matched is None or not 0 < float(matched[2]) < math.inf:
-            others.append(entry)
+    found, seasons = Periods(), dict[str, list[float]]()
+    if periodic is not None and is_searched(periodic):
+        raise InputError(
+            "periodic auto is for fill and fit_points, which search periods; a fit has named ones, such as time=24h"
+        )
+    for name, period in named_periods(periodic or "none", dated):
+        if period is None or (not dated[name] and np.ptp(columns[name]) <= period * (1 + 1e-9)):
+            found[name] = period or DEGREES
         else:
-            found.setdefault(matched[1], []).append(float(matched[2]) * SECONDS[matched[3]])
-    return others, found
+            seasons.setdefault(name, []).append(period)
+    return found, seasons
+
+
+def without_seasons(axes: Sequence[Axis]) -> list[Axis]:
+    """The axes of coordinates: phases of seasons, which follow, have the names of their axes."""
+    names = [axis.name for axis in axes]
+    return [axis for place, axis in enumerate(axes) if axis.name not in names[:place]]
 
 
 def periods_of_grid(
     periodic: str | Sequence[str] | None, axes: Sequence[Axis], num_axes: int
 ) -> tuple[tuple[float, ...] | None, tuple[Axis, ...]]:
-    """What ``periodic`` says of samples on a grid: the periods of the values of a row, and the axes.
+    """What ``periodic`` says of samples on a grid: the seasons of a row, and the axes.
 
-    A period as long as an axis makes the axis repeat, as longitudes of the whole globe do. Another period of a row is a
-    season of its values: in the unit of the axis, of dates in seconds, or of a row without coordinates (``row``) in samples.
-    The periods are ``None`` for ``auto``: they are found in the values.
+    An axis whose samples cover the period repeats, as longitudes of the whole globe do. A longer row has a season: in the
+    unit of the axis, of dates in seconds, or of a row without coordinates (``row``) in samples. The seasons are ``None`` for
+    ``auto``: they are found in the values.
 
     >>> periods_of_grid("row=12", (), 1)
     ((12.0,), ())
     """
-    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic or ["auto"])]
-    if entries in (["auto"], ["none"]):
-        return None if entries == ["auto"] else (), tuple(axes)
+    if periodic is None or is_searched(periodic):
+        return None, tuple(axes)
     dated = {axis.name: axis.time for axis in axes} or ({ROW: False} if num_axes == 1 else {})
-    if not dated:
+    if not dated and "none" not in periodic:
         raise InputError("periodic is for rows, and for arrays whose axes have names, as in NetCDF files: leave it out")
     found, seasons = list(axes), list[float]()
-    for entry in entries:
-        matched = re.fullmatch(PERIOD_OF_DATES, entry)
-        name = entry.partition("=")[0]
-        if name not in dated or bool(matched) != dated[name]:
-            form = "of dates NAME=24h (s, min, h, d, y), else NAME for a period of 360 or NAME=PERIOD"
-            named = ", ".join(
-                f"{key} ({'dates' if time else 'numbers' if axes else 'samples'})" for key, time in dated.items()
-            )
-            raise InputError(f"periodic is {form}, and the axes are {named}; got {entry!r}")
-        period = float(matched[2]) * SECONDS[matched[3]] if matched else periods_of([entry], list(dated))[name]
-        place = list(dated).index(name)
+    for name, given in named_periods(periodic, dated):
+        period, place = given or DEGREES, list(dated).index(name)
         if axes and math.isclose(period, abs(axes[place].length), rel_tol=EQUAL_DISTANCE / axes[place].size):
             high = axes[place].low + math.copysign(period, axes[place].length)
             found[place] = replace(axes[place], high=high, periodic=True)
-        elif num_axes == 1:
+        elif num_axes == 1 and given is not None:
             seasons.append(period)
         else:
+            covers = f"{abs(axes[place].length):.6g}" if axes else "no degrees"
             raise InputError(
-                f"the samples of {name} cover {abs(axes[place].length):.6g}, and an axis of a grid repeats if they cover "
-                f"the period; got {entry!r}"
+                f"periodic {name!r} repeats after {period:g}, and its samples cover {covers}: an axis of a grid repeats if "
+                "they cover the period; a row has a season with NAME=PERIOD"
             )
     if len(seasons) > MAX_SEASONS:
-        raise InputError(f"a row has at most {MAX_SEASONS} periods; got {', '.join(entries)}")
+        raise InputError(f"a row has at most {MAX_SEASONS} periods; got {periodic}")
     return tuple(seasons), tuple(found)
 
 
@@ -161,9 +161,16 @@ def in_period(column: Floats, period: float) -> Floats:
 
 
 def axes_of_points(
-    names: Sequence[str], columns: Sequence[Floats], time: Sequence[bool], periods: Periods, same_unit: bool | None
+    names: Sequence[str],
+    columns: Sequence[Floats],
+    time: Sequence[bool],
+    periods: Periods,
+    same_unit: bool | None,
+    seasons: Mapping[str, Sequence[float]] | None = None,
 ) -> tuple[Axis, ...]:
     """The axes of scattered points, from coordinates ``(P,)`` per axis; sized as a grid of equal density.
+
+    After them each season has an axis with the name of its coordinate, which repeats: its coordinates are phases.
 
     The cells of the grid are cubes if all axes have the ``same_unit``, else it has equally many samples along each axis.
     """
@@ -177,11 +184,17 @@ def axes_of_points(
             what = f"is {low:g} in every row" if low == high else f"goes from {low:g} to {high:g}, too far for float64"
             raise InputError(f"coordinate {name!r} {what}: leave it out, or give it in another unit")
         limits.append((low, high))
+    phases = [(name, period) for name, some in (seasons or {}).items() for period in some]
+    if phases:
+        same_unit, dated = False, dict(zip(names, time, strict=True))
+        limits += [(0.0, period) for _, period in phases]
+        time = [*time, *(dated[name] for name, _ in phases)]
     extents = [high - low for low, high in limits]
     if same_unit is None:
         same_unit = not any(time) and max(extents) <= MAX_EXTENT_RATIO * min(extents)
     shares = [extent / max(extents) if same_unit else 1.0 for extent in extents]
     unit = (len(columns[0]) / math.prod(shares)) ** (1 / len(shares))
     sizes = [max(2, math.ceil(share * unit - 1e-9)) for share in shares]  # at least as many cells as points
-    each = zip(names, limits, sizes, time, strict=True)
-    return tuple(Axis(name, low, high, size, dated, name in periods) for name, (low, high), size, dated in each)
+    repeats = [*(name in periods for name in names), *(True for _ in phases)]
+    each = zip([*names, *(name for name, _ in phases)], limits, sizes, time, repeats, strict=True)
+    return tuple(Axis(name, low, high, size, is_time, wraps) for name, (low, high), size, is_time, wraps in each)

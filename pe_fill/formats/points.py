@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES, axes_of_points, in_period, periods_of
+from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES, axes_of_points, in_period, periods_of_points
 from pe_fill.formats.times import clock_of
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals import RawSignals, ValueRange
@@ -48,7 +48,9 @@ class PointSource(Source):
             and order, or dates and times in ISO 8601. Arrays of ``.npz`` and HDF5 files are ``(P,)``, or ``(P, D)`` if one
             is named.
         values: Names (or indices) of the columns of values: ``temperature,humidity``.
-        periodic: Coordinates that repeat: ``lon`` for a period of 360, or ``hour=24`` for another.
+        periodic: Periods: ``hour=24`` in the unit of a coordinate, of dates ``time=24h`` (s, min, h, d, y). Numbers that
+            cover no more than a period repeat after it, and ``lon`` (degrees) after 360. Others, and dates, have a season:
+            the phase is a further axis, with the name of the coordinate.
         duplicates: Rows at one place: ``average`` takes their mean, ``keep`` leaves them as they are, ``error`` refuses
             rows with different values.
         same_unit: Whether the coordinates have one unit of length. ``None``: if none is a date, and the longest extent is
@@ -115,6 +117,7 @@ class PointArrays(Source):
         values: Values ``(P,)`` per signal, by name.
         periodic, duplicates, same_unit: As for :class:`PointSource`.
         extents: What 1 in [0, 1] is for each signal; by default its range.
+        seasons: Periods of the values by coordinate, besides those of ``periodic``.
     """
 
     coordinates: dict[str, AnyArray] = field(repr=False)
@@ -123,6 +126,7 @@ class PointArrays(Source):
     duplicates: Duplicates = "average"
     same_unit: bool | None = None
     extents: Sequence[float] | None = None
+    seasons: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_distinct(self.coordinates, self.values)
@@ -135,7 +139,7 @@ class PointArrays(Source):
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
         for name, column in values.items():
             note_repeated(f"value {name!r}", [column], "put NaN in its place, or mask it (numpy.ma.masked_values)")
-        return _as_signals(self, self.coordinates, values, "the points", self.extents)
+        return _as_signals(self, self.coordinates, values, "the points", self.extents, self.seasons)
 
     def describe(self) -> dict[str, Any]:
         names = {"coordinates": list(self.coordinates), "values": list(self.values)}
@@ -168,10 +172,10 @@ def _as_signals(
     values: dict[str, Floats],
     label: str,
     extents: Sequence[float] | None = None,
+    seasons: Mapping[str, Sequence[float]] | None = None,
 ) -> RawSignals:
     """Rows of points without missing numbers: coordinates, numbers or ``datetime64``, and values, ``(P,)`` each."""
     names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
-    periods = periods_of(source.periodic, names)
     places = np.stack([as_numbers(name, coordinates[name], time) for name, time in zip(names, dated, strict=True)])
     rows = np.stack(list(values.values()))
     finite = np.isfinite(np.concatenate([places, rows]))
@@ -189,12 +193,18 @@ def _as_signals(
             "are left out"
         )
         places, rows = places[:, known], rows[:, known]
-    for column, name in zip(places, names, strict=True):
+    by_name = dict(zip(names, places, strict=True))
+    periods, found = periods_of_points(source.periodic, by_name, dict(zip(names, dated, strict=True)))
+    seasons = {**found, **(seasons or {})}
+    if (count := len(names) + sum(map(len, seasons.values()))) > MAX_AXES:
+        raise InputError(f"coordinates and periods are {count} together, and at most {MAX_AXES}: give fewer periods")
+    for name, column in by_name.items():
         if name in periods:
             column[:] = in_period(column, periods[name])
     if source.duplicates != "keep":
         places, rows = _without_duplicates(places, rows, names, list(values), label, source.duplicates)
-    axes = axes_of_points(names, list(places), dated, periods, source.same_unit)
+    axes = axes_of_points(names, list(places), dated, periods, source.same_unit, seasons)
+    by_name = dict(zip(names, places, strict=True))
     if places.shape[1] < 2:
         raise InputError(f"{label}: one place is left; a fit needs at least 2")
     return RawSignals(
@@ -207,7 +217,7 @@ def _as_signals(
         blocks=partial(iter, rows[..., None]),
         media="points",
         axes=axes,
-        points=np.stack([axis.to_unit(column) for axis, column in zip(axes, places, strict=True)], 1),
+        points=np.stack([axis.to_unit(by_name[axis.name]) for axis in axes], 1),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pe_fill.formats.point_axes import without_seasons
 from pe_fill.formats.points import read_places
 from pe_fill.results.maps import PointMap, write_places
 from pe_fill.results.points import write_points
@@ -45,6 +46,8 @@ class PointMedium(Medium):
                 raise InputError(f"values at places are written as csv or npy; got output_format {form}")
             known = np.asarray(np.isfinite(unit).all(1))
             return [write_places(folder / f"places.{form}", columns, known, found, deviations)]
+        if len(without_seasons(info.axes)) < len(info.axes):
+            raise InputError("a fit with a season predicts at places, not on a grid: give --at FILE")
         axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
         size = "x".join(str(len(column)) for column in axes.values())
         path = folder / size / f"map.{'npy' if form == 'auto' else form}"
@@ -60,5 +63,7 @@ class PointMedium(Medium):
 
 def _places(path: str, axes: Sequence[Axis]) -> tuple[dict[str, AnyArray], npt.NDArray[np.float64]]:
     """Columns of a file of places by name, and coordinates in [0, 1), ``(P, D)``, NaN where one is missing."""
-    coordinates, columns = read_places(path, [axis.name for axis in axes])
-    return columns, np.stack([axis.to_unit(column) for axis, column in zip(axes, coordinates.values(), strict=True)], 1)
+    names = [axis.name for axis in without_seasons(axes)]
+    coordinates, columns = read_places(path, names)
+    found = dict(zip(names, coordinates.values(), strict=True))
+    return columns, np.stack([axis.to_unit(found[axis.name]) for axis in axes], 1)

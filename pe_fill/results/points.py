@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pe_fill.formats.point_axes import without_seasons
 from pe_lightning.results.runs import MAX_FILES, file_names
 from pe_lightning.signals import Axis, PointBatch, SignalInfo
 from pe_lightning.signals.files import save_figure, write_atomically
@@ -62,10 +63,9 @@ def write_points(
     whose captions have scores of ``metrics``.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    points = batch.coords[0].double().numpy()
-    columns: dict[str, AnyArray] = {
-        axis.name: axis.restore(column) for axis, column in zip(info.axes, points.T, strict=True)
-    }
+    axes = without_seasons(info.axes)
+    points = batch.coords[0].double().numpy()[:, : len(axes)]
+    columns: dict[str, AnyArray] = {axis.name: axis.restore(column) for axis, column in zip(axes, points.T, strict=True)}
     masks = batch.train_mask if batch.train_mask is not None else batch.values.new_zeros(batch.values.shape[:2]) == 0
     pictures = []
     for index, (name, stem) in enumerate(zip(info.names, file_names(info.names), strict=True)):
@@ -78,7 +78,7 @@ def write_points(
         if draw and index < MAX_FILES:
             rmse = metrics["test/rmse_per_signal"][index] if "test/rmse" in metrics else None
             caption = name if rmse is None else f"{name}, held-out RMSE {rmse:.4g}"
-            pictures.append(str(plot_points(folder / f"{stem}_comparison.png", info.axes, points, pair, trained, caption)))
+            pictures.append(str(plot_points(folder / f"{stem}_comparison.png", axes, points, pair, trained, caption)))
     write_table(folder / "points.csv", columns)
     return pictures
 

@@ -29,7 +29,7 @@ from pe_fill.solvers.power_kriging import MAX_NUMBERS, in_groups, neighbours_aro
 from pe_lightning.linalg.threads import sized_threads
 
 SMOOTHNESS = (1.5, 0.5, 2.5, math.inf)
-"""Smoothness of the covariances that are tried; the infinite one is a Gaussian."""
+"""Smoothness of the covariances that are tried, the last two while the likelihood grows; the infinite one is a Gaussian."""
 BLOCK_SAMPLES = 128
 MAX_BLOCKS = 8
 SUBSET_SAMPLES = 256
@@ -100,7 +100,9 @@ def learn_matern(values: Tensor, places: Tensor, linear: bool = False) -> Matern
         bounds, firsts = [(length, length) for length in fixed], [np.append(fixed, math.log(0.1 / LINEAR_LENGTH))]
     bounds += [tuple(map(math.log, NUGGETS))]
     start, least, best = np.empty(0), math.inf, SMOOTHNESS[0]
-    for smoothness in (0.5,) if linear else SMOOTHNESS:
+    for number, smoothness in enumerate((0.5,) if linear else SMOOTHNESS):
+        if smoothness > best and best < max(SMOOTHNESS[:number]):
+            break
         starts = [start] if len(start) else firsts
         for first in starts:
             found = minimize(
@@ -162,8 +164,10 @@ def _cost(theta: np.ndarray, parts: list[tuple[Tensor, Tensor]], smoothness: flo
 class MaternKriging:
     """Ordinary kriging of samples ``(P, C)`` by learned covariances; deviations belong to the first one."""
 
-    def __init__(self, values: Tensor, places: Tensor, covariances: Sequence[Matern]) -> None:
-        self.values, self.covariances = values, covariances
+    def __init__(
+        self, values: Tensor, places: Tensor, covariances: Sequence[Matern], num_neighbours: int = NUM_NEIGHBOURS
+    ) -> None:
+        self.values, self.covariances, self.num_neighbours = values, covariances, num_neighbours
         self.places = [places / covariance.lengths for covariance in covariances]
         """In lengths of each covariance."""
         self.trees = [cKDTree(scaled.cpu().numpy()) for scaled in self.places]
@@ -185,7 +189,7 @@ class MaternKriging:
         # noise relative to the variance of differences at the size of the domain
         noise = covariance.nugget / max(1e-12, 1 - float(covariance.similarity(own.var(0).sum())))
         groups = 1 + int(min(3.0, 10 * noise))
-        count = min(NUM_NEIGHBOURS * groups, len(own))
+        count = min(self.num_neighbours * groups, len(own))
 
         def system(centres: Tensor, points: Tensor) -> Tensor:
             near = neighbours_around(tree, own, centres, count, CANDIDATES * count)

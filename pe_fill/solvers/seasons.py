@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.signal import lombscargle
+from torch import Tensor
 
-from pe_fill.solvers.matern import MaternKriging, learn_matern
+from pe_fill.solvers.matern import Matern, MaternKriging, learn_matern
 
 Floats = npt.NDArray[np.float64]
 
@@ -45,6 +46,8 @@ BLOCKS = (8, 20)
 """Fewest and most blocks that a series is divided into, as wide as its widest gap; every fourth is held out, in turn."""
 MAX_BLOCK_SAMPLES = 1200
 """Samples of a series, next to each other, that decide on a period."""
+NUM_NEIGHBOURS = 256
+"""Samples of a system: of the same phase in many periods, and of many phases in one."""
 
 
 class SeasonalMean:
@@ -158,8 +161,8 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
     """Root mean squared error of blocks that are held out, predicted by kriging in time and phases."""
     start = max(0, (len(times) - MAX_BLOCK_SAMPLES) // 2)
     times, values = times[start : start + MAX_BLOCK_SAMPLES], values[start : start + MAX_BLOCK_SAMPLES]
-    points = torch.from_numpy(np.stack([times, *(times / period % 1.0 for period in periods)], 1))
     columns = torch.from_numpy((values - values.mean(0)) / values.std(0).clip(1e-300))
+    points = with_phases(times, periods)
     covariance = learn_matern(columns, points)
     extent = float(np.ptp(times))
     width = float(np.clip(np.diff(times).max(), extent / BLOCKS[1], extent / BLOCKS[0]))
@@ -175,3 +178,27 @@ def _block_error(times: Floats, values: Floats, periods: Sequence[float]) -> flo
         group = 4 * (torch.arange(len(wanted)) // 4)
         squares.append((fit.at(wanted, group)[0] - columns[held]).square())
     return float(torch.cat(squares).mean().sqrt())
+
+
+def with_phases(times: Floats, periods: Sequence[float]) -> Tensor:
+    """Times ``(P,)`` and the phase of each period in [0, 1), ``(P, 1 + periods)``."""
+    return torch.from_numpy(np.stack([times, *(times / period % 1.0 for period in periods)], 1))
+
+
+class SeasonalKriging:
+    """Kriging of values ``(P, C)`` at times ``(P,)`` by a covariance of time and phases, which are places on circles."""
+
+    def __init__(self, times: Floats, values: Tensor, periods: Sequence[float], covariance: Matern) -> None:
+        self.periods, lengths = periods, covariance.lengths
+        on_circles = covariance._replace(lengths=torch.cat([lengths[:1], lengths[1:].repeat_interleave(2)]))
+        self.fit = MaternKriging(values, self._places(times), [on_circles], NUM_NEIGHBOURS)
+
+    def __call__(self, times: Floats) -> Tensor:
+        """Values at times ``(Q,)`` in ascending order: ``(Q, C)``."""
+        return self.fit.at(self._places(times), torch.arange(len(times)) // 4)[0]
+
+    def _places(self, times: Floats) -> Tensor:
+        """Times and, for each period, two coordinates on a circle of circumference 1: ``(P, 1 + 2 * periods)``."""
+        angles = [2 * np.pi * times / period for period in self.periods]
+        circles = [wave(angle) / (2 * np.pi) for angle in angles for wave in (np.cos, np.sin)]
+        return torch.from_numpy(np.stack([times, *circles], 1))

@@ -89,9 +89,9 @@ def fill_files(
             2024-01-01,2024-02-01 (default: the range of the points).
         like: Points: a GeoTIFF whose pixels and coordinate reference system the map has, in place of --grid.
         at: Points: a table with the columns of coordinates, at whose rows values are predicted.
-        periodic: Coordinates that repeat, such as lon (a period of 360) or hour=24; of dates, periods of the values, such as
-            time=24h or time=1y,time=7d (s, min, h, d, y); of a row without coordinates row=24 (samples). auto, the default:
-            periods of a series are found in its values; none: not.
+        periodic: Periods, hour=24 in the unit of a coordinate, of dates time=24h or time=1y,time=7d (s, min, h, d, y), of a
+            row without coordinates row=24 (samples); or lon, degrees, which repeat after 360. auto, the default: periods of
+            a series are found in its values; none: not.
         duplicates: Points: rows at one place are averaged, kept, or refused if they differ (error).
         missing: alpha (opacity 0), a colour '#rrggbb', a number or several (-9999,-999), lost frames of a clip
             frames:10-14,30 (from 0), or a mask file that is not zero at missing samples; one mask for all files, one for

@@ -232,7 +232,7 @@ def fill_points(
 ) -> int:
     """Predicts values between scattered points on a grid or at places, in one file; see :func:`fill_files`."""
     from pe_fill.estimators.point_fit import fit_source
-    from pe_fill.formats.points import PointSource, names_of, points_options, read_places
+    from pe_fill.formats.points import POINT_FORMATS, PointSource, names_of, points_options, read_places
     from pe_fill.results.maps import LONGITUDES, check_map, plot_map, write_places
     from pe_lightning.signals.files import replacing
     from pe_lightning.signals.sources.paths import SourceFile, format_of
@@ -243,6 +243,11 @@ def fill_points(
     if coordinates is None or values is None:
         given = {"--coordinates": coordinates, "--values": values}
         options = "--coordinates lon,lat --values temperature"
+        if format_of(Path(paths[0]), by_content=False) not in POINT_FORMATS and coordinates is None and values is None:
+            raise InputError(
+                f"--grid, --spacing, --region, --like and --at are for tables of points, and {paths[0]!r} is none: fill it "
+                "without them; --upscale 2 makes a finer grid, gdalwarp -tr 30 30 FILLED OUT another one of a raster"
+            )
         if format_of(Path(paths[0]), by_content=False) == "table" and Path(paths[0]).is_file():
             options = points_options(header_of(SourceFile(Path(paths[0]), paths[0])))
         lacking = " and ".join(name for name, value in given.items() if value is None)

@@ -96,7 +96,8 @@ def test_several_files_go_to_a_folder(capsys: pytest.CaptureFixture[str]) -> Non
         ("b.png --out c.png", "no such file or folder"),
         ("a.png --missing alpha --out b.png", "has no opacity"),
         ("t.csv --out b.csv --encoder gauss", "unknown encoder 'gauss'; did you mean 'gau'?"),
-        ("t.csv --out b.csv --periodic time=24h", "the axes are row (samples); got 'time=24h'"),
+        ("a.png --missing mask.png --out b.png --spacing 30", "for tables of points, and 'a.png' is none"),
+        ("t.csv --out b.csv --periodic time=24h", "the axes are row (numbers); got 'time=24h'"),
     ],
 )
 def test_what_is_refused_writes_nothing(

@@ -147,6 +147,7 @@ def test_a_geotiff_has_the_centres_of_its_pixels(tmp_path):
         (lambda a: a, {"variable": "sst", "dims": "lat,long"}, "no dimension 'long'; did you mean 'lon'"),
         (lambda a: a[:1], {"variable": "sst", "dims": "time"}, "'time' of 'sst' has one sample"),
         (lambda a: a.expand_dims(z=[1, 2]), {"variable": "sst"}, "name 1 to 3 of them as axes by dims"),
+        (lambda a: a, {"variable": "sst", "dims": "lon", "periodic": "lon=5"}, "'lon=5' is a season, which a fit has of"),
         (lambda a: a * np.nan, {"variable": "sst"}, "sst is missing everywhere"),
         (lambda a: a * 0 + 3, {"variable": "sst"}, "sst is 3 everywhere"),
         (lambda a: a.assign_coords(lon=LONGITUDES % 7), {"variable": "sst"}, "neither ascend nor descend"),

@@ -151,9 +151,10 @@ ONE_PLACE = "a,1,50,3,1\nb,2,51,4,2\nc,1,50,5,3\n"
         ("a,-1.7e308,50,3,1\nb,1.7e308,51,4,2\n", {}, ["'lon'", "too far for float64", "another unit"]),
         (ONE_PLACE, {"duplicates": "error"}, ["2 rows share 1 place", "'temp' by 2", "duplicates: average or keep"]),
         (ROWS, {"duplicates": "mean"}, ["duplicates must be", "average"]),
-        (ROWS, {"periodic": "long"}, ["periodic is NAME", "lon, lat", "got 'long'"]),
+        (ROWS, {"periodic": "long"}, ["periodic is NAME", "lon (numbers), lat", "got 'long'"]),
         (ROWS, {"periodic": "lon=-3"}, ["positive number", "'lon=-3'"]),
-        (ROWS, {"periodic": "lon=24h"}, ["season", "fill --coordinates"]),
+        (ROWS, {"periodic": "lon=24h"}, ["of dates with a unit", "'lon=24h'"]),
+        (ROWS, {"periodic": "auto"}, ["named ones, such as time=24h"]),
     ],
 )
 def test_what_no_model_can_be_fitted_to_is_refused(rows, arguments, words, tmp_path):

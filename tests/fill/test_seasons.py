@@ -48,7 +48,7 @@ def test_a_gap_of_a_series_with_a_season_is_continued_by_it():
         errors[periodic] = np.sqrt(np.mean((fit.predict({"time": days[~known]}) - values[~known]) ** 2))
     assert fit.axes[0].time
     assert errors["auto"] < 0.2 * errors["none"]
-    with pytest.raises(InputError, match="'day', which is not one of the coordinates time"):
+    with pytest.raises(InputError, match=r"the axes are time \(dates\); got 'day=7d'"):
         pe_fill.fit_points({"time": days}, values, periodic="day=7d")
     with pytest.raises(InputError, match="5 together, and at most 3"):
         pe_fill.fit_points({"time": days}, values, periodic="time=1y,time=7d,time=1d,time=30d")

@@ -11,7 +11,7 @@ import pe_fill
 from pe_fill.checks import check_limits
 from pe_fill.estimators.gap_limits import beyond_limits
 from pe_fill.estimators.series import SeasonalMember
-from pe_fill.formats.point_axes import periods_of_grid
+from pe_fill.formats.point_axes import periods_of_grid, periods_of_points
 from pe_fill.solvers.gap_members import Gaps
 from pe_fill.verbs.fill_points import lengths_of, region_of
 from pe_lightning.__main__ import main
@@ -63,7 +63,8 @@ def test_members_of_uneven_rows_and_seasons_without_a_period_are_refused(tmp_pat
 def test_a_season_of_every_second_sample_has_half_the_period_in_samples() -> None:
     season, known = torch.sin(torch.arange(0, 120, 2) * torch.pi / 12)[:, None], torch.ones(60, dtype=torch.bool)
     known[20:36] = False
-    made = SeasonalMember([24.0])(Gaps(season * known[:, None], known, ~known, step=2))
+    member = SeasonalMember(season.repeat_interleave(2, 0), torch.arange(120) % 2 == 0, [24.0])
+    made = member(Gaps(season * known[:, None], known, ~known, step=2))
     assert float((made - season).abs().max()) < 0.05
 
 
@@ -73,13 +74,53 @@ def test_periods_have_one_meaning_for_rows_and_grids() -> None:
     assert periods_of_grid("none", [hours], 1) == ((), (hours,))
     assert periods_of_grid("lon", [Axis("lat", 0.0, 9.0, 10), globe], 2)[1][1] == Axis("lon", 0.0, 360.0, 4, periodic=True)
     for given, axes, count, words in (
-        ("time=2", [hours], 1, "of dates NAME=24h"),
-        ("lon=90", [globe, hours], 2, "the samples of lon cover 360"),
+        ("time=2", [hours], 1, "of dates with a unit, NAME=24h"),
+        ("lon=90", [globe, hours], 2, "its samples cover 360"),
+        ("lon", [Axis("lon", 0.0, 710.0, 72)], 1, "a row has a season with NAME=PERIOD"),
         ("lon", (), 2, "whose axes have names"),
         ("day=7", (), 1, "the axes are row"),
     ):
         with pytest.raises(InputError, match=words):
             periods_of_grid(given, axes, count)
+
+
+def test_periods_of_points_are_seasons_where_coordinates_go_on() -> None:
+    """Numbers within a period, and degrees, repeat; dates and longer numbers have a season, in ``fit_points`` too."""
+    columns = {"lon": np.array([-190.0, 190.0]), "hour": np.array([0.0, 23.0]), "day": DAYS, "time": 86_400.0 * DAYS}
+    dated = {name: name == "time" for name in columns}
+    found = periods_of_points("lon,hour=24,day=12,time=12d,time=1y", columns, dated)
+    assert found == ({"lon": 360.0, "hour": 24.0}, {"day": [12.0], "time": [12 * 86_400.0, 365.2425 * 86_400]})
+    fit = pe_fill.fit_points({"day": DAYS[~LOST]}, SEASON[~LOST], periodic="day=12")
+    assert fit.seasons == {"day": (12.0,)}
+    assert [axis.name for axis in fit.axes] == ["day"]
+    assert np.sqrt(np.mean((fit.predict(DAYS[LOST]) - SEASON[LOST]) ** 2)) < 1.5
+
+
+def test_a_fit_has_the_season_that_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By command, with predictions at dates in a gap: without the season their error is 3 or more."""
+    monkeypatch.chdir(tmp_path)
+    days = (np.datetime64("2020-01-01") + DAYS).astype(str).tolist()
+    Path("a.csv").write_text(rows(days))
+    Path("places.csv").write_text("time\n" + "\n".join(np.array(days)[LOST]) + "\n")
+    options = [
+        "--data.coordinates",
+        "time",
+        "--data.values",
+        "v",
+        "--data.periodic",
+        "time=12d",
+        "--trainer.logger",
+        "false",
+    ]
+    assert main(["fit", "a.csv", *options]) == 0
+    (checkpoint,) = Path("runs").rglob("last.ckpt")
+    assert main(["predict", "--ckpt_path", str(checkpoint), "--at", "places.csv"]) == 0
+    found = np.genfromtxt(next(Path("runs").rglob("places.csv")), delimiter=",", names=True, dtype=None, encoding=None)
+    assert np.sqrt(np.mean((found["v"] - SEASON[LOST]) ** 2)) < 1.8
+    points = np.genfromtxt(next(Path("runs").rglob("points.csv")), delimiter=",", names=True, dtype=None, encoding=None)
+    assert points.dtype.names[:2] == ("time", "v")
+    assert points["time"][0] == "2020-01-01"
+    assert main(["predict", "--ckpt_path", str(checkpoint), "--output_shape", "4", "3"]) == 2
 
 
 def test_gaps_longer_than_the_limit_are_left_and_far_samples_too() -> None:
