@@ -53,7 +53,7 @@ def length_of(name: str, given: Limit) -> tuple[float, bool]:
 
 def is_searched(periodic: str | Sequence[str] | None) -> bool:
     """Whether periods are found in the values: ``auto``, the default."""
-    return periodic in (None, "auto") or list(periodic or ()) == ["auto"]
+    return periodic in (None, "auto", ["auto"])
 
 
 def named_periods(periodic: str | Sequence[str], dated: Mapping[str, bool]) -> list[tuple[str, float | None]]:
@@ -64,15 +64,16 @@ def named_periods(periodic: str | Sequence[str], dated: Mapping[str, bool]) -> l
     >>> named_periods("lon,hour=24,time=1h", {"lon": False, "hour": False, "time": True})
     [('lon', None), ('hour', 24.0), ('time', 3600.0)]
     """
-    entries = [str(e).strip() for e in (periodic.split(",") if isinstance(periodic, str) else periodic)]
+    given = periodic if isinstance(periodic, list | tuple) else str(periodic).split(",")
+    entries = [str(entry).strip() for entry in given]
     found: list[tuple[str, float | None]] = []
     for entry in [] if entries == ["none"] else entries:
-        name, given, text = entry.partition("=")
-        matched = re.fullmatch(LENGTH, text) if given else None
+        name, equals, text = entry.partition("=")
+        matched = re.fullmatch(LENGTH, text) if equals else None
         length = None if matched is None else float(matched[1]) * SECONDS.get(matched[2] or "", 1.0)
         has_unit = matched is not None and matched[2] is not None
-        is_wrong = given and (length is None or not 0 < length < math.inf or has_unit != dated.get(name))
-        if name not in dated or is_wrong or (not given and dated[name]):
+        is_wrong = equals and (length is None or not 0 < length < math.inf or has_unit != dated.get(name))
+        if name not in dated or is_wrong or (not equals and dated[name]):
             named = ", ".join(f"{key} ({'dates' if time else 'numbers'})" for key, time in dated.items())
             raise InputError(
                 "periodic is NAME=PERIOD with a positive number, of dates with a unit, NAME=24h (s, min, h, d, y), or NAME "
@@ -127,7 +128,7 @@ def periods_of_grid(
     if periodic is None or is_searched(periodic):
         return None, tuple(axes)
     dated = {axis.name: axis.time for axis in axes} or ({ROW: False} if num_axes == 1 else {})
-    if not dated and "none" not in periodic:
+    if not dated and periodic not in ("none", ["none"]):
         raise InputError("periodic is for rows, and for arrays whose axes have names, as in NetCDF files: leave it out")
     found, seasons = list(axes), list[float]()
     for name, given in named_periods(periodic, dated):

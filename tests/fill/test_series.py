@@ -90,6 +90,9 @@ def test_periods_of_points_are_seasons_where_coordinates_go_on() -> None:
     dated = {name: name == "time" for name in columns}
     found = periods_of_points("lon,hour=24,day=12,time=12d,time=1y", columns, dated)
     assert found == ({"lon": 360.0, "hour": 24.0}, {"day": [12.0], "time": [12 * 86_400.0, 365.2425 * 86_400]})
+    for given in (True, "days", "day=", "time", "time=12", "day=12d", "hour=-1", "hour=inf"):
+        with pytest.raises(InputError, match=r"NAME=24h .* the axes are day \(numbers\), time \(dates\)"):
+            periods_of_points(given, {"day": DAYS, "time": DAYS}, {"day": False, "time": True})
     fit = pe_fill.fit_points({"day": DAYS[~LOST]}, SEASON[~LOST], periodic="day=12")
     assert fit.seasons == {"day": (12.0,)}
     assert [axis.name for axis in fit.axes] == ["day"]
