@@ -41,6 +41,8 @@ TRAINER_VERBS = {
     "predict": "writes reconstructions of a checkpoint at any size",
 }
 """Verbs that are methods of the Trainer, with a line of help."""
+SPINS = "30000"
+"""Turns for which a thread of GNU OpenMP waits busily for the others: a fraction of a millisecond; by default 300,000."""
 ORDER = ("sweep", "compare", "suggest", "list", "encoders", "networks", "export", "cache")
 """Order of the other verbs of the framework in the help. Verbs of other packages follow, by package and name."""
 
@@ -71,6 +73,8 @@ def main(args: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if args is None and "OMP_WAIT_POLICY" not in os.environ:  # PyTorch, which loads OpenMP, is not imported yet
+        os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     try:
         status = _answer(sys.argv[1:] if args is None else args)
         sys.stdout.flush()

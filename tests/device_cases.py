@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +11,7 @@ import pytest
 import torch
 from fits import GAU, MODULES, SAMPLINGS, MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer
+from stopping import TESTS, run_command
 from torch import Tensor
 
 from pe_lightning.encoders.base import registry as encoders
@@ -112,9 +111,8 @@ def compare(case: Case, make_trainer: MakeTrainer, decibels: float, **more: Any)
     assert_equal(gpu, cpu, decibels)
 
 
-def check_on_an_emulated_device(module: str, count: int) -> None:
+def check_on_an_emulated_device(module: str, count: int, folder: Path) -> None:
     """The cases of a module on a device in CPU memory: an operation on tensors of both fails, as with a GPU."""
-    script = Path(__file__).parent / "training/emulated_device.py"
-    made = subprocess.run([sys.executable, str(script), module], capture_output=True, text=True, timeout=600)
+    made = run_command(folder, str(TESTS / "training/emulated_device.py"), module)
     assert made.returncode == 0, made.stdout + made.stderr
     assert made.stdout.count(" ok\n") == count + 2  # and the collectives, and the number of operations

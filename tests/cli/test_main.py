@@ -38,6 +38,19 @@ for command in {commands!r}:
     assert done.stdout
 
 
+def test_the_command_alone_limits_how_long_its_threads_wait_busily(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["pe-lightning", "--version"])
+    for given, arguments, expected in (
+        ({}, None, "30000"),
+        ({}, ["--version"], None),  # in a program of Python
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, None, None),
+        ({"GOMP_SPINCOUNT": "7"}, None, "7"),
+    ):
+        monkeypatch.setattr(os, "environ", given)
+        assert main(arguments) == 0
+        assert given.get("GOMP_SPINCOUNT") == expected
+
+
 @pytest.mark.usefixtures("alone")
 def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert main([]) == 0

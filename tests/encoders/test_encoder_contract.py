@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 import numpy as np
 import pytest
 import torch
+from device_cases import on_gpu
 from docstring_parser.google import parse
 from learned_encoders import takes
 from torch import Tensor
@@ -78,8 +79,7 @@ def test_the_device_is_kept(name: str) -> None:
     assert encoder(torch.rand(4, device="meta")).device.type == "meta"
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@on_gpu
 @every
 def test_features_on_a_gpu_are_those_of_the_cpu(name: str) -> None:
     encoder, x = small(name), torch.rand(1000)

@@ -1,5 +1,7 @@
 """Fits of this package on a GPU, and on an emulated device."""
 
+from pathlib import Path
+
 import pytest
 from device_cases import check_on_an_emulated_device, compare, on_gpu
 from fill.fill_device_cases import CASES
@@ -14,5 +16,5 @@ def test_a_fit(name: str, make_trainer: MakeTrainer) -> None:
 
 
 @pytest.mark.slow
-def test_no_tensor_stays_on_the_cpu() -> None:
-    check_on_an_emulated_device("fill.fill_device_cases", len(CASES))
+def test_no_tensor_stays_on_the_cpu(tmp_path: Path) -> None:
+    check_on_an_emulated_device("fill.fill_device_cases", len(CASES), tmp_path)

@@ -36,8 +36,8 @@ def test_all_of_them_by_name_and_in_yaml_and_again_from_the_saved_configuration(
 
 
 @pytest.mark.slow
-def test_no_tensor_stays_on_the_cpu():
-    check_on_an_emulated_device("papers.papers_device_cases", 1)
+def test_no_tensor_stays_on_the_cpu(tmp_path):
+    check_on_an_emulated_device("papers.papers_device_cases", 1, tmp_path)
 
 
 SCRIPT = """

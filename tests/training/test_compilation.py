@@ -4,8 +4,6 @@ import copy
 import os
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from fits import GAU, MODULES, MakeTrainer, fit, signals
+from stopping import run_command
 from torch import Tensor
 
 from pe_lightning.errors import InputError
@@ -148,9 +147,10 @@ def test_a_fit_is_compiled_and_ends_at_once_without_a_compiler(has_compiler: boo
         "for one, other in zip(fit(True), fit(False)):\n"
         "    torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)\n"
     )
+    Path(tmp_path, "program.py").write_text(program)
     missing = {} if has_compiler else {"CXX": str(tmp_path / "c++"), "PATH": str(tmp_path)}
-    settings: dict[str, Any] = {"env": {**os.environ, **missing}, "cwd": tmp_path, "capture_output": True, "text": True}
-    done = subprocess.run([sys.executable, "-c", program], timeout=300, **settings)
+    # one process compiles: others would import torch
+    done = run_command(tmp_path, "program.py", environment={"TORCHINDUCTOR_COMPILE_THREADS": "1", **missing})
     assert (done.returncode == 0) is has_compiler, done.stderr
     if not has_compiler:
         assert re.search(r"InputError: compile: .* needs a C\+\+ compiler.*leave out --model\.compile", done.stderr)

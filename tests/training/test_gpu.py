@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from device_cases import CASES, Case, check_on_an_emulated_device, compare, on_gpu
 from fits import GAU, MODULES, MakeTrainer
@@ -32,5 +34,5 @@ def test_a_band_of_gram_matrices(make_trainer: MakeTrainer, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_no_tensor_stays_on_the_cpu() -> None:
-    check_on_an_emulated_device("device_cases", len(CASES))
+def test_no_tensor_stays_on_the_cpu(tmp_path: Path) -> None:
+    check_on_an_emulated_device("device_cases", len(CASES), tmp_path)

@@ -10,7 +10,7 @@ from PIL import Image
 
 from pe_lightning.__main__ import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
 EVIL = "<script>alert(1)</script>"
 PICTURE, VIDEO, ROW = (12, 20), (40, 6, 10), (64,)
