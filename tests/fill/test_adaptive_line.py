@@ -76,6 +76,7 @@ def test_the_mixture_is_as_good_as_the_best_interpolation(name: str, step: int) 
     assert decibels(line(signal, 6000, step).predict([axis])) > best - 0.05
 
 
+@pytest.mark.slow
 def test_values_are_differentiable_and_samples_of_long_signals_are_met() -> None:
     smooth = torch.sin(torch.arange(400, dtype=torch.float64) / 9)[:, None]
     points = torch.tensor([[0.203], [0.517]], dtype=torch.float64, requires_grad=True)

@@ -54,6 +54,7 @@ def test_noise_is_found_and_no_result_is_worse_than_the_picture(name: str, level
         np.testing.assert_array_equal(filled.values, given)
 
 
+@pytest.mark.slow
 def test_patches_and_a_sparse_fit_are_mixed_as_the_picture_needs() -> None:
     """Patches are ahead on photographs, the sparse fit on smooth surfaces; mixed, none is lost."""
     random, (y, x) = torch.Generator().manual_seed(1), np.mgrid[:96, :96] / 96

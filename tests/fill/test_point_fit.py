@@ -165,6 +165,7 @@ def test_encoders_without_periodic_features_say_which_have_them():
     torch.testing.assert_close(features(x), features(x + 1), atol=1e-9, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frequency", [25, 6], ids=["rough", "smooth"])
 def test_intervals_hold_their_share_where_stations_are_clustered_and_questions_are_everywhere(frequency):
     """Errors of held-out stations of a cluster are smaller than those between clusters, of smooth fields by far."""

@@ -33,6 +33,7 @@ def error(filled: Any) -> float:
     return float(np.sqrt(np.mean((filled.values.ravel() - SEASON)[LOST] ** 2)))
 
 
+@pytest.mark.slow
 def test_a_gap_longer_than_a_period_is_filled_by_the_season_with_and_without_times(tmp_path: Path) -> None:
     """Noise alone is 1; without a season the error is 3 or more."""
     found = pe_fill.fill(np.where(LOST, np.nan, SEASON), std=True)

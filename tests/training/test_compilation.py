@@ -41,6 +41,7 @@ def weights(module: CoordinateModule) -> dict[str, Tensor]:
     return {name: x.detach().clone() for name, x in module.networks.state_dict().items()}
 
 
+@pytest.mark.slow  # traces for seconds
 @pytest.mark.parametrize(
     ("make", "count", "batching", "precision", "shapes"),
     [

@@ -64,6 +64,7 @@ def test_it_is_the_fit_of_the_documented_functions(make_trainer: MakeTrainer) ->
     assert module.describe()["ridge"] == 1e-3
 
 
+@pytest.mark.slow
 def test_learned_parameters_are_at_least_as_good_as_their_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
