@@ -41,6 +41,7 @@ class Ripple(encoders.Encoder):
         return (x[..., None] * x.new_tensor(range(self.num_features)) * 3.141592653589793).cos()
 
 
+@pytest.mark.slow
 def test_a_page_of_a_plugin_with_its_scores(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(encoders, "names", lambda: ["ripple"])
     monkeypatch.setattr(encoders.registry, "get", lambda name: Ripple)

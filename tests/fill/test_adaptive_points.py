@@ -146,6 +146,7 @@ def test_standard_deviations_in_wide_gaps_are_calibrated_by_gaps_as_wide(width, 
     assert (len(fit._calibrations or ()) > 1) == (width > 1)
 
 
+@pytest.mark.slow
 def test_between_tracks_the_linear_covariance_follows_what_lengths_along_tracks_do_not():
     random = np.random.default_rng(0)
     centres, track = random.uniform(0.05, 0.95, (60, 2)), np.arange(480) % 60

@@ -22,6 +22,7 @@ from pe_lightning.signals.sources.paths import sample_path
 from pe_lightning.training import ComplexLinear
 
 
+@pytest.mark.slow
 def test_a_file_has_one_default_model_however_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Image.open(sample_path("samples://coffee", "image")) as image:

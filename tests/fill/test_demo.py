@@ -49,6 +49,7 @@ def test_the_page_shows_the_examples_and_fetches_nothing(folder):
 
 
 @pytest.mark.filterwarnings("default::UserWarning")  # of settings that so small signals leave to a rule
+@pytest.mark.slow
 def test_its_commands_solve_the_examples(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for program, verb, *words in commands(folder):

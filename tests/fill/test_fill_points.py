@@ -25,6 +25,7 @@ def _stations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("places.csv").write_text("id,lat,lon\nA,45,3\nB,,4\nC,50,70\n")
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[str]) -> None:
     """A map beside a picture; the columns of the places, their values and standard deviations; held-out scores."""
     assert main(["fill", "stations.csv", *COLUMNS, "--grid", "6,4", "--out", "map.csv"]) == 0
@@ -84,6 +85,7 @@ def test_wrong_options_are_refused_and_nothing_is_written(options: list[str], wo
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_table_of_places_is_noticed_and_few_points_have_no_standard_deviations(capsys) -> None:
     rows = Path("stations.csv").read_text().splitlines()
     Path("gap.csv").write_text("\n".join([*rows[:40], ",,", *rows[40:]]) + "\n")
@@ -121,6 +123,7 @@ def test_values_that_mark_missing_ones(capsys: pytest.CaptureFixture[str], caplo
     assert "--missing" not in printed
 
 
+@pytest.mark.slow
 def test_maps_of_a_region_at_a_spacing_and_like_a_raster(capsys: pytest.CaptureFixture[str]) -> None:
     """NetCDF is (lat, lon) with CF attributes; a raster gives its pixels and its coordinate reference system."""
     xarray = pytest.importorskip("xarray", reason="of the extra geo")
