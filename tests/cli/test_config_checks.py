@@ -79,6 +79,7 @@ def test_a_configuration_runs_nothing(capsys: pytest.CaptureFixture[str], sectio
 
 @pytest.mark.usefixtures("empty_folder")
 @pytest.mark.parametrize("where", ["optimizer", "lr_scheduler", "data", "callbacks", "option", "text", "folder"])
+@pytest.mark.slow
 def test_no_class_path_imports_a_file_of_the_current_folder(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

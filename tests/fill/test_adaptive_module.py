@@ -27,6 +27,7 @@ def textured(count: int, *grid: int, channels: int = 2) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS.keys())
+@pytest.mark.slow
 def test_signals_fitted_together_are_the_signals_fitted_alone(sampling, make_trainer):
     values = textured(3, 18, 16)
     together = Adaptive(angles=2, noise="auto")

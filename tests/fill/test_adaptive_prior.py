@@ -47,6 +47,7 @@ def test_the_mixture_is_better_than_the_fit_alone_and_between_it_and_the_prior(w
     assert "prior" not in models["alone"].describe()
 
 
+@pytest.mark.slow
 def test_a_clip_of_which_every_frame_is_known_is_predicted_frame_by_frame(words, make_trainer, tmp_path):
     clip = torch.stack([words[0, t : 56 + t, 10:66] for t in range(0, 9, 4)])[None]
     data = TensorDataModule(clip, sampling=GridSampling([1, 2, 2]))

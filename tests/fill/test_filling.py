@@ -69,6 +69,7 @@ def test_what_is_filled_is_the_least_squares_fit_of_the_known_samples() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.choice.ChoiceWarning")  # a small picture
+@pytest.mark.slow
 def test_the_seed_reaches_an_encoder_that_has_none() -> None:
     levels, mask = damaged()
     values = np.where(mask[..., None], 0.0, levels / 255.0)

@@ -155,6 +155,7 @@ def test_encoders_that_cannot_be_used_are_refused(encoder, message):
         LocalPrior(encoder)
 
 
+@pytest.mark.slow
 def test_frames_are_those_of_the_grid_and_cubic_in_between(prior):
     clip = torch.rand(9, 5, 8, 2, generator=torch.Generator().manual_seed(4)).double()
     grid, first, step, spaced = (18, 5, 24), (1, 0, 0), (2, 1, 3), (0, 2)

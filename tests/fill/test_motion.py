@@ -99,6 +99,7 @@ def test_what_is_stated_of_lost_end_frames_holds(lost: Sequence[int], monkeypatc
     assert 0.8 < (error[end] <= 1.645 * found.std[end]).mean() < 0.99
 
 
+@pytest.mark.slow
 def test_fill_is_ahead_of_the_mean_of_neighbours_in_motion_and_not_behind_it_in_noise() -> None:
     noise = 0.3 * torch.randn(7, 56, 56, 1, generator=torch.Generator().manual_seed(0))
     for clip, least in ((pan(2, 1), 6.0), (pan(0, 0) + noise, -0.2)):

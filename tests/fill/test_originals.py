@@ -145,6 +145,7 @@ def test_known_pixels_of_a_geotiff_with_lossy_compression_are_equal(tmp_path: Pa
         assert (found.compression.value, found.crs) == ("DEFLATE", "EPSG:32632")
 
 
+@pytest.mark.slow
 def test_one_of_several_arrays_of_a_file(tmp_path: Path) -> None:
     values = np.sin(np.arange(60.0))
     values[20:23] = np.nan

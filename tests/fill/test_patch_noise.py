@@ -40,6 +40,7 @@ def psnr(found: object, clean: AnyArray) -> float:
 
 @pytest.mark.parametrize("level", [0, 5, 25])
 @pytest.mark.parametrize("name", ["astronaut", "brick", "grass", "gravel"])
+@pytest.mark.slow
 def test_noise_is_found_and_no_result_is_worse_than_the_picture(name: str, level: int) -> None:
     clean = picture(name)
     given = noisy(clean, level)
