@@ -18,7 +18,7 @@ FONTS = (
     *("cmr10", "cmss10", "cmtt10", "cmb10", "STIXGeneral", "STIXGeneralItalic", "STIXGeneralBol"),
 )
 """Fonts of drawn words, which Matplotlib ships."""
-HELD_OUT_FONTS = ("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "cmti10", "STIXGeneralBolIta")
+HELD_OUT_FONTS = ("DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic", "STIXGeneralBolIta")
 """Fonts that are never trained on, for evaluation."""
 OVERSAMPLING = 2
 """Pictures are drawn at this many times their size, and then reduced."""
