@@ -24,7 +24,8 @@ from pe_lightning.training import ComplexLinear, CoordinateModule, ImageDataModu
 
 PROTOCOL = (
     "`samples://astronaut`, every second pixel of both axes trained on, PSNR of the others; exact fits at 512 x 512, where "
-    "bicubic interpolation has 28.63 dB, perceptrons (two layers of 64 units, 500 steps, seed 0) at 128 x 128, where it has 23.13."
+    "bicubic interpolation has 28.63 dB, perceptrons (two layers of 64 units, 500 steps, seed 0) at 128 x 128, where it has "
+    "23.13."
 )
 
 
