@@ -46,8 +46,6 @@ class PointMedium(Medium):
                 raise InputError(f"values at places are written as csv or npy; got output_format {form}")
             known = np.asarray(np.isfinite(unit).all(1))
             return [write_places(folder / f"places.{form}", columns, known, found, deviations)]
-        if len(without_seasons(info.axes)) < len(info.axes):
-            raise InputError("a fit with a season predicts at places, not on a grid: give --at FILE")
         axes = {axis.name: axis.restore(axis.spread(n)) for axis, n in zip(info.axes, output.grid(info), strict=True)}
         size = "x".join(str(len(column)) for column in axes.values())
         path = folder / size / f"map.{'npy' if form == 'auto' else form}"

@@ -43,6 +43,8 @@ class Output:
 
     def grid(self, info: SignalInfo) -> tuple[int, ...]:
         """Number of samples per axis for signals of a given shape."""
+        if info.num_points is not None and len({axis.name for axis in info.axes}) < len(info.axes):  # phases of a season
+            raise InputError("a fit with a season predicts at places, not on a grid: give --at FILE")
         shape = tuple(self.output_shape or (max(1, round(self.scale * n)) for n in info.grid))
         if len(shape) != info.num_axes:
             raise InputError(f"output_shape {list(shape)} must have one size per axis of the signals, {info.num_axes}")
