@@ -37,7 +37,7 @@ def holes(shape: tuple[int, ...], share: float, seed: int = 0) -> Tensor:
 def test_weights_are_those_of_least_variance_on_the_simplex() -> None:
     random = np.random.default_rng(0)
     factor = random.standard_normal((20, 3, 3))
-    moments = factor @ factor.mT + 0.05 * np.eye(3)
+    moments = factor @ factor.swapaxes(-1, -2) + 0.05 * np.eye(3)
     weights, variance = least_variance(moments)
     np.testing.assert_allclose(weights.sum(1), 1)
     assert weights.min() >= 0

@@ -76,7 +76,7 @@ def test_a_map_has_its_coordinates_in_every_format(fitted, tmp_path):
     with rasterio.open(found.write(tmp_path / "a.tif")) as tiff:
         assert tiff.descriptions == ("temp", "temp_std")
         assert tiff.crs.to_epsg() == 4326
-        row, column = tiff.index(found.axes["lon"][2], found.axes["lat"][3])
+        row, column = map(int, tiff.index(found.axes["lon"][2], found.axes["lat"][3]))
         assert tiff.read(1)[row, column] == found.values["temp"][2, 3]
 
 

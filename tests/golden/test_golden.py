@@ -31,6 +31,7 @@ def _working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:The loaded checkpoint was produced with Lightning")  # of a release after the lower bound
 @pytest.mark.parametrize("name", CASES)
 def test_checkpoints_and_fits_predict_what_they_did(name: str, tmp_path: Path) -> None:
     expected = [torch.tensor(values) for values in GOLDEN["predictions"][name]]
