@@ -41,8 +41,8 @@ TRAINER_VERBS = {
     "predict": "writes reconstructions of a checkpoint at any size",
 }
 """Verbs that are methods of the Trainer, with a line of help."""
-SPINS = "30000"
-"""Turns for which a thread of GNU OpenMP waits busily for the others: a fraction of a millisecond; by default 300,000."""
+SPINS = "1000"
+"""Turns for which a thread of GNU OpenMP waits busily for the others, some microseconds; by default 300,000."""
 ORDER = ("sweep", "compare", "suggest", "list", "encoders", "networks", "export", "cache")
 """Order of the other verbs of the framework in the help. Verbs of other packages follow, by package and name."""
 

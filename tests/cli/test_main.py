@@ -41,7 +41,7 @@ for command in {commands!r}:
 def test_the_command_alone_limits_how_long_its_threads_wait_busily(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pe-lightning", "--version"])
     for given, arguments, expected in (
-        ({}, None, "30000"),
+        ({}, None, "1000"),
         ({}, ["--version"], None),  # in a program of Python
         ({"OMP_WAIT_POLICY": "ACTIVE"}, None, None),
         ({"GOMP_SPINCOUNT": "7"}, None, "7"),
