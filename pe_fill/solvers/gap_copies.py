@@ -148,7 +148,6 @@ class _Gaps:
         self.width = round(4 * self.target - 2)  # of gaps as long as the grid
         self.varies = [bool((have != have.take([0], axis)).any()) for axis in range(have.ndim)]
         self.around, self.slabs = surroundings(have), slab_axis(have)
-        self.alike = ALIKE if sum(self.varies) > 1 else ALIKE_ALONG_ONE
         self.one_sided = np.zeros_like(have)
         if self.slabs is not None:
             self.one_sided |= one_sided(have, self.slabs)
@@ -176,20 +175,24 @@ class _Gaps:
             ends = [end for end, some in near.items() if end[0] == self.slabs and (some & self.one_sided & ~self.have).any()]
             found = self._slabs(copies, random, [None])
             return [*found[:1], *self._slabs(max(1, copies - len(found[:1])), random, ends)] if ends else found
-        found = self._best(copies, random, [None])
+        alike = ALIKE if sum(self.varies) > 1 else ALIKE_ALONG_ONE
+        found = self._best(copies, random, [None], alike)
         shares = {end: float(np.mean([some[copy.scored].mean() for copy in found] or [0])) for end, some in near.items()}
         lacking = [end for end, some in near.items() if some[~self.have].mean() > NEAR_END + shares[end]]
-        return (self._best(copies, random, lacking) or found) if lacking else found
+        return (self._best(copies, random, lacking, alike) or found) if lacking else found
 
     def _slabs(self, count: int, random: np.random.Generator, ends: Sequence[tuple[int, int] | None]) -> list[_Copy]:
         """Copies of lost slabs; where none is alike, less alike ones."""
-        for self.alike in (ALIKE_ALONG_ONE, ALIKE, math.inf):
-            if found := self._best(count, random, ends):
+        for alike in (ALIKE_ALONG_ONE, ALIKE, math.inf):
+            if found := self._best(count, random, ends, alike):
                 return found
         return []
 
-    def _moved(self, random: np.random.Generator, end: tuple[int, int] | None) -> _Copy | None:
-        """The gaps moved at random; from an end along its axis, and the samples that they have left behind cut off."""
+    def _moved(self, random: np.random.Generator, end: tuple[int, int] | None, alike: float) -> _Copy | None:
+        """The gaps moved at random; from an end along its axis, and the samples that they have left behind cut off.
+
+        ``alike`` is the largest difference of distances around scored samples, as :data:`ALIKE`.
+        """
         have, most = self.have, max(MAX_SHIFT, 2 * self.width)
         reaches = [min(most, n // 2) if varies else 0 for n, varies in zip(have.shape, self.varies, strict=True)]
         shift = [int(random.integers(-reach, reach + 1)) for reach in reaches]
@@ -211,7 +214,7 @@ class _Gaps:
             scored = scored & (samples == _shifted(self.near[place], shift))
         for _ in range(1 if self.slabs is None else 2):
             for now, before in zip(surroundings(have & ~hidden), self.around, strict=True):
-                scored = scored & (np.abs(np.log(now.clip(1) / _shifted(before, shift).clip(1))) <= self.alike)
+                scored = scored & (np.abs(np.log(now.clip(1) / _shifted(before, shift).clip(1))) <= alike)
             if self.slabs is not None:  # others need not be hidden
                 hidden = have & (scored | outside)
         if scored.sum() < max(min(4, some.sum()), LEAST_ALIKE * some.sum()):
@@ -219,11 +222,13 @@ class _Gaps:
         difference = abs(math.log(float(distance_transform_edt(~have | hidden)[scored].mean()) / self.target))
         return _Copy(hidden, scored, "moved copies of the gaps", difference, cut)
 
-    def _best(self, count: int, random: np.random.Generator, ends: Sequence[tuple[int, int] | None]) -> list[_Copy]:
+    def _best(
+        self, count: int, random: np.random.Generator, ends: Sequence[tuple[int, int] | None], alike: float
+    ) -> list[_Copy]:
         """Of copies with many scored samples the ones whose distances from known samples differ least from the gaps'."""
         found = dict[bytes, _Copy]()
         for number in range(TRIES * CANDIDATES_PER_COPY * count):
-            copy = self._moved(random, ends[number % len(ends)])
+            copy = self._moved(random, ends[number % len(ends)], alike)
             if copy is not None:
                 found[copy.hidden.tobytes()] = copy
             if len(found) == CANDIDATES_PER_COPY * count:
