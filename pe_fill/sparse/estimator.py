@@ -112,6 +112,7 @@ class SparseRidge(LinearRidge):
     """
 
     max_weights = 1 << 28  # more than of a trained layer: the weights have no gradients
+    features = "given"  # few numbers are stored
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ class Directional(Encoder):
 
     formula = "shifted features of n rotated coordinates"
     width: Width | None = Width("base_width", "length", lambda k: 0.64 / k, "0.64/K")  # type: ignore[misc]
-    fallback_ridge = Gaussian.fallback_ridge
+    fallback_ridge = 1e-2
     joint = True
     axiswise = False
 

@@ -181,7 +181,7 @@ class RandomFourier(Fourier):
 
     formula = "cos, sin(2π f·x), f ~ N(0, σ²)"
     width = Width("sigma", "frequency", lambda k: k / 6, "K/6", lambda n: n / 19)
-    fallback_ridge = 1e-4
+    fallback_ridge = 1e-2
     joint = True
     drawn = True
     frequencies: Tensor

@@ -110,8 +110,9 @@ class SparseMatrix(NamedTuple):
 class SparseLookup(NamedTuple):
     """A :class:`Lookup` of points as a sparse matrix, for many steps at the same coordinates.
 
-    Terms are added one after another, on CPUs with MKL to the bit. The gradient of the table is a product with the
-    transposed matrix, without atomic additions. There is no gradient with respect to coordinates, and no second derivative.
+    Equals :meth:`Lookup.of` to a few units of rounding: some processors fuse multiplications with additions. The gradient of
+    the table is a product with the transposed matrix, without atomic additions. There is no gradient with respect to
+    coordinates, and no second derivative.
     """
 
     matrix: SparseMatrix

@@ -173,7 +173,7 @@ class Gaussian(Shifted):
     formula = "exp(-(x - t_i)² / 2σ²), t_i = i/K"
     kernel = KERNELS["gau"]
     width = Width("sigma", "length", lambda k: 0.64 / k, "0.64/K")
-    fallback_ridge = 0.05
+    fallback_ridge = 0.1
     sigma = PositiveParameter()
 
     def __init__(
@@ -210,7 +210,7 @@ class Triangle(Shifted):
     formula = "max(1 - |x - t_i|/d, 0), t_i = i/K"
     kernel = KERNELS["tri"]
     width = Width("half_width", "length", lambda k: 1 / k, "1/K")
-    fallback_ridge = 1e-4
+    fallback_ridge = 1e-3
     half_width = PositiveParameter()
 
     def __init__(
@@ -246,6 +246,7 @@ class Laplace(Shifted):
     formula = "exp(-|x - t_i|/ℓ), t_i = i/K"
     kernel = KERNELS["laplace"]
     width = Width("scale", "length", lambda k: 1.5 / k, "1.5/K")
+    fallback_ridge = 1e-2
     scale = PositiveParameter()
 
     def __init__(
@@ -396,6 +397,7 @@ class BSpline(Shifted):
 
     formula = "cubic B-spline of K x - i"
     kernel = KERNELS["bspline"]
+    fallback_ridge = 0.1
 
 
 def cell(x: Tensor, count: float, shift: float = 0.0) -> Tensor:

@@ -22,11 +22,11 @@ from pe_lightning.estimators.base import Estimator, FittedField, Spread, default
 from pe_lightning.estimators.report import FitReport
 from pe_lightning.signals.batches import PointBatch
 from pe_lightning.signals.blocks import FileValues
-from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.dataset import SignalDataset, TrainedGrid, to_device
 from pe_lightning.signals.distributed import rank_zero_info
+from pe_lightning.signals.lattice import Lattice
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.split_signals import Signals
-from pe_lightning.signals.splits import GridSplit
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers import (
     Choice,
@@ -40,6 +40,7 @@ from pe_lightning.solvers import (
     solve_points,
 )
 from pe_lightning.solvers.choice import check_ridge
+from pe_lightning.solvers.holes import choose_with_holes, interpolated
 
 Ridge = float | Literal["auto"]
 ONE_PROCESS = Process()
@@ -97,6 +98,8 @@ class LinearRidge(Estimator):
 
     max_weights: ClassVar[int] = MAX_WEIGHTS
     """Most weights of a signal with ``num_features: auto``."""
+    features: ClassVar[Literal["given", "auto"]] = "auto"
+    """Whether padding and number of features that are left to the data are chosen with the width."""
     model = "pe_lightning.ComplexLinear"
     takes_periodic = True
 
@@ -131,6 +134,12 @@ class LinearRidge(Estimator):
         if any(axis.periodic for axis in train.info.axes):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
+        choice = None
+        if any(wanted):
+            each = any(encoder.per_feature for encoder in encoders)
+            choice = self._choose(train.dataset, changed(encoders, without_parameters) if each else encoders, device, "auto")
+            found = zip(choice.encoders, encoders, strict=True)
+            encoders = [_with_choice(given, chosen) if each else chosen for chosen, given in found]
         encoders = size_encoders(train.dataset, encoders, self.max_weights)
         features = [encoder.num_features for encoder in encoders]
         needed, free = 4 * math.prod(features) * train.info.channels * train.info.num_signals, free_memory()
@@ -139,27 +148,26 @@ class LinearRidge(Estimator):
                 f"{'x'.join(map(str, features))} features take {show_bytes(needed)} for their weights, and "
                 f"{show_bytes(free)} of memory are free: set a smaller num_features, or auto"
             )
-        if not any(wanted):
-            return encoders, None
-        each = any(encoder.per_feature for encoder in encoders)
-        fixed = changed(encoders, without_parameters) if each else encoders
-        choice = self._choose_bandwidth(train.dataset, fixed, device, "auto")
-        if not each:
-            return list(choice.encoders), choice
-        widths = [
-            encoder.resolved()[str(automatic(start))] for encoder, start in zip(choice.encoders, encoders, strict=True)
-        ]
-        return changed(encoders, lambda encoder, width: encoder.copy(width=width), widths), choice
+        return encoders, choice
 
-    def _choose_bandwidth(
+    def _choose(
         self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
     ) -> Choice:
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
-        if _is_grid(dataset):
-            values, axes, sizes = _grid(dataset, device)
-            return choose_grid(values, axes, encoders, self.ridge, width, sizes)
-        points = _points(dataset, device)
-        return choose_points(points.values, encoders, ridge=self.ridge, sigma=width, center=self.center, **_where(points))
+        options: dict[str, Any] = {"ridge": self.ridge, "sigma": width, "center": self.center}
+        if isinstance(dataset.values, FileValues):
+            options |= {"max_weights": self.max_weights, "features": self.features}
+            in_file = TrainedGrid(dataset, device)
+            return choose_grid(in_file, in_file.axes, encoders, **options)
+        if dataset.lattice is not None:
+            options |= {"max_weights": self.max_weights, "features": self.features}
+            grid = _lattice(dataset, device)
+            values, axes = grid.batch.values, grid.batch.axes
+            if grid.mask is None:
+                return choose_grid(values, axes, encoders, **options)
+            return choose_with_holes(values, axes, encoders, grid.mask, **options)[0]
+        points, encoders = _points(dataset, device), size_encoders(dataset, encoders, self.max_weights)
+        return choose_points(points.values, encoders, **options, **_where(points))
 
     def learn(
         self,
@@ -180,9 +188,15 @@ class LinearRidge(Estimator):
         for part, own in zip(parts, encoders, strict=True):
             own = cell_means([encoder.to(device) for encoder in own], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
-            if _is_grid(part):
-                values, axes, sizes = _grid(part, device)
-                learned = learn_encoders(values, own, axes=axes, full_size=sizes, **options)
+            if isinstance(part.values, FileValues):
+                block = part.central_block()
+                sizes = part.grid_split().sizes
+                learned = learn_encoders(block.values.to(device), own, axes=block.axes, full_size=sizes, **options)
+            elif part.lattice is not None:
+                grid = _lattice(part, device)
+                values, axes = grid.batch.values, grid.batch.axes
+                values = values if grid.mask is None else interpolated(values, axes, grid.mask)
+                learned = learn_encoders(values, own, axes=axes, **options)
             else:
                 points = _points(part, device)
                 learned = learn_encoders(points.values, own, **options, **_where(points))
@@ -220,21 +234,22 @@ class LinearRidge(Estimator):
         """
         wanted = any(automatic(encoder) for encoder in encoders)
         if choice is None and (wanted or self.ridge == "auto"):
-            choice = self._choose_bandwidth(chosen_by or dataset, encoders, device, "auto" if wanted else "given")
+            choice = self._choose(chosen_by or dataset, encoders, device, "auto" if wanted else "given")
         encoders, ridge = (encoders, self.ridge) if choice is None else (choice.encoders, choice.ridge)
         assert ridge != "auto"
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         options: dict[str, Any] = {"ridge": ridge, "center": self.center}
-        if not _is_grid(dataset):
+        axes, lattice = dataset.trained_axes, dataset.lattice
+        if axes is None:
             batch = _points(dataset, device)
             share = process.share(batch.values.shape[1])
             options |= {"distributed": process.world_size > 1, **_where(batch, share)}
             found = solve_points(batch.values[:, share].to(dtype), encoders, **options)
-        elif process.world_size == 1 and not isinstance(dataset.values, FileValues):
-            values, axes, _ = _grid(dataset, device)
-            found = solve_grid(values.to(dtype), encoders, axes, **options)
+        elif lattice is not None and (process.world_size == 1 or lattice.mask is not None):
+            # with missing samples every process solves for all
+            grid = _lattice(dataset, device)
+            found = solve_grid(grid.batch.values.to(dtype), encoders, grid.batch.axes, mask=grid.mask, **options)
         else:
-            axes = [x[index] for x, index in zip(dataset.axes, dataset.split.index, strict=True)]  # type: ignore[attr-defined]
             found = solve_blocks(_blocks(dataset, process, device, dtype), encoders, axes, **options)
         return found if choice is None else replace(found, choice=choice)
 
@@ -270,11 +285,10 @@ def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
 
     Scattered samples have the whole grid, and are counted as in a grid of their density.
     """
-    per_unit = [samples_per_unit(x) for x in dataset.axes]
-    split = dataset.split
-    if isinstance(split, GridSplit):
-        per_unit = [samples_per_unit(x[index]) for x, index in zip(dataset.axes, split.index, strict=True)]
+    if (axes := dataset.trained_axes) is not None:
+        per_unit = [samples_per_unit(x) for x in axes]
         return per_unit, per_unit
+    per_unit, split = [samples_per_unit(x) for x in dataset.axes], dataset.split
     share = split.num_train / math.prod(split.grid)
     return per_unit, [n * share ** (1 / len(per_unit)) for n in per_unit]
 
@@ -285,15 +299,16 @@ def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weigh
     return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
 
 
-def _is_grid(dataset: SignalDataset) -> bool:
-    return isinstance(dataset.split, GridSplit) or isinstance(dataset.values, FileValues)
+def _with_choice(encoder: Encoder, chosen: Encoder) -> Encoder:
+    """An encoder with the arguments that were chosen for one of the same class that learns nothing."""
+    taken = {"num_features", "padding", "spacing", str(automatic(encoder))}
+    return encoder.copy(**{name: value for name, value in chosen.arguments.items() if name in taken})
 
 
-def _grid(dataset: SignalDataset, device: torch.device) -> tuple[Tensor, Sequence[Tensor], list[int]]:
-    """The trained samples of a grid, of a long file some of them, their axes, and the size of the whole training grid."""
-    assert isinstance(dataset.split, GridSplit)  # the dataset refuses scattered samples that stay in their file
-    batch = dataset.choice_batch()
-    return batch.values.to(device), batch.axes, [len(index) for index in dataset.split.index]
+def _lattice(dataset: SignalDataset, device: torch.device) -> Lattice:
+    grid = dataset.lattice
+    assert grid is not None
+    return Lattice(to_device(grid.batch, device), None if grid.mask is None else grid.mask.to(device))
 
 
 def _points(dataset: SignalDataset, device: torch.device) -> PointBatch:

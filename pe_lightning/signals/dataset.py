@@ -15,6 +15,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axes, whole
+from pe_lightning.signals.lattice import Lattice, find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
     DEFAULT_STEPS_PER_EPOCH,
@@ -33,8 +34,8 @@ Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
 
 MAX_FLOAT32_SAMPLES = 1 << 14
 """Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
-CHOICE_BLOCK_SAMPLES = {1: 16384, 2: 1024, 3: 160}
-"""Trained samples per axis of the central block from which width and ridge of signals in a file are chosen."""
+CENTRAL_BLOCK_SAMPLES = {1: 16384, 2: 1024, 3: 160}
+"""Trained samples per axis of the central block from which encoders of signals in a file are learned."""
 CALIBRATION_BLOCKS = 16
 """Number of blocks of a file from which means and scales are computed."""
 CALIBRATION_BYTES = 1 << 22
@@ -100,6 +101,21 @@ class SignalDataset:
         return PointBatch.of_grid(self.axes, split.index, split.take(values))
 
     @cached_property
+    def lattice(self) -> Lattice | None:
+        """The grid that the trained samples in memory are, or are but for a few missing ones."""
+        if isinstance(self.values, FileValues):
+            return None
+        batch = self.train_batch
+        return Lattice(batch, None) if isinstance(batch, GridBatch) else find_lattice(batch)
+
+    @property
+    def trained_axes(self) -> tuple[Tensor, ...] | None:
+        """Coordinates of the trained grid per axis; ``None`` where the trained samples are scattered."""
+        if isinstance(self.split, GridSplit):
+            return tuple(x[index] for x, index in zip(self.axes, self.split.index, strict=True))
+        return None if self.lattice is None else self.lattice.batch.axes
+
+    @cached_property
     def evaluation_batch(self) -> GridBatch | PointBatch:
         """The whole grid of signals in memory, or all points, with masks of scored and trained samples."""
         masks: dict[str, Any] = {"mask": self.split.test_mask(self.eval_mask), "train_mask": self.split.train_mask()}
@@ -129,18 +145,18 @@ class SignalDataset:
             parts.append(values.read(block).flatten(1, -2).index_select(1, inside[::step]))
         return PointBatch.of_grid(self.axes, torch.cat(indices)[None], torch.cat(parts, 1))
 
-    def choice_batch(self) -> GridBatch:
-        """Samples for the choice of width and ridge: the trained grid, or the central block of signals in a file."""
-        sizes = self._grid_split().sizes
+    def central_block(self) -> GridBatch:
+        """The central block of the trained grid of signals in a file, or all of a grid in memory."""
+        sizes = self.grid_split().sizes
         if not isinstance(self.values, FileValues):
             return self._train_grid
-        wide = CHOICE_BLOCK_SAMPLES.get(len(sizes), 16)
+        wide = CENTRAL_BLOCK_SAMPLES.get(len(sizes), 16)
         firsts = [max(0, (n - wide) // 2) for n in sizes]
         return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
 
     def train_blocks(self, process: Process) -> Iterator[GridBatch]:
         """This process's blocks of the trained grid."""
-        split, values = self._grid_split(), self.values
+        split, values = self.grid_split(), self.values
         if not isinstance(values, FileValues):
             yield self.train_block(process.rows(whole(split.sizes)))
             return
@@ -151,7 +167,7 @@ class SignalDataset:
 
     def train_block(self, block: Block) -> GridBatch:
         """A block of the trained grid; ``block`` counts trained samples."""
-        split, values = self._grid_split(), self.values
+        split, values = self.grid_split(), self.values
         if not isinstance(values, FileValues):
             return self._train_grid.block(block)
         index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
@@ -167,7 +183,7 @@ class SignalDataset:
         assert isinstance(self.train_batch, GridBatch)
         return self.train_batch
 
-    def _grid_split(self) -> GridSplit:
+    def grid_split(self) -> GridSplit:
         if not isinstance(self.split, GridSplit):
             raise InputError(
                 "the exact fit of signals that are read from their file needs a training grid; set sampling: grid, train on "
@@ -183,7 +199,7 @@ class SignalDataset:
             return PointLoader(to_device(self.train_batch, device), batching.num_points, steps, seed, process)
         if batching.kind == "full":
             return FullLoader(to_device(self.train_batch, device), steps or DEFAULT_STEPS_PER_EPOCH, process)
-        sizes, read = self._grid_split().sizes, self.train_block
+        sizes, read = self.grid_split().sizes, self.train_block
         if not isinstance(values, FileValues):
             read = to_device(self._train_grid, device).block
         return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
@@ -207,6 +223,21 @@ class SignalDataset:
             mask=self.split.test_mask(self.eval_mask, block),
             train_mask=self.split.train_mask(block),
         )
+
+
+class TrainedGrid:
+    """The trained grid of signals in a file, ``(S, n_1, ..., n_D, C)``, read where it is indexed: ``grid[signals, *block]``."""
+
+    def __init__(self, dataset: SignalDataset, device: torch.device) -> None:
+        assert isinstance(dataset.values, FileValues)
+        signals, channels = dataset.values.shape[0], dataset.values.shape[-1]
+        self.dataset, self.shape = dataset, torch.Size((signals, *dataset.grid_split().sizes, channels))
+        self.dtype, self.device = torch.float32, device
+        self.axes = tuple(x[index] for x, index in zip(dataset.axes, dataset.grid_split().index, strict=True))
+
+    def __getitem__(self, index: tuple[slice, ...], /) -> Tensor:
+        signals, *block = index
+        return self.dataset.train_block(tuple(block)).values[signals].to(self.device)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:

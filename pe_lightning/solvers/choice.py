@@ -1,4 +1,9 @@
-"""Relative ridge, and width of the features, chosen by prediction of held-out training samples.
+"""Ridge, width, padding and number of features of an exact fit, chosen by prediction of held-out training samples.
+
+Every second sample of each axis of a grid is held out, and the features are made for the coarser grid
+(:mod:`~pe_lightning.solvers.held_out`). This measures what is predicted later, samples halfway between fitted ones, but at twice
+the spacing. A signal that is so smooth that samples which are left out one at a time are missed by less than half as much is
+another signal at twice the spacing: there leave-one-out errors decide (:mod:`~pe_lightning.solvers.leave_one_out`).
 
 Of ridges within 0.05 dB of the best, a grid takes the least: a signal is rougher on the coarser grid of the fitted samples,
 and its best ridge larger. Scattered points take the largest: their solves are short, which smooths too and hides how much a
@@ -10,10 +15,10 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +26,7 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder, EncoderLike, per_axis, samples_per_unit, sized, widened
 from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.configured import changed
-from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk
+from pe_lightning.encoders.resolution import MAX_WEIGHTS, keeps_its_arguments, shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import factor_axes, full_precision, ridge_response
@@ -31,31 +36,33 @@ from pe_lightning.solvers.features import on_host
 from pe_lightning.solvers.grid_scorer import GridScorer
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
+    LEAVE_ONE_OUT_SAMPLES,
     MAX_POINT_SIGNALS,
     MIN_HELD_OUT_POINTS,
+    MIN_WINDOW_SAMPLES,
+    GridValues,
     draw_fractions,
+    grid_windows,
     point_density,
     point_windows,
     thinned_grid,
 )
 from pe_lightning.solvers.iterative import PointProblem
+from pe_lightning.solvers.leave_one_out import LeaveOneOut
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.samples import point_samples
+from pe_lightning.solvers.search import FINAL_RIDGES, MAX_FEATURES_PER_SAMPLE, Candidate, Scorer, Search, Space, tunable
 
-TIE_DB = 0.05
-"""Ridges whose held-out PSNR is less than this below the best count as equally good."""
-WIDTH_FACTORS = (0.5, 2**-0.5, 1.0, 2**0.5, 2.0)
-"""Widths that are tried on a grid, relative to the default width."""
-
-Scorer: TypeAlias = Callable[..., list[float]]
-"""Held-out PSNR in dB of relative ridges, mean over signals; on a grid also takes the ridges that may be scored next."""
-
-GRID_RIDGES = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
-"""Ridges of every width on a grid, where one costs a product: the factorisation of a width serves all of them."""
-FINAL_RIDGES = tuple(10.0**k for k in range(-8, 2))
-"""Ridges of the best width on a grid, besides those around the best one."""
-POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
-"""Ridges at points, 10 to 3e-7, where one costs an iterative solve that starts from the weights of the ridge before."""
+SMOOTH_DB = 6.0
+"""Difference of leave-one-out and held-out PSNR above which a signal is another one at twice the spacing."""
+MAX_WIDER_WEIGHTS = 1 << 24
+"""Most weights of a signal with more than one feature per sample and axis."""
+MIN_GAIN_DB = 0.5
+"""Least gain over the mean of a signal by which scattered points choose."""
+MEAN_RIDGE = 1e9
+"""Ridge with which a fit predicts the mean."""
+FALLBACK_POINT_RIDGE = 0.1
+"""Near the best for shifted encoders at scattered points."""
 
 
 class ChoiceWarning(UserWarning):
@@ -68,17 +75,24 @@ class Choice:
 
     ridge: float
     encoders: tuple[Encoder, ...]
-    """One per axis, with the chosen width."""
-    rule: Literal["held-out", "fallback", "given"]
-    """``held-out``: by prediction of held-out samples; ``fallback``: there are too few; ``given``: no choice."""
+    """One per axis, with the chosen width, padding and number of features."""
+    rule: Literal["held-out", "leave-one-out", "fallback", "given"]
+    """``held-out``: by prediction of held-out samples; ``leave-one-out``: of samples that are left out one at a time;
+    ``fallback``: there are too few; ``given``: no choice.
+    """
     curve: tuple[tuple[float, float], ...] = ()
-    """Ridge and held-out PSNR in dB, mean over signals, at the chosen width; ascending."""
+    """Ridge and held-out PSNR in dB, mean over signals, of the chosen encoders; ascending."""
     factors: tuple[tuple[float, float], ...] = ()
     """Widths relative to the default width, and the best held-out PSNR of each; ascending."""
-    factor: float = 1.0
-    """The chosen width, relative to the default one."""
+    candidate: Candidate = Candidate()
+    """What was chosen, relative to the rules of the encoder."""
     tried: tuple[Mapping[str, Any], ...] = ()
-    """Everything that was tried, in order: ``{"ridge": ..., "psnr": ..., "width": {argument: value} or None}``."""
+    """Everything that was tried, in order: ``{"ridge": ..., "psnr": ..., "width": {argument: value} or None, ...}``."""
+
+    @property
+    def factor(self) -> float:
+        """The chosen width, relative to the default one."""
+        return self.candidate.factor
 
     def report(self) -> dict[str, Any]:
         """Plain JSON values."""
@@ -87,24 +101,14 @@ class Choice:
             "ridge": self.ridge,
             "parameter": [tunable(encoder) for encoder in self.encoders],
             "value": [encoder.resolved().get(tunable(encoder) or "") for encoder in self.encoders],
+            "num_features": [encoder.num_features for encoder in self.encoders],
+            "padding": self.candidate.padding,
+            "features_per_sample": self.candidate.per_sample,
             "curve": [list(point) for point in self.curve],
             "factors": [list(point) for point in self.factors],
             "factor": self.factor,
             "tried": [dict(row) for row in self.tried],
         }
-
-
-def tied(curve: Sequence[tuple[float, float]]) -> dict[Literal["least", "largest"], float]:
-    """The least and the largest ridge within :data:`TIE_DB` of the best of an ascending curve; the least is interpolated."""
-    ridges, scores = zip(*curve, strict=True)
-    bar = max(scores) - TIE_DB
-    good = [i for i, score in enumerate(scores) if score >= bar]
-    first, last = good[0], good[-1]
-    least = float(ridges[first])
-    if first > 0:
-        share = (bar - scores[first - 1]) / (scores[first] - scores[first - 1])
-        least = float(ridges[first - 1] * (ridges[first] / ridges[first - 1]) ** share)
-    return {"least": least, "largest": float(ridges[last])}
 
 
 def check_ridge(ridge: object, dtype: torch.dtype = torch.float64) -> float | None:
@@ -127,152 +131,112 @@ def _given(encoders: Sequence[Encoder], ridge: float | None, sigma: str) -> Choi
     return Choice(ridge, tuple(encoders), "given") if sigma == "given" and ridge is not None else None
 
 
-@dataclass
-class _Search:
-    """The search for a width, then for the ridge of that width.
-
-    On a grid all widths within a factor of two are tried. At points the search climbs from the default width while the score
-    improves, with the best ridge of the widths before and its neighbours.
-    """
-
-    on_grid: bool
-    encoders: tuple[Encoder, ...]
-    """One per axis, with the default width."""
-    samples: Sequence[float]
-    """Samples per unit length of each axis, as many as a grid of their density has."""
-    ridge: float | None
-    """Fixed ridge; ``None`` to choose one."""
-    widths: bool
-    """Whether to choose a width."""
-    scorer: Callable[[tuple[Encoder, ...]], Scorer]
-    best: float = -math.inf
-    candidates: dict[float, tuple[Encoder, ...]] = field(default_factory=dict)
-    curves: dict[float, dict[float, float]] = field(default_factory=dict)
-    tried: list[dict[str, Any]] = field(default_factory=list)
-
-    def run(self, fallback: float | None) -> Choice:
-        """Scores widths and ridges, and chooses; the fallback is the ridge if no sample can be held out."""
-        if fallback is not None:
-            return Choice(fallback if self.ridge is None else self.ridge, self._widened(1.0), "fallback")
-        self.ridges = GRID_RIDGES if self.on_grid else POINT_RIDGES
-        if self.widths and self.on_grid:
-            for factor in WIDTH_FACTORS:
-                self._score(factor, self.ridges)
-        elif self.widths:
-            for ratio in (2**0.5, 2**-0.5):  # wider, then narrower
-                best = self._score(1.0, self.ridges)
-                for step in range(1, 7):
-                    found = self._score(ratio**step, self.ridges)
-                    if not found > best:
-                        break
-                    best = found
-        factors = {factor: max(curve.values()) for factor, curve in self.curves.items()}
-        # of widths within 0.01 dB of the best the one nearest to the default
-        good = [f for f in factors if factors[f] >= max(factors.values()) - 0.01]
-        factor = min(good, key=lambda f: abs(math.log(f)), default=1.0)
-        if self.on_grid:
-            self._score(factor, FINAL_RIDGES, refine=True)
-        else:
-            self._score(factor, self.ridges)
-        curve = tuple(sorted(self.curves[factor].items()))
-        return Choice(
-            ridge=tied(curve)["least" if self.on_grid else "largest"] if self.ridge is None else self.ridge,
-            encoders=self.candidates[factor],
-            rule="held-out",
-            curve=curve,
-            factors=tuple(sorted(factors.items())),
-            factor=factor,
-            tried=tuple(self.tried),
-        )
-
-    def _widened(self, factor: float) -> tuple[Encoder, ...]:
-        if not self.widths:
-            return self.encoders
-        return tuple(changed(self.encoders, lambda encoder, n: widened(encoder, n, factor), self.samples))
-
-    def _score(self, factor: float, ridges: Sequence[float], refine: bool = False) -> float:
-        if factor not in self.curves or refine:
-            made = self.candidates[factor] = self.candidates.get(factor) or self._widened(factor)
-            curve = self.curves[factor] = self._curve(self.scorer(made), ridges, refine)
-            names = {tunable(e): e.resolved()[str(tunable(e))] for e in reversed(made) if tunable(e)}
-            self.tried.extend({"ridge": r, "psnr": score, "width": names or None} for r, score in curve.items())
-            best = max(curve, key=lambda r: curve[r])
-            if not self.on_grid and self.ridge is None and curve[best] > self.best:
-                self.best, self.ridges = curve[best], (best * 10**0.5, best, best / 10**0.5)
-        return max(self.curves[factor].values())
-
-    def _curve(self, score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
-        """Scores of ridges; at points in order, until they get worse."""
-        if self.ridge is not None:
-            return {self.ridge: score([self.ridge])[0]}
-        if self.on_grid:
-            return self._grid_curve(score, ridges, refine)
-        found: dict[float, float] = {}
-        best, worse = -math.inf, 0
-        for r in ridges:
-            found[r] = score([r])[0]
-            best, worse = (found[r], 0) if found[r] > best else (best, worse + 1)
-            if worse == 2:
-                break
-        return found
-
-    @staticmethod
-    def _grid_curve(score: Scorer, ridges: Sequence[float], refine: bool) -> dict[float, float]:
-        found = dict(zip(ridges, score(ridges), strict=True))
-        if refine:  # half and quarter decades around the best, and the least ridge that is tied with it
-            half, quarter = 10**0.5, 10**0.25
-            top = max(found, key=lambda r: found[r])
-            near = (top / half, top * half)
-            ahead = [r for other in (top, *near) for r in (other / quarter, other * quarter)]
-            found.update(zip(near, score(near, ahead), strict=True))
-            top = max(found, key=lambda r: found[r])
-            near = (top / quarter, top * quarter)
-            found.update(zip(near, score(near), strict=True))
-            edge = tied(sorted(found.items()))["least"]
-            if edge not in found:
-                found[edge] = score([edge])[0]
-        return found
-
-
 # -- grids ------------------------------------------------------------------------------------------------------------
 
 
 @threads_for_values(passes=6)
 def choose_grid(
-    values: Tensor,
+    values: GridValues,
     axes: Sequence[Tensor],
     encoders: Sequence[Encoder],
     ridge: float | Literal["auto"] = "auto",
     sigma: Literal["given", "auto"] = "given",
     full_size: Sequence[int] | None = None,
+    center: bool = True,
+    mask: Tensor | None = None,
+    max_weights: int = MAX_WEIGHTS,
+    features: Literal["given", "auto"] = "auto",
 ) -> Choice:
     """Chooses one ridge, and one width of the features, for a set of signals on a grid.
 
-    Costs a few solves, however large the grid is: windows of it are fitted, with one factorisation per axis and width.
+    Costs a few solves, however large the grid is: windows of it are fitted, with one factorisation per axis and candidate.
+    The search climbs from the rules of the encoder (:class:`~pe_lightning.solvers.search.Search`).
 
     Args:
-        values: Training values ``(S, N_1, ..., N_D, C)``, or a part of them that is a grid itself.
+        values: Training values ``(S, N_1, ..., N_D, C)``, or a part of them that is a grid itself; or samples in a file, of
+            which windows are read.
         axes: Their coordinates, ``(N_a,)`` per axis, evenly spaced.
         encoders: One encoder per axis.
         ridge: ``auto``, or the relative ridge to use.
         sigma: ``auto`` to choose the width that the encoders declare, by one factor for all axes; ``given`` to keep it.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
+        center: Whether the mean of each signal and channel is subtracted.
+        mask: The known samples, ``(S or 1, N_1, ..., N_D)``; others are interpolated ones, which leave-one-out errors ignore.
+        max_weights: Most weights of a signal with ``num_features: auto``.
+        features: ``auto`` to choose with ``sigma: auto`` also the padding and the number of features of encoders that leave
+            them to the data; ``given`` to keep to the rule.
     """
     strength = check_ridge(ridge, values.dtype)
-    given = _given(encoders, strength, sigma)
+    channels, device = values.shape[-1], values.device
+    resolved = _on_device(
+        sized(encoders, [1 / samples_per_unit(x) for x in axes], _densities(axes), channels, max_weights), device
+    )
+    given = _given(resolved, strength, sigma)
     if given is not None:
         return given
+    space = Space(lambda _: tuple(resolved))
+    if sigma == "auto":
+        space = _grid_space(encoders, axes, channels, device, max_weights, features)
     sizes = [len(x) for x in axes] if full_size is None else list(full_size)
     thinned = thinned_grid(values, axes, sizes)
-    fallback = None if 2 in thinned.strides else max(encoder.fallback_ridge for encoder in encoders)
-    with full_precision(values.device):
-        samples = [samples_per_unit(x) for x in axes]
-        scorer = partial(GridScorer, thinned)
-        chosen = _Search(True, tuple(encoders), samples, strength, sigma == "auto", scorer).run(fallback)
-        if strength is None and any(encoder.drawn for encoder in chosen.encoders):
+    if 2 not in thinned.strides:
+        start = space.make(space.start) or tuple(resolved)
+        fallback = max(encoder.fallback_ridge for encoder in start)
+        return Choice(fallback if strength is None else strength, start, "fallback", candidate=space.start)
+    with full_precision(device):
+        search = Search("grid", space, strength, lambda made: GridScorer(thinned, made, center))
+        best, chosen = search.run()
+        rule: Literal["held-out", "leave-one-out"] = "held-out"
+        side = LEAVE_ONE_OUT_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
+        windows = grid_windows(values, axes, sizes, side, MAX_POINT_SIGNALS, mask)
+        closer = Search("grid", space, strength, lambda made: LeaveOneOut(windows, made, center))
+        if closer.score(best, chosen) > search.score(best, chosen) + SMOOTH_DB:
+            search, rule = closer, "leave-one-out"
+            best, chosen = search.run(best)
+        made = search.encoders[best]
+        assert made is not None
+        if strength is None and any(encoder.drawn for encoder in made):
             small = [x[:n].to(torch.float64) for x, n in zip(axes, thinned.values.shape[3:], strict=True)]
-            return replace(chosen, ridge=_ridge_for_noise(chosen.ridge, *on_host(chosen.encoders, small, values.device)))
-        return chosen
+            chosen = _ridge_for_noise(chosen, *on_host(made, small, device))
+    curve = tuple(sorted(search.curves[best].items()))
+    return Choice(chosen, made, rule, curve, search.factors, best, tuple(search.tried))
+
+
+def _densities(axes: Sequence[Tensor]) -> list[float]:
+    return [samples_per_unit(x) for x in axes]
+
+
+def _grid_space(
+    encoders: Sequence[Encoder],
+    axes: Sequence[Tensor],
+    channels: int,
+    device: torch.device,
+    max_weights: int,
+    features: Literal["given", "auto"],
+) -> Space:
+    """The candidates of encoders whose arguments may be left to the data."""
+    samples = _densities(axes)
+    # a feature of several axes, or one with parameters, is chosen by its own rules
+    open_ones = [encoder for encoder in encoders if encoder.is_open] if features == "auto" else []
+    paddings = any(encoder.arguments.get("padding") == "auto" for encoder in open_ones)
+
+    def make(candidate: Candidate) -> tuple[Encoder, ...] | None:
+        def padded(encoder: Encoder) -> Encoder:
+            is_free = encoder.is_open and encoder.arguments.get("padding") == "auto"
+            return encoder.copy(padding=candidate.padding) if is_free and candidate.padding is not None else encoder
+
+        spacing = [1 / (n * (candidate.per_sample if e.is_open else 1)) for e, n in zip(encoders, samples, strict=True)]
+        if candidate.per_sample > 1 and channels * math.prod(1 / s for s in spacing) > min(max_weights, MAX_WIDER_WEIGHTS):
+            return None
+        made = sized(changed(encoders, padded), spacing, samples, channels, max_weights)
+        wide = changed(made, lambda encoder, n: widened(encoder, n, candidate.factor), samples)
+        return tuple(_on_device(wide, device))
+
+    most = MAX_FEATURES_PER_SAMPLE if open_ones else 1
+    start = Candidate(per_sample=most if all(e.drawn for e in open_ones) else 1)
+    if make(start) is None:
+        start, most = Candidate(), 1
+    return Space(make, any(tunable(encoder) for encoder in encoders), paddings, start, most)
 
 
 def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[Tensor]) -> float:
@@ -356,11 +320,16 @@ def choose_points(
         counts = problem.summed(torch.stack([part.sum(1).double().expand(few) for part in (held, fitted)]))
         if in_windows:  # one PSNR of all windows: nearly constant windows would dominate a mean
             counts = counts.sum(1, keepdim=True)
-        # near the best for shifted encoders
-        fallback = 0.1 if int(counts.min()) < MIN_HELD_OUT_POINTS else None
-        if fallback is not None and strength is None:
-            text = f"ridge: auto uses the relative ridge {fallback}: too few points of a signal could be held out"
-            warnings.warn(text, ChoiceWarning, stacklevel=2)
+        space = Space(lambda _: encoders)
+        if sigma == "auto":
+            space = Space(partial(_widened, encoders, density), widths=True)
+        if int(counts.min()) < MIN_HELD_OUT_POINTS:
+            if strength is None:
+                text = f"ridge: auto uses the relative ridge {FALLBACK_POINT_RIDGE}: too few points of a signal could be held out"
+                warnings.warn(text, ChoiceWarning, stacklevel=2)
+            start = space.make(space.start)
+            assert start is not None
+            return Choice(FALLBACK_POINT_RIDGE if strength is None else strength, start, "fallback")
 
         def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
             # solves of at most 20 iterations, to a relative residual of 3e-4
@@ -378,7 +347,25 @@ def choose_points(
 
             return score
 
-        return _Search(False, encoders, density, strength, sigma == "auto", scorer).run(fallback)
+        search = Search("points", space, strength, scorer)
+        best, chosen = search.run()
+        made = search.encoders[best]
+        assert made is not None
+        rule: Literal["held-out", "fallback"] = "held-out"
+        if strength is None and not _is_measured(search, best):
+            chosen, rule = FALLBACK_POINT_RIDGE, "fallback"
+    curve = tuple(sorted(search.curves[best].items()))
+    return Choice(chosen, made, rule, curve, search.factors, best, tuple(search.tried))
+
+
+def _is_measured(search: Search, best: Candidate) -> bool:
+    """Whether the held-out points tell ridges apart: those of the best encoders predict better than the mean does."""
+    (mean,) = search.scorers[best]([MEAN_RIDGE])
+    return max(search.curves[best].values()) > mean + MIN_GAIN_DB
+
+
+def _widened(encoders: Sequence[Encoder], samples: Sequence[float], candidate: Candidate) -> tuple[Encoder, ...]:
+    return tuple(changed(encoders, lambda encoder, n: widened(encoder, n, candidate.factor), samples))
 
 
 # -- the encoders of the axes -----------------------------------------------------------------------------------------
@@ -397,14 +384,12 @@ def axis_encoders(
     """
     per_unit = [samples_per_unit(x) for x in axes] if axes is not None else density or ()
     encoders = per_axis(encoder, len(per_unit))
+    return _on_device(sized(encoders, [1 / n for n in per_unit], density or per_unit, channels), device)
 
+
+def _on_device(encoders: Sequence[Encoder], device: torch.device) -> list[Encoder]:
     def moved(entry: Encoder) -> Encoder:
         elsewhere = any(part.device != device for part in (*entry.parameters(), *entry.buffers()))
         return copy.deepcopy(entry).to(device) if elsewhere else entry
 
-    return changed(sized(encoders, [1 / n for n in per_unit], density or per_unit, channels), moved)
-
-
-def tunable(encoder: Encoder) -> str | None:
-    """The argument that ``sigma: auto`` chooses: the declared width."""
-    return None if encoder.width is None else encoder.width.argument
+    return changed(encoders, moved)

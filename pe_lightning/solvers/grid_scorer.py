@@ -60,12 +60,13 @@ class GridScorer:
     Args:
         grid: Fitted and held-out samples.
         encoders: One per axis, for the whole grid.
+        center: Whether the mean of the fitted samples is subtracted.
 
     Reference: Higham and Mary, *A new approach to probabilistic rounding error analysis*, SIAM J. Sci. Comput. 2019.
     """
 
-    def __init__(self, grid: ThinnedGrid, encoders: Sequence[Encoder]) -> None:
-        self.grid = grid
+    def __init__(self, grid: ThinnedGrid, encoders: Sequence[Encoder], center: bool = True) -> None:
+        self.grid, self.center = grid, center
         encoders, coords = on_host(encoders, grid.coords, grid.values.device)
         parts = zip(encoders, coords, grid.enlarged, grid.strides, strict=True)
         features = [shrunk(resized(encoder, ratio), stride * ratio)(x) for encoder, x, ratio, stride in parts]
@@ -114,7 +115,8 @@ class GridScorer:
 
         def projected(index: LayerIndex) -> list[Tensor]:
             x = layers[index].to(dtype).contiguous() / scale
-            x -= x[strided].mean(axes, keepdim=True, dtype=torch.float64).to(dtype)
+            if self.center:
+                x -= x[strided].mean(axes, keepdim=True, dtype=torch.float64).to(dtype)
             known = x[strided].contiguous()
             for axis, weight in enumerate(grid.axis_weights, 2):
                 if weight[-1] != 1:

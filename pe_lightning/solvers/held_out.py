@@ -7,15 +7,17 @@ Of large grids only windows are used.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from pe_lightning.encoders import samples_per_unit
+from pe_lightning.signals.blocks import Block
 
 MIN_AXIS_SAMPLES = 8
 """Axes with fewer samples are not subsampled."""
@@ -23,6 +25,10 @@ GRID_WINDOW_SAMPLES = {1: 1024, 2: 256, 3: 64}
 """Samples per axis of a window of a grid, by number of axes."""
 POINT_WINDOW_SAMPLES = {1: 2048, 2: 128, 3: 32}
 """Samples per axis of a window of a grid of scattered samples, by number of axes."""
+LEAVE_ONE_OUT_SAMPLES = {1: 512, 2: 128, 3: 32}
+"""Samples per axis of a window of a grid whose samples are left out one at a time, by number of axes."""
+MAX_GRID_SIGNALS = 16
+"""Most signals on a grid that are used."""
 MIN_WINDOW_SAMPLES = 16
 """Samples per axis of a window of more than three axes."""
 MAX_POINT_SIGNALS = 4
@@ -34,6 +40,60 @@ MIN_HELD_OUT_POINTS = 16
 
 
 # -- grids --------------------------------------------------------------------------------------------------------------
+
+
+class GridValues(Protocol):
+    """Values ``(S, N_1, ..., N_D, C)`` that are indexed by signals and a block: a tensor, or samples in a file."""
+
+    @property
+    def shape(self) -> torch.Size: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def __getitem__(self, index: tuple[slice, ...], /) -> Tensor: ...
+
+
+class GridWindows(NamedTuple):
+    """Windows of a grid, each as a small grid over the whole domain."""
+
+    values: Tensor
+    """``(W, S', C, n_1, ..., n_D)``."""
+    coords: list[Tensor]
+    """``(n_a,)`` per axis, float64."""
+    enlarged: list[float]
+    """Samples of the grid over samples of the window, per axis."""
+    known: Tensor | None
+    """Mask of the samples that are not missing, ``(W, S' or 1, n_1, ..., n_D)``."""
+
+
+def grid_windows(
+    values: GridValues, axes: Sequence[Tensor], sizes: Sequence[int], side: int, signals: int, mask: Tensor | None = None
+) -> GridWindows:
+    """Windows of at most ``side`` samples per axis, of some of the ``signals`` of a grid of ``sizes`` samples.
+
+    Args:
+        values: ``(S, N_1, ..., N_D, C)``, the grid or a part of it.
+        axes: Coordinates, ``(N_a,)`` per axis.
+        sizes: Samples per axis of the whole grid.
+        side: Most samples per axis of a window.
+        signals: Most signals.
+        mask: The known samples, ``(S or 1, N_1, ..., N_D)``.
+    """
+    some, blocks = slice(None, None, -(-values.shape[0] // signals) or 1), window_blocks(values.shape[1:-1], side)
+    windows = torch.stack([values[tuple([some, *block])].movedim(-1, 1) for block in blocks])
+    windows = windows.to(torch.promote_types(values.dtype, torch.float32))
+    known = None
+    if mask is not None:
+        own = some if len(mask) > 1 else slice(None)
+        known = torch.stack([mask[tuple([own, *block])] for block in blocks])
+    enlarged = [size / n for size, n in zip(sizes, windows.shape[3:], strict=True)]
+    starts = [x[:side].to(torch.float64) for x in axes]
+    coords = [(x - x[0]) * ratio + x[0] for x, ratio in zip(starts, enlarged, strict=True)]
+    return GridWindows(windows, coords, enlarged, known)
 
 
 class ThinnedGrid(NamedTuple):
@@ -65,16 +125,12 @@ class ThinnedGrid(NamedTuple):
         return every.to(self.values.device) * (1 - self.fitted)
 
 
-def thinned_grid(values: Tensor, axes: Sequence[Tensor], sizes: Sequence[int]) -> ThinnedGrid:
+def thinned_grid(values: GridValues, axes: Sequence[Tensor], sizes: Sequence[int]) -> ThinnedGrid:
     """From values ``(S, N_1, ..., N_D, C)`` at coordinates ``(N_a,)`` per axis, a part of a grid of ``sizes`` samples."""
     side = GRID_WINDOW_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
-    parts = [part.movedim(-1, 1) for part in _windows(values[:: -(-len(values) // 16) or 1], len(axes), side)]
-    windows = (torch.stack(parts) if len(parts) > 1 else parts[0][None]).to(torch.promote_types(values.dtype, torch.float32))
+    windows, coords, enlarged, _ = grid_windows(values, axes, sizes, side, MAX_GRID_SIGNALS)
     lengths = windows.shape[3:]
     strides = [2 if n >= MIN_AXIS_SAMPLES else 1 for n in lengths]
-    enlarged = [size / n for size, n in zip(sizes, lengths, strict=True)]
-    starts = [x[:side].to(torch.float64) for x in axes]
-    coords = [(x - x[0]) * ratio + x[0] for x, ratio in zip(starts, enlarged, strict=True)]
     weights = []
     for n, stride in zip(lengths, strides, strict=True):
         # samples beyond the last fitted one are a larger share of the coarse grid than of the original one
@@ -83,15 +139,15 @@ def thinned_grid(values: Tensor, axes: Sequence[Tensor], sizes: Sequence[int]) -
     return ThinnedGrid(windows, coords, enlarged, strides, weights)
 
 
-def _windows(x: Tensor, num_axes: int, side: int) -> list[Tensor]:
-    """Windows of ``(S, N_1, ..., N_D, *)``, evenly spread; a longer axis has at least two, which may overlap."""
-    parts = [x]
-    for axis, n in enumerate(x.shape[1 : 1 + num_axes]):
+def window_blocks(grid: Sequence[int], side: int) -> list[Block]:
+    """Windows of at most ``side`` samples per axis, evenly spread; a longer axis has at least two, which may overlap."""
+    along = []
+    for n in grid:
         # parts of a sound differ more than parts of a picture
-        count, width = 1 if n <= side else min(32 if num_axes == 1 else 2, max(2, n // side)), min(n, side)
+        count, width = 1 if n <= side else min(32 if len(grid) == 1 else 2, max(2, n // side)), min(n, side)
         starts = [(2 * turn + 1) * (n - width) // (2 * count) for turn in range(count)]
-        parts = [part.narrow(1 + axis, start, width) for part in parts for start in starts]
-    return parts
+        along.append([slice(start, start + width) for start in starts])
+    return list(itertools.product(*along))
 
 
 # -- scattered points ---------------------------------------------------------------------------------------------------
@@ -124,7 +180,10 @@ def point_windows(
     else:
         mask = mask.to(values.device).expand(len(values), *grid)[some]
         values = values[some]
-    found, where = (torch.cat(_windows(x, len(grid), side)) for x in (values, mask.reshape(-1, *grid)))
+    mask = mask.reshape(-1, *grid)
+    found, where = (
+        torch.cat([x[tuple([slice(None), *block])] for block in window_blocks(grid, side)]) for x in (values, mask)
+    )
     counts = where.flatten(1).sum(1)
     if distributed:
         torch.distributed.all_reduce(counts)

@@ -11,19 +11,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pe_lightning.encoders import Encoder, EncoderLike, interpolates
+from pe_lightning.encoders import Encoder, EncoderLike, interpolates, per_axis
 from pe_lightning.errors import InputError
-from pe_lightning.linalg import Minimum, full_precision, min_tolerance
+from pe_lightning.linalg import Minimum, Operator, full_precision, min_tolerance
 from pe_lightning.linalg.threads import sized_threads, solve_operations, threads_for_values
 from pe_lightning.signals import validation
 from pe_lightning.solvers.choice import axis_encoders, choose_grid, choose_points
 from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
 from pe_lightning.solvers.features import encode, on_host
 from pe_lightning.solvers.grid import GridSolver
+from pe_lightning.solvers.holes import choose_with_holes, completed, known_mean
 from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.line import LineProblem, is_line, point_problem
 from pe_lightning.solvers.samples import ScatteredPoints
 from pe_lightning.solvers.solution import Solution, Solver
+
+MAX_HOLE_ERROR = 1e-3
+"""Largest error of the fit at missing samples, relative to the values, without a warning."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -39,6 +43,7 @@ def solve_grid(
     ridge: float | Literal["auto"] = "auto",
     sigma: Literal["given", "auto"] = "given",
     center: bool = True,
+    mask: Tensor | None = None,
 ) -> Solution:
     """Fits signals on a grid exactly, by ridge regression on the complex encoding of its coordinates.
 
@@ -49,6 +54,11 @@ def solve_grid(
         ridge: Relative ridge, or ``auto``: chosen by held-out prediction (:func:`~pe_lightning.solvers.choose_grid`).
         sigma: ``auto`` to choose the width of the features too, ``given`` to keep the encoder.
         center: Whether the mean of each signal and channel is subtracted first.
+        mask: The known samples of a grid with a few missing ones, ``(N_1, ..., N_D)`` or ``(S or 1, N_1, ..., N_D)``
+            booleans; values elsewhere are ignored. Fits of many missing samples are by :func:`solve_points`.
+
+    Warns:
+        ConvergenceWarning: If the fit at missing samples is not reached.
 
     Example:
         >>> import torch
@@ -71,14 +81,45 @@ def solve_grid(
         raise InputError(f"axes are one coordinate vector per axis of the values, of {list(sizes)} entries; got {shapes}")
     began = time.perf_counter()
     values = values.to(torch.promote_types(values.dtype, torch.float32))
-    encoders = axis_encoders(encoder, axes, None, values.shape[-1], values.device)
-    choice = choose_grid(values, axes, encoders, ridge, sigma)
+    if mask is not None:
+        mask = (mask[None] if mask.ndim == len(sizes) else mask).to(values.device)
+        if mask.dtype != torch.bool or mask.shape[1:] != sizes or len(mask) not in (1, len(values)):
+            given = f"{tuple(mask.shape)}, {mask.dtype}"
+            raise InputError(f"the mask of values {tuple(values.shape)} is boolean, (S or 1, *grid); got {given}")
+    encoders = per_axis(encoder, len(axes))
+    if mask is None:
+        choice = choose_grid(values, axes, encoders, ridge, sigma, center=center)
+    else:
+        choice, values = choose_with_holes(values, axes, encoders, mask, center, ridge=ridge, sigma=sigma)
     if is_line(choice.encoders) and not interpolates(choice.encoders[0], axes[0]):
-        solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False)
+        solution = _solve_line(choice.encoders, axes[0].to(values.device), values, choice.ridge, center, False, mask)
         return replace(solution, choice=choice, seconds=time.perf_counter() - began)
     near, places = on_host(choice.encoders, axes, values.device)
-    solution = GridSolver.of_grid(encode(near, places, places[0].device), values, center=center).solve(choice.ridge)
+    features = encode(near, places, places[0].device)
+    if mask is None:
+        solution = GridSolver.of_grid(features, values, center=center).solve(choice.ridge)
+    else:
+        solution = _solve_with_holes(features, values, mask, choice.ridge, center)
     return replace(solution, encoders=choice.encoders, choice=choice, seconds=time.perf_counter() - began)
+
+
+def _solve_with_holes(features: Sequence[Operator], values: Tensor, mask: Tensor, ridge: float, center: bool) -> Solution:
+    """The fit of the known samples, from values whose missing samples are interpolated."""
+    mean = known_mean(values, mask, center)
+    solver = GridSolver(features, center=False)
+    with full_precision(values.device):
+        filled, error = completed(values - mean, mask, solver.factors, ridge)
+    if error > MAX_HOLE_ERROR:
+        warnings.warn(
+            f"the fit at the missing samples of a grid is reached to {error:.2g} of the values; raise the ridge (now "
+            f"{ridge:.3g}, relative)",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    solver.accumulate(filled)
+    found = solver.solve(ridge)
+    count = mask.flatten(1).sum(1).expand(len(values)) * values.shape[-1]
+    return replace(found, mean=mean.flatten(1), count=count)
 
 
 def solve_blocks(
@@ -232,9 +273,15 @@ def _solution(
 
 
 def _solve_line(
-    encoders: Sequence[Encoder], x: Tensor, values: Tensor, ridge: float, center: bool, distributed: bool
+    encoders: Sequence[Encoder],
+    x: Tensor,
+    values: Tensor,
+    ridge: float,
+    center: bool,
+    distributed: bool,
+    mask: Tensor | None = None,
 ) -> Solution:
-    problem = LineProblem(ScatteredPoints(encoders, x[None, :, None]), values.movedim(-1, 1), center, distributed)
+    problem = LineProblem(ScatteredPoints(encoders, x[None, :, None], mask), values.movedim(-1, 1), center, distributed)
     with full_precision(values.device):
         results = problem.solve(ridge)
         found = _solution(problem, problem.decode([result.z for result in results]), results, ridge, "line")

@@ -42,6 +42,12 @@ def from_matrices(encoder: Encoder, x: Tensor) -> Tensor:
     return encoder.from_lookup(found)
 
 
+def assert_equal_to_rounding(features: Tensor, expected: Tensor, name: str = "") -> None:
+    """Sums of few terms in any order, with or without fused multiplications."""
+    error = (features - expected).abs().max()
+    assert error <= 4 * torch.finfo(features.dtype).eps * expected.abs().max(), name
+
+
 def gradient(encoder: Encoder, features: Tensor) -> Tensor:
     cotangent = torch.randn(features.shape, generator=torch.Generator().manual_seed(1), dtype=features.dtype)
     return torch.autograd.grad((features * cotangent).sum(), encoder.get_parameter("table"), retain_graph=True)[0]
@@ -53,7 +59,7 @@ def gradient(encoder: Encoder, features: Tensor) -> Tensor:
 def test_all_routes_are_the_interpolation(
     num_axes: int, table_size: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the bit but for the order of eight terms; dense and hashed levels, more points than are found at a time."""
+    """To a few units of rounding; dense and hashed levels, more points than are found at a time."""
     monkeypatch.setattr(lookups, "POINTS_AT_ONCE", 64)
     finest = {1: 60, 2: 8, 3: 5}[num_axes]
     encoder = train(create("hash", num_levels=3, finest=finest, table_size=table_size, num_axes=num_axes))
@@ -66,9 +72,7 @@ def test_all_routes_are_the_interpolation(
     routes["by terms"] = encoder(coords)
     for name, features in routes.items():
         assert features.dtype == dtype
-        if name != "at once" or num_axes < 3:
-            assert torch.equal(features, expected), name
-        torch.testing.assert_close(features, expected)
+        assert_equal_to_rounding(features, expected, name)
         torch.testing.assert_close(gradient(encoder, features), gradient(encoder, expected))
 
 
@@ -83,7 +87,6 @@ def test_every_table_is_looked_up_alike(key: str, num_axes: int, monkeypatch: py
     at_once, found = encoder(x), from_matrices(encoder, x)
     monkeypatch.setattr(lookups, "MAX_VALUES_AT_ONCE", 0)
     by_terms = encoder(x)
-    assert torch.equal(found, by_terms)
     for features in (at_once, found):
-        torch.testing.assert_close(features, by_terms)
+        assert_equal_to_rounding(features, by_terms)
         torch.testing.assert_close(gradient(encoder, features), gradient(encoder, by_terms))

@@ -139,10 +139,10 @@ def test_processes_share_the_trained_grid_for_a_solver(world_size):
     for data in (in_memory, in_file):
         shared = [batch for rank in range(world_size) for batch in data.train_blocks(Process(rank, world_size))]
         assert joined(shared) == expected(in_memory)
-    assert in_file.choice_batch().values.equal(in_memory.choice_batch().values)
+    assert in_file.central_block().values.equal(in_memory.central_block().values)
     assert set(samples(in_file.calibration_batch())) <= set(expected(in_file))
     with pytest.raises(InputError, match="needs a training grid"):
-        dataset("random", "file").choice_batch()
+        dataset("random", "file").central_block()
 
 
 @pytest.mark.parametrize(("kind", "batching"), [("memory", "full"), ("memory", "points"), ("file", "points")])

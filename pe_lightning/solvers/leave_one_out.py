@@ -1,0 +1,96 @@
+r"""Leave-one-out errors of ridge regression on a grid, of every sample at once.
+
+With features :math:`U_a s_a V_a^T` per axis, the residuals of the fit are :math:`r = (I - H) y` with
+:math:`I - H = U \frac{\rho}{s^2 + \rho} U^T`, and a sample that is left out is missed by :math:`r_i / (1 - h_i)`. The leverages
+:math:`h` are a product of the squares of the matrices :math:`U_a`, so that a ridge costs two products of the size of the data.
+
+Reference: Allen, *The relationship between variable selection and data augmentation and a method for prediction*,
+Technometrics 1974.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from pe_lightning.encoders import Encoder
+from pe_lightning.encoders.cells import resized
+from pe_lightning.encoders.resolution import shrunk
+from pe_lightning.evaluation.scores import psnr
+from pe_lightning.linalg import AxisFactor, factor_axes, mode_products
+from pe_lightning.solvers.features import on_host
+from pe_lightning.solvers.held_out import GridWindows
+
+MAX_PSNR = 140.0
+"""Rounding of float32 samples."""
+
+
+class ResidualMap:
+    """The map :math:`I - H` from samples ``(..., n_1, ..., n_D)`` to residuals of their fit, for one factorisation.
+
+    Args:
+        factors: The factors of the axes.
+        device: Device of the samples; computed in float64.
+    """
+
+    def __init__(self, factors: Sequence[AxisFactor], device: torch.device) -> None:
+        self.left = [factor.left().to(device, torch.float64) for factor in factors]
+        self.transposed = [u.T.contiguous() for u in self.left]
+        self.squares = [u.square() for u in self.left]
+        joint = reduce(torch.kron, [factor.singular_values for factor in factors]).to(device, torch.float64)
+        self.power = joint.square().reshape([factor.rank for factor in factors])
+        self.unit = math.prod(factor.mean_diagonal for factor in factors)
+        self.is_full = all(factor.rank == factor.shape[0] for factor in factors)
+
+    def gain(self, ridge: float) -> Tensor:
+        r""":math:`\rho / (s^2 + \rho)`, ``(r_1, ..., r_D)``; of a zero ridge the limit from above."""
+        absolute = max(ridge * self.unit, 1e-28 * float(self.power.max()) if self.power.numel() else 0.0)
+        return absolute / (self.power + absolute)
+
+    def spectrum(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Samples in the bases, and what is outside their range, ``None`` if nothing is."""
+        inside = mode_products(x, self.transposed)
+        return inside, None if self.is_full else x - mode_products(inside, self.left)
+
+    def residuals(self, spectrum: tuple[Tensor, Tensor | None], gain: Tensor) -> Tensor:
+        inside, outside = spectrum
+        found = mode_products(inside * gain, self.left)
+        return found if outside is None else found.add_(outside)
+
+    def diagonal(self, gain: Tensor) -> Tensor:
+        """The diagonal of a map with these gains inside the range, and one outside, ``(n_1, ..., n_D)``."""
+        found = mode_products(gain[None], self.squares)[0]
+        if not self.is_full:
+            found = found + (1 - mode_products(torch.ones_like(gain)[None], self.squares)[0]).clamp_min(0)
+        return found
+
+
+class LeaveOneOut:
+    """Scores ridges by leave-one-out errors of windows of a grid; encoders are those of the whole grid."""
+
+    def __init__(self, windows: GridWindows, encoders: Sequence[Encoder], center: bool) -> None:
+        near, coords = on_host(encoders, windows.coords, windows.values.device)
+        parts = zip(near, coords, windows.enlarged, strict=True)
+        features = [shrunk(resized(encoder, ratio), ratio)(x) for encoder, x, ratio in parts]
+        self.map = ResidualMap(factor_axes(features), windows.values.device)
+        values, known = windows.values.double(), windows.known
+        axes = tuple(range(3, values.ndim))
+        weight = torch.ones_like(values[:1, :1, :1]) if known is None else known.unsqueeze(2).double()
+        mean = (values * weight).sum(axes, keepdim=True) / weight.sum(axes, keepdim=True).clamp_min(1) * center
+        self.weight, self.shape = weight, values.shape
+        self.spectrum = self.map.spectrum(values - mean)
+
+    def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
+        """Leave-one-out PSNR in dB of relative ridges, mean over signals."""
+        weight = self.weight.expand(self.shape)
+        counts, scores = weight.transpose(0, 1).flatten(1).sum(1), []
+        for ridge in ridges:
+            gain = self.map.gain(ridge)
+            errors = self.map.residuals(self.spectrum, gain) / self.map.diagonal(gain).clamp_min(1e-300)
+            squared = (errors.square() * weight).transpose(0, 1).flatten(1).sum(1)
+            scores.append(float(psnr(squared, counts).clamp(-1000, MAX_PSNR).mean()))
+        return scores
