@@ -12,7 +12,6 @@ from pe_lightning.encoders.arguments import DEFAULT_NUM_FEATURES, CountLike, Pos
 from pe_lightning.encoders.base import Encoder, registry
 from pe_lightning.encoders.cells import projected_cell
 from pe_lightning.encoders.coordinates import boxes, points
-from pe_lightning.encoders.shifted import Gaussian
 from pe_lightning.errors import InputError
 from pe_lightning.signals import validation
 

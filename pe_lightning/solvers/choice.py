@@ -28,7 +28,6 @@ from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.configured import changed
 from pe_lightning.encoders.resolution import MAX_WEIGHTS, keeps_its_arguments, shrunk
 from pe_lightning.errors import InputError
-from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import factor_axes, full_precision, ridge_response
 from pe_lightning.linalg.threads import threads_for_values
 from pe_lightning.signals import validation
@@ -37,6 +36,7 @@ from pe_lightning.solvers.grid_scorer import GridScorer
 from pe_lightning.solvers.held_out import (
     HELD_OUT_FRACTION,
     LEAVE_ONE_OUT_SAMPLES,
+    MAX_LEAVE_ONE_OUT_SIGNALS,
     MAX_POINT_SIGNALS,
     MIN_HELD_OUT_POINTS,
     MIN_WINDOW_SAMPLES,
@@ -50,19 +50,22 @@ from pe_lightning.solvers.held_out import (
 from pe_lightning.solvers.iterative import PointProblem
 from pe_lightning.solvers.leave_one_out import LeaveOneOut
 from pe_lightning.solvers.line import LineProblem, point_problem
+from pe_lightning.solvers.point_scorer import PointScorer
 from pe_lightning.solvers.samples import point_samples
-from pe_lightning.solvers.search import FINAL_RIDGES, MAX_FEATURES_PER_SAMPLE, Candidate, Scorer, Search, Space, tunable
+from pe_lightning.solvers.search import MAX_FEATURES_PER_SAMPLE, MAX_RIDGE, RULES, Candidate, Search, Space, tunable
 
 SMOOTH_DB = 6.0
 """Difference of leave-one-out and held-out PSNR above which a signal is another one at twice the spacing."""
-MAX_WIDER_WEIGHTS = 1 << 24
-"""Most weights of a signal with more than one feature per sample and axis."""
-MIN_GAIN_DB = 0.5
-"""Least gain over the mean of a signal by which scattered points choose."""
+INFORMED_DB = 3.0
+"""Gain over the mean of a signal below which held-out samples do not choose where leave-one-out errors can."""
 MEAN_RIDGE = 1e9
 """Ridge with which a fit predicts the mean."""
+MAX_WIDER_WEIGHTS = 1 << 24
+"""Most weights of a signal with more than one feature per sample and axis."""
 FALLBACK_POINT_RIDGE = 0.1
-"""Near the best for shifted encoders at scattered points."""
+"""Near the best for shifted encoders at scattered points; also where features do not connect points, so that every ridge predicts
+held-out ones alike.
+"""
 
 
 class ChoiceWarning(UserWarning):
@@ -84,7 +87,7 @@ class Choice:
     """Ridge and held-out PSNR in dB, mean over signals, of the chosen encoders; ascending."""
     factors: tuple[tuple[float, float], ...] = ()
     """Widths relative to the default width, and the best held-out PSNR of each; ascending."""
-    candidate: Candidate = Candidate()
+    candidate: Candidate = RULES
     """What was chosen, relative to the rules of the encoder."""
     tried: tuple[Mapping[str, Any], ...] = ()
     """Everything that was tried, in order: ``{"ridge": ..., "psnr": ..., "width": {argument: value} or None, ...}``."""
@@ -188,11 +191,14 @@ def choose_grid(
         best, chosen = search.run()
         rule: Literal["held-out", "leave-one-out"] = "held-out"
         side = LEAVE_ONE_OUT_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
-        windows = grid_windows(values, axes, sizes, side, MAX_POINT_SIGNALS, mask)
+        windows = grid_windows(values, axes, sizes, side, MAX_LEAVE_ONE_OUT_SIGNALS, mask)
         closer = Search("grid", space, strength, lambda made: LeaveOneOut(windows, made, center))
-        if closer.score(best, chosen) > search.score(best, chosen) + SMOOTH_DB:
+        # every second sample of a wave near the band limit says nothing of the others
+        is_informed = sigma == "given" or search.value(best) > search.scorers[best]([MEAN_RIDGE])[0] + INFORMED_DB
+        near = best if is_informed else closer.run()[0]
+        if closer.value(near) > search.value(best) + SMOOTH_DB:
             search, rule = closer, "leave-one-out"
-            best, chosen = search.run(best)
+            best, chosen = search.run(near)
         made = search.encoders[best]
         assert made is not None
         if strength is None and any(encoder.drawn for encoder in made):
@@ -257,7 +263,7 @@ def _ridge_for_noise(ridge: float, encoders: Sequence[Encoder], axes: Sequence[T
     def noise(r: float) -> float:
         return float((ridge_response(factors, r, torch.float64)[1].square() * between).sum())
 
-    while noise(ridge) > 0.75 and ridge < FINAL_RIDGES[-1]:
+    while noise(ridge) > 0.75 and ridge < MAX_RIDGE:
         ridge *= 10**0.125
     return ridge
 
@@ -331,37 +337,20 @@ def choose_points(
             assert start is not None
             return Choice(FALLBACK_POINT_RIDGE if strength is None else strength, start, "fallback")
 
-        def scorer(candidate: tuple[Encoder, ...]) -> Scorer:
-            # solves of at most 20 iterations, to a relative residual of 3e-4
+        def scorer(candidate: tuple[Encoder, ...]) -> PointScorer:
             rest = (problem if candidate is encoders else build(candidate)).select(signals, fitted)
-            z: list[Tensor] | None = None
-
-            def score(ridges: Sequence[float]) -> list[float]:
-                nonlocal z
-                scores = []
-                for r in ridges:
-                    z = [part.z for part in rest.solve(r, 20, 3e-4, True, z)]
-                    errors = rest.squared_error(z, held).reshape(counts.shape[1], -1).sum(1)
-                    scores.append(float(psnr(errors, counts[0] * values.shape[-1]).mean()))
-                return scores
-
-            return score
+            return PointScorer(rest, held, counts[0])
 
         search = Search("points", space, strength, scorer)
         best, chosen = search.run()
-        made = search.encoders[best]
+        made, points = search.encoders[best], search.scorers[best]
         assert made is not None
+        assert isinstance(points, PointScorer)
         rule: Literal["held-out", "fallback"] = "held-out"
-        if strength is None and not _is_measured(search, best):
+        if strength is None and not points.predicts_waves([n / ratio for n, ratio in zip(density, ratios, strict=True)]):
             chosen, rule = FALLBACK_POINT_RIDGE, "fallback"
     curve = tuple(sorted(search.curves[best].items()))
     return Choice(chosen, made, rule, curve, search.factors, best, tuple(search.tried))
-
-
-def _is_measured(search: Search, best: Candidate) -> bool:
-    """Whether the held-out points tell ridges apart: those of the best encoders predict better than the mean does."""
-    (mean,) = search.scorers[best]([MEAN_RIDGE])
-    return max(search.curves[best].values()) > mean + MIN_GAIN_DB
 
 
 def _widened(encoders: Sequence[Encoder], samples: Sequence[float], candidate: Candidate) -> tuple[Encoder, ...]:

@@ -4,13 +4,14 @@ The ridge fit of the known samples is the fit of the whole grid whose missing sa
 :math:`((I - H) (y, z))_{missing} = 0`. That is a linear system of the size of :math:`z`, solved by conjugate gradients with the
 diagonal :math:`1 - h` as preconditioner: a few iterations where missing samples are apart.
 
-A sample whose features no other sample has, as those of shifted functions that are narrower than the distance of the samples,
-is not determined by the others; its weight of least norm would be zero. It keeps its interpolation.
+Features that do not connect neighbouring samples, as those of shifted functions that are narrower than the distance of the
+samples, or random ones, leave a missing sample to the ridge, which says zero. There missing samples keep their interpolation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -20,13 +21,11 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.linalg import AxisFactor, factor_axes, mode_products
 from pe_lightning.solvers.choice import Choice, axis_encoders, choose_grid
 from pe_lightning.solvers.features import encode, on_host
-from pe_lightning.solvers.leave_one_out import ResidualMap
+from pe_lightning.solvers.leave_one_out import PROBE_PERIOD, ResidualMap
 from pe_lightning.solvers.line import is_line, point_problem
 
 INTERPOLATION_RIDGE = 1e-3
 ITERATIONS = 300
-MIN_COUPLING = 1e-8
-"""Least share of the squared influences on a sample that is from other samples, for it to be determined by them."""
 
 
 def interpolated(values: Tensor, axes: Sequence[Tensor], mask: Tensor) -> Tensor:
@@ -84,12 +83,10 @@ def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge
     """
     residuals = ResidualMap(factors, values.device)
     gain = residuals.gain(ridge)
-    diagonal = residuals.diagonal(gain)
-    coupling = residuals.diagonal(gain.square()) - diagonal.square()
-    missing = (~mask & (coupling > MIN_COUPLING * diagonal.square()))[:, None]
-    if (ridge == 0 and residuals.is_full) or not bool(missing.any()):
-        return values, 0.0  # any value is fitted
-    x = values.movedim(-1, 1).double()
+    diagonal = residuals.diagonal(gain).clamp_min(1e-300)
+    x, missing = values.movedim(-1, 1).double(), ~mask[:, None]
+    if not _connects(residuals, gain, diagonal):
+        return values, 0.0
     scale = x.square().mean().sqrt()
     count = missing.expand(x.shape).sum()
     tolerance = 1e-7 if values.dtype == torch.float32 else 1e-12
@@ -113,3 +110,11 @@ def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge
         product, before = (left * step).sum(), product
         direction = step + product / before * direction
     return x.movedim(1, -1).to(values.dtype), error
+
+
+def _connects(residuals: ResidualMap, gain: Tensor, diagonal: Tensor) -> bool:
+    """Whether fits predict a left-out sample of a slow wave from the others, with less than half of its power as error."""
+    waves = [torch.cos(2 * torch.pi / PROBE_PERIOD * torch.arange(n).to(diagonal)) for n in diagonal.shape]
+    wave = reduce(torch.kron, waves).reshape(1, *diagonal.shape)
+    errors = residuals.residuals(residuals.spectrum(wave), gain) / diagonal
+    return bool(errors.square().mean() < wave.square().mean() / 2)

@@ -75,6 +75,10 @@ class PointProblem:
         self.bases, self.spectrum = self._factor(moments)
         self._shared: FittedSamples | None = None
 
+    def with_values(self, values: Tensor) -> PointProblem:
+        """The problem of other values ``(S, C, P)`` at the same samples."""
+        return PointProblem(self.samples, values, self.population, self.center, self.distributed)
+
     def select(self, signals: slice, mask: Tensor) -> PointProblem:
         """The problem of some signals under another mask, ``(s or 1, P)``."""
         samples = self.samples.select(signals).with_mask(mask)

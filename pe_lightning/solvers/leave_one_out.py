@@ -27,6 +27,8 @@ from pe_lightning.solvers.held_out import GridWindows
 
 MAX_PSNR = 140.0
 """Rounding of float32 samples."""
+PROBE_PERIOD = 16
+"""Samples in a period of the wave by which features are tested: whether a sample that is left out follows from its neighbours."""
 
 
 class ResidualMap:

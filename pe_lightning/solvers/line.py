@@ -46,6 +46,10 @@ class LineProblem:
         self.summed = partial(summed, distributed=distributed)
         self.bases: tuple[Tensor, ...] = ()
 
+    def with_values(self, values: Tensor) -> LineProblem:
+        """The problem of other values ``(S, C, P)`` at the same samples."""
+        return LineProblem(self.samples, values, self.center, self.distributed)
+
     def select(self, signals: slice, mask: Tensor) -> LineProblem:
         return LineProblem(self.samples.select(signals).with_mask(mask), self.values[signals], self.center, self.distributed)
 

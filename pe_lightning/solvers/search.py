@@ -29,8 +29,8 @@ MAX_FEATURES_PER_SAMPLE = 2
 
 GRID_RIDGES = (1e-7, 1e-5, 1e-3, 1e-2, 1e-1, 10**-0.5)
 """Ridges of every candidate on a grid, where one costs a product: one factorisation serves all of them."""
-FINAL_RIDGES = tuple(10.0**k for k in range(-10, 2))
-"""Ridges of the best candidate on a grid, besides those around the best one."""
+MIN_RIDGE, MAX_RIDGE = 1e-10, 10.0
+"""Limits of the ridges around the best one on a grid."""
 POINT_RIDGES = tuple(10 ** (-k / 2) for k in range(-2, 14))
 """Ridges at points, 10 to 3e-7, where one costs an iterative solve that starts from the weights of the ridge before."""
 
@@ -53,6 +53,10 @@ class Candidate:
     """Features per sample and axis, where the number of features is left to the data."""
 
 
+RULES = Candidate()
+"""The rules of the encoder themselves."""
+
+
 @dataclass(frozen=True)
 class Space:
     """The candidates, and the encoders of one.
@@ -68,7 +72,7 @@ class Space:
     make: Callable[[Candidate], tuple[Encoder, ...] | None]
     widths: bool = False
     paddings: bool = False
-    start: Candidate = Candidate()
+    start: Candidate = RULES
     most_per_sample: int = 1
 
     def neighbours(self, candidate: Candidate, kind: Kind) -> Iterator[Candidate]:
@@ -81,6 +85,9 @@ class Space:
             steps: list[int | None] = [None, *PADDINGS]
             place = steps.index(candidate.padding)
             yield from (replace(candidate, padding=steps[p]) for p in (place + 1, place - 1) if 0 <= p < len(steps))
+            if self.widths and candidate.padding is None and 2 * candidate.factor <= MAX_WIDTH_FACTOR[kind]:
+                # wide features that end at the border gain nothing, narrow ones need no padding
+                yield replace(candidate, factor=2 * candidate.factor, padding=PADDINGS[0])
         for count in (2 * candidate.per_sample, candidate.per_sample // 2):
             if 1 <= count <= self.most_per_sample:
                 yield replace(candidate, per_sample=count)
@@ -140,14 +147,6 @@ class Search:
         handicap = self.space.handicap(candidate) if self.kind == "grid" else 0.0
         return max(score for _, score in self.curve(candidate)) - handicap
 
-    def score(self, candidate: Candidate, ridge: float) -> float:
-        """The score of one ridge of a candidate."""
-        if candidate not in self.scorers:
-            made = self.space.make(candidate)
-            assert made is not None
-            return self.scorer(made)([ridge])[0]
-        return self.scorers[candidate]([ridge])[0]
-
     def curve(self, candidate: Candidate) -> list[tuple[float, float]]:
         """Ridges, ascending, and their scores minus the handicaps of the ridges."""
         return [(r, score - self._handicap(candidate, r)) for r, score in sorted(self.curves[candidate].items())]
@@ -186,19 +185,16 @@ class Search:
                 self.point_ridges = (top * 10**0.5, top, top / 10**0.5)
 
     def _refine(self, candidate: Candidate) -> None:
-        """Adds half and quarter decades around the best ridge, and the least ridge that is tied with it."""
-        curve, half, quarter = self.curves[candidate], 10**0.5, 10**0.25
-        self._add(candidate, FINAL_RIDGES)
-
-        def top() -> float:
-            return max(self.curve(candidate), key=lambda point: point[1])[0]
-
-        near = (top() / half, top() * half)
-        ahead = [r for other in (top(), *near) for r in (other / quarter, other * quarter)]
-        self._add(candidate, near, ahead)
-        self._add(candidate, (top() / quarter, top() * quarter))
+        """Adds ridges around the best one, to quarter decades, and the least ridge that is tied with it."""
+        for ratio in (10.0, 10**0.5, 10**0.25):
+            top = max(self.curve(candidate), key=lambda point: point[1])[0]
+            while ratio == 10.0 and top / ratio >= MIN_RIDGE and top == min(self.curves[candidate]):
+                self._add(candidate, [top / ratio])
+                top = max(self.curve(candidate), key=lambda point: point[1])[0]
+            near = [r for r in (top / ratio, top * ratio) if MIN_RIDGE <= r <= MAX_RIDGE]
+            self._add(candidate, near, [r / q for r in (*near, top) for q in (ratio**0.5, ratio**-0.5)])
         edge = tied(self.curve(candidate))["least"]
-        if edge not in curve:
+        if edge not in self.curves[candidate]:
             self._add(candidate, [edge])
 
     def _add(self, candidate: Candidate, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:

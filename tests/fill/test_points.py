@@ -13,7 +13,9 @@ from pe_fill.formats.point_axes import axes_of_points
 from pe_fill.formats.points import PointArrays, PointSource
 from pe_lightning import fit
 from pe_lightning.errors import InputError
+from pe_lightning.estimators import LinearRidge
 from pe_lightning.signals import Axis, Batching, GridSampling, RandomSampling, SignalInfo
+from pe_lightning.solvers import solve_grid
 from pe_lightning.training import ComplexLinear, SignalDataModule, SimpleMLP
 
 ROWS = "a,1,50,3.5,40\nb,3,52,,41\nc,2,51,5.5,42\nd,1,50,4.5,46\n"
@@ -186,3 +188,24 @@ def test_a_held_out_outlier_changes_no_trained_value(tmp_path):
     values[np.flatnonzero(~data.split.train_mask()[0].numpy())[3]] = 1e9
     assert torch.equal(read("b.csv").calibration_batch().values, expected)
     assert (float(expected.min()), float(expected.max())) == (0, 1)
+
+
+def test_a_table_of_a_grid_is_the_grid(tmp_path):
+    """Rows in any order, and without three of them."""
+    places = np.random.default_rng(0).permutation([(x, y) for x in range(24) for y in range(20)])
+    value = [np.sin(x / 5) * np.cos(y / 4) for x, y in places]
+    for lost in (0, 3):
+        rows = "".join(f"s,{x},{y},{v},0\n" for (x, y), v in zip(places[lost:], value[lost:], strict=True))
+        data = PointsDataModule(
+            table(tmp_path / f"{lost}.csv", rows), "lon,lat", "temp", sampling={"name": "grid", "stride": 1}
+        )
+        found = LinearRidge({"name": "gau", "width": "auto"}).fit(data.signals)
+        coords = data.signals.dataset.points
+        axes = [torch.unique(c) for c in coords.unbind(-1)]
+        if not lost:
+            whole = np.sin(np.arange(24) / 5)[:, None] * np.cos(np.arange(20) / 4)
+            scaled = torch.from_numpy((whole - whole.min()) / np.ptp(whole)).float()[None, ..., None]
+            expected = solve_grid(scaled, "gau", axes, sigma="auto")
+        assert found.solution.solver == "grid"
+        assert found.solution.choice["value"] == pytest.approx(expected.choice.report()["value"])
+        torch.testing.assert_close(found.grid(axes), expected.predict(axes), atol=1e-4, rtol=0)

@@ -1,4 +1,4 @@
-"""Width and ridge chosen by held-out samples: on grids, at points, and the scaling of encoders behind both."""
+"""Width, padding, features and ridge chosen by held-out samples: on grids, at points, and encoders of coarser grids."""
 
 import json
 import math
@@ -14,9 +14,10 @@ from pe_lightning.encoders import Encoder, widened
 from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.solvers import ChoiceWarning, choose_grid, choose_points, solve_grid, solve_points
-from pe_lightning.solvers.choice import WIDTH_FACTORS, tied, tunable
 from pe_lightning.solvers.grid_scorer import MAX_ROUNDING_DB, GridScorer
-from pe_lightning.solvers.held_out import thinned_grid
+from pe_lightning.solvers.held_out import grid_windows, thinned_grid
+from pe_lightning.solvers.leave_one_out import LeaveOneOut
+from pe_lightning.solvers.search import Candidate, Search, Space, tied, tunable
 
 
 def picture(n, noise=0.0):
@@ -67,14 +68,14 @@ def test_automatic_sigma_finds_its_way_back():
         default = getattr(encoders.create(name, num_features=64), argument)
         assert 0.49 < getattr(chosen.encoders[0], argument) / default < 2.01
         assert chosen.encoders[0] is chosen.encoders[1]
-        assert [factor for factor, _ in chosen.choice.factors] == sorted(WIDTH_FACTORS)
+        assert chosen.choice.factor in dict(chosen.choice.factors)
         assert chosen.choice.report()["value"] == [getattr(chosen.encoders[0], argument)] * 2
 
 
 def test_small_signals_fall_back_on_a_rule_and_what_cannot_be_chosen_is_refused():
     values, axes = torch.rand(1, 7, 6, 1), [coordinates(7), coordinates(6)]
     choice = choose_grid(values, axes, [encoders.create("gau", num_features=6)] * 2)
-    assert (choice.rule, choice.ridge, choice.curve) == ("fallback", 0.05, ())
+    assert (choice.rule, choice.ridge, choice.curve) == ("fallback", 0.1, ())
     assert choose_grid(values, axes, [encoders.create("keys", num_features=6)] * 2).ridge == 1e-3
     # a short axis beside a long one is kept whole
     values, axes = torch.rand(1, 5, 40, 1), [coordinates(5), coordinates(40)]
@@ -293,3 +294,110 @@ def test_a_drawn_frequency_that_vanishes_on_the_samples_gets_a_larger_ridge():
 
     # 3 dB without a look at the noise
     assert score("auto") > max(score(10.0**power) for power in range(-8, 1)) - 1
+
+
+def test_points_that_features_do_not_connect_get_the_usual_ridge():
+    """Every ridge predicts points that are held out of one-hot features by the mean; the largest ridge made 8 dB of 17."""
+    values, mask, axes = scattered()
+    for name, rule in [("impulse", "fallback"), ("gau", "held-out")]:
+        choice = choose_points(values, {"name": name, "num_features": 64}, axes=axes, mask=mask)
+        assert choice.rule == rule
+    assert choose_points(values, {"name": "impulse", "num_features": 64}, axes=axes, mask=mask).ridge == 0.1
+
+
+# -- smooth signals, and samples left out one at a time -----------------------------------------------------------------
+
+
+def wave(size, rate, phase=0.3):
+    x = coordinates(size)
+    return (0.5 + 0.25 * torch.sin(rate * x + phase)[:, None] * torch.cos(rate * x - 0.2))[None, ..., None]
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(("sizes", "features"), [((14, 11), 10), ((9, 12), 20), ((30,), 12)])
+def test_leave_one_out_scores_are_those_of_fits_without_each_sample(sizes, features, center):
+    """With the mean of all samples, which is not fitted again; without missing samples, and with some that are ignored."""
+    values = torch.rand(2, *sizes, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    known = torch.rand(2, *sizes, generator=torch.Generator().manual_seed(1)) > 0.1
+    axes, made = [coordinates(n) for n in sizes], [encoders.create("gau", num_features=features)] * len(sizes)
+    whole, ridges = reduce(torch.kron, [encoder(x) for encoder, x in zip(made, axes, strict=True)]), [1e-4, 1e-2, 1.0]
+    for mask in (None, known):
+        windows = grid_windows(values, axes, sizes, 64, 4, mask)
+        weight = torch.ones(2, *sizes, dtype=torch.bool) if mask is None else mask
+        expected = []
+        for ridge in ridges:
+            absolute, scores = ridge * whole.square().sum(1).mean(), []
+            for signal, used in zip(values.flatten(1, -2), weight.flatten(1), strict=True):
+                y = signal - signal[used].mean(0) * center
+                errors = []
+                for i in used.nonzero().flatten().tolist():
+                    rest = torch.arange(len(y)) != i
+                    gram = whole[rest] @ whole[rest].T + absolute * torch.eye(len(y) - 1, dtype=torch.float64)
+                    errors.append(y[i] - whole[i] @ whole[rest].T @ torch.linalg.solve(gram, y[rest]))
+                scores.append(-10 * torch.log10(torch.stack(errors).square().mean()))
+            expected.append(float(torch.stack(scores).mean()))
+        assert LeaveOneOut(windows, made, center)(ridges) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("size", "rate", "least"), [(20, 4, 58), (32, 5, 62), (48, 9, 62)])
+def test_smooth_signals_get_wide_features_past_the_borders(size, rate, least):
+    whole = wave(size, rate).float()
+    chosen = solve_grid(whole[:, ::2, ::2], "gau", [coordinates(size)[::2]] * 2, sigma="auto")
+    assert chosen.choice.rule == "leave-one-out"
+    assert chosen.choice.candidate.padding == 4
+    assert chosen.choice.factor > 2
+    assert score(chosen, whole, size) > least
+    assert chosen.report()["choice"]["num_features"] == [encoder.num_features for encoder in chosen.encoders]
+    given = solve_grid(whole[:, ::2, ::2], {"name": "gau", "padding": 0}, [coordinates(size)[::2]] * 2, sigma="auto")
+    assert given.choice.candidate.padding is None, "what is given is kept"
+
+
+@pytest.mark.parametrize("name", ["gau", "linf"])
+def test_a_tone_near_the_band_limit_is_not_judged_at_twice_the_spacing(name):
+    """Every second sample of the trained ones is less than two per period, and predicts the others by their mean."""
+    x = coordinates(1024)
+    row = (0.5 + 0.3 * torch.sin(2 * math.pi * 170 * x + 0.4))[None, :, None]
+    found = solve_grid(row[:, ::2], name, [x[::2]], sigma="auto")
+    assert found.choice.rule == "leave-one-out"
+    assert -10 * math.log10((found.predict([x]) - row)[:, 1:-64:2].square().mean()) > 40
+
+
+def test_without_the_mean_the_choice_is_made_without_it():
+    """Relative to a large mean every ridge looks too small."""
+    x, generator = coordinates(128), torch.Generator().manual_seed(3)
+    row = (10 + torch.randn(128, generator=generator).cumsum(0) / 8)[None, :, None].double() / 20
+    encoder = encoders.create("gau", num_features=64)
+    for center in (True, False):
+        found = solve_grid(row[:, ::2], encoder, [x[::2]], center=center)
+        error = [
+            (solve_grid(row[:, ::2], encoder, [x[::2]], center=center, ridge=10.0**k).predict([x]) - row)[:, 1:-2:2]
+            .square()
+            .mean()
+            for k in range(-8, 1)
+        ]
+        assert (found.predict([x]) - row)[:, 1:-2:2].square().mean() < 1.3 * min(error)
+
+
+def test_a_search_climbs_while_scores_rise_and_keeps_the_rule_for_less_than_its_handicap():
+    tried = []
+
+    def searched(gain, **options):
+        def make(candidate):
+            return (encoders.create("gau", num_features=8), candidate)
+
+        def scorer(made):
+            tried.append(made[1])
+            return lambda ridges, ahead=(): [
+                20 + gain * math.log2(made[1].factor) - abs(math.log10(r) + 3) / 10 for r in ridges
+            ]
+
+        space = Space(make, widths=True, **options)
+        search = Search("grid", space, None, scorer)
+        search.space = space
+        search._handicap = lambda candidate, ridge: 0.0
+        search._describe = lambda candidate: {}
+        return search.run()
+
+    assert searched(0.4) == (Candidate(), pytest.approx(3.2e-4, rel=0.1))
+    assert searched(1.0)[0] == Candidate(factor=4.0)
+    assert Candidate(factor=2**-0.5) in tried
