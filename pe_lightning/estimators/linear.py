@@ -134,21 +134,22 @@ class LinearRidge(Estimator):
         if any(axis.periodic for axis in train.info.axes):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
-        choice = None
-        if any(wanted):
-            each = any(encoder.per_feature for encoder in encoders)
-            choice = self._choose(train.dataset, changed(encoders, without_parameters) if each else encoders, device, "auto")
-            found = zip(choice.encoders, encoders, strict=True)
-            encoders = [_with_choice(given, chosen) if each else chosen for chosen, given in found]
-        encoders = size_encoders(train.dataset, encoders, self.max_weights)
-        features = [encoder.num_features for encoder in encoders]
+        rules = size_encoders(train.dataset, encoders, self.max_weights)
+        features = [encoder.num_features for encoder in rules]
         needed, free = 4 * math.prod(features) * train.info.channels * train.info.num_signals, free_memory()
         if needed > free:
             raise InputError(
                 f"{'x'.join(map(str, features))} features take {show_bytes(needed)} for their weights, and "
                 f"{show_bytes(free)} of memory are free: set a smaller num_features, or auto"
             )
-        return encoders, choice
+        if not any(wanted):
+            return rules, None
+        each = any(encoder.per_feature for encoder in encoders)
+        choice = self._choose(train.dataset, changed(encoders, without_parameters) if each else encoders, device, "auto")
+        if not each:
+            return list(choice.encoders), choice
+        found = zip(encoders, choice.encoders, strict=True)
+        return size_encoders(train.dataset, [_with_choice(*pair) for pair in found], self.max_weights), choice
 
     def _choose(
         self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]

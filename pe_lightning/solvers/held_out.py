@@ -25,9 +25,9 @@ GRID_WINDOW_SAMPLES = {1: 1024, 2: 256, 3: 64}
 """Samples per axis of a window of a grid, by number of axes."""
 POINT_WINDOW_SAMPLES = {1: 2048, 2: 128, 3: 32}
 """Samples per axis of a window of a grid of scattered samples, by number of axes."""
-LEAVE_ONE_OUT_SAMPLES = {1: 256, 2: 64, 3: 24}
+LEAVE_ONE_OUT_SAMPLES = {1: 256, 2: 48, 3: 16}
 """Samples per axis of a window of a grid whose samples are left out one at a time, by number of axes."""
-MAX_GRID_SIGNALS = 8
+MAX_GRID_SIGNALS = 6
 """Most signals on a grid that are used."""
 MAX_LEAVE_ONE_OUT_SIGNALS = 2
 """Most signals on a grid whose samples are left out one at a time."""

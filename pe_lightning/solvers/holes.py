@@ -82,7 +82,7 @@ def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge
         The values, and the root mean square of the remaining errors of missing samples, relative to the known values.
     """
     residuals = ResidualMap(factors, values.device)
-    gain = residuals.gain(ridge)
+    gain = residuals.gain(torch.tensor(ridge))
     diagonal = residuals.diagonal(gain).clamp_min(1e-300)
     x, missing = values.movedim(-1, 1).double(), ~mask[:, None]
     if not _connects(residuals, gain, diagonal):

@@ -46,11 +46,12 @@ class ResidualMap:
         joint = reduce(torch.kron, [factor.singular_values for factor in factors]).to(device, torch.float64)
         self.power = joint.square().reshape([factor.rank for factor in factors])
         self.unit = math.prod(factor.mean_diagonal for factor in factors)
+        self.least = 1e-28 * math.prod(float(factor.singular_values[0]) ** 2 if factor.rank else 0.0 for factor in factors)
         self.is_full = all(factor.rank == factor.shape[0] for factor in factors)
 
-    def gain(self, ridge: float) -> Tensor:
-        r""":math:`\rho / (s^2 + \rho)`, ``(r_1, ..., r_D)``; of a zero ridge the limit from above."""
-        absolute = max(ridge * self.unit, 1e-28 * float(self.power.max()) if self.power.numel() else 0.0)
+    def gain(self, ridges: Tensor) -> Tensor:
+        r""":math:`\rho / (s^2 + \rho)`, ``(*ridges, r_1, ..., r_D)``; of a zero ridge the limit from above."""
+        absolute = (ridges.to(self.power) * self.unit).clamp_min(self.least).reshape(*ridges.shape, *[1] * self.power.ndim)
         return absolute / (self.power + absolute)
 
     def spectrum(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -64,11 +65,9 @@ class ResidualMap:
         return found if outside is None else found.add_(outside)
 
     def diagonal(self, gain: Tensor) -> Tensor:
-        """The diagonal of a map with these gains inside the range, and one outside, ``(n_1, ..., n_D)``."""
-        found = mode_products(gain[None], self.squares)[0]
-        if not self.is_full:
-            found = found + (1 - mode_products(torch.ones_like(gain)[None], self.squares)[0]).clamp_min(0)
-        return found
+        """The diagonal of a map with these gains inside the range, and one outside, ``(*ridges, n_1, ..., n_D)``."""
+        found = mode_products(gain, self.squares)
+        return found if self.is_full else found + (1 - mode_products(torch.ones_like(self.power), self.squares)).clamp_min(0)
 
 
 class LeaveOneOut:
@@ -83,16 +82,17 @@ class LeaveOneOut:
         axes = tuple(range(3, values.ndim))
         weight = torch.ones_like(values[:1, :1, :1]) if known is None else known.unsqueeze(2).double()
         mean = (values * weight).sum(axes, keepdim=True) / weight.sum(axes, keepdim=True).clamp_min(1) * center
-        self.weight, self.shape = weight, values.shape
+        self.weight = weight
+        self.counted = values.shape[2] * (values.shape[0] if known is None else 1)
         self.spectrum = self.map.spectrum(values - mean)
 
     def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
         """Leave-one-out PSNR in dB of relative ridges, mean over signals."""
-        weight = self.weight.expand(self.shape)
-        counts, scores = weight.transpose(0, 1).flatten(1).sum(1), []
-        for ridge in ridges:
-            gain = self.map.gain(ridge)
-            errors = self.map.residuals(self.spectrum, gain) / self.map.diagonal(gain).clamp_min(1e-300)
-            squared = (errors.square() * weight).transpose(0, 1).flatten(1).sum(1)
-            scores.append(float(psnr(squared, counts).clamp(-1000, MAX_PSNR).mean()))
-        return scores
+        gain = self.map.gain(torch.tensor(list(ridges), dtype=torch.float64))  # (ridges, r_1, ..., r_D)
+        inside, outside = self.spectrum
+        left = self.map.residuals((inside.unsqueeze(3), None if outside is None else outside.unsqueeze(3)), gain)
+        errors = left / self.map.diagonal(gain).clamp_min(1e-300)
+        weight = self.weight.unsqueeze(3)
+        squared = (errors.square() * weight).flatten(4).sum((0, 2, 4))
+        counts = (weight.flatten(4).sum((0, 2, 4)) * self.counted).expand_as(squared)
+        return psnr(squared, counts).clamp(-1000, MAX_PSNR).mean(0).tolist()

@@ -20,6 +20,7 @@ OCTAVE_DB = 0.5
 """Handicap of a width, or a number of features, twice or half the one of the rule; also of padding."""
 DECADE_DB = 1.0
 """Handicap of a ridge on a grid ten times as large as the encoder's :attr:`~pe_lightning.encoders.Encoder.fallback_ridge`."""
+MAX_HANDICAP_DB = 0.75
 MAX_WIDTH_FACTOR = {"grid": 4.0, "points": 8.0}
 MIN_WIDTH_FACTOR = {"grid": 0.5, "points": 0.125}
 PADDINGS = (2, 4)
@@ -77,7 +78,7 @@ class Space:
 
     def neighbours(self, candidate: Candidate, kind: Kind) -> Iterator[Candidate]:
         if self.widths:
-            for ratio in (2**0.5, 2**-0.5):  # wider first
+            for ratio in (2**0.5, 2**-0.5, 2.0, 4.0) if kind == "grid" else (2**0.5, 2**-0.5):  # wider first
                 factor = 2 ** (round(2 * math.log2(candidate.factor * ratio)) / 2)
                 if MIN_WIDTH_FACTOR[kind] <= factor <= MAX_WIDTH_FACTOR[kind]:
                     yield replace(candidate, factor=factor)
@@ -92,10 +93,10 @@ class Space:
             if 1 <= count <= self.most_per_sample:
                 yield replace(candidate, per_sample=count)
 
-    def handicap(self, candidate: Candidate) -> float:
-        """In dB."""
-        octaves = abs(math.log2(candidate.factor)) + abs(math.log2(candidate.per_sample / self.start.per_sample))
-        return OCTAVE_DB * (octaves + (candidate.padding is not None))
+    def octaves(self, candidate: Candidate) -> float:
+        """The distance from the rules: of the width and the number of features in octaves, and one for padding."""
+        more = abs(math.log2(candidate.factor)) + abs(math.log2(candidate.per_sample / self.start.per_sample))
+        return more + (candidate.padding is not None)
 
 
 class Search:
@@ -144,12 +145,11 @@ class Search:
                 self._scan(candidate)
         if self.encoders[candidate] is None:
             return -math.inf
-        handicap = self.space.handicap(candidate) if self.kind == "grid" else 0.0
-        return max(score for _, score in self.curve(candidate)) - handicap
+        return max(score for _, score in self.curve(candidate))
 
     def curve(self, candidate: Candidate) -> list[tuple[float, float]]:
-        """Ridges, ascending, and their scores minus the handicaps of the ridges."""
-        return [(r, score - self._handicap(candidate, r)) for r, score in sorted(self.curves[candidate].items())]
+        """Ridges, ascending, and their scores minus the handicaps."""
+        return [(r, score - self.handicap(candidate, r)) for r, score in sorted(self.curves[candidate].items())]
 
     @property
     def factors(self) -> tuple[tuple[float, float], ...]:
@@ -159,13 +159,15 @@ class Search:
             best[candidate.factor] = max(best.get(candidate.factor, -math.inf), *curve.values())
         return tuple(sorted(best.items())) if self.space.widths else ()
 
-    def _handicap(self, candidate: Candidate, ridge: float) -> float:
-        if self.kind == "points" or self.ridge is not None or ridge <= 0:
+    def handicap(self, candidate: Candidate, ridge: float) -> float:
+        """In dB; zero at points."""
+        if self.kind == "points":
             return 0.0
         encoders = self.encoders[candidate]
         assert encoders is not None
         usual = max(encoder.fallback_ridge for encoder in encoders)
-        return DECADE_DB * max(0.0, math.log10(ridge / usual))
+        decades = max(0.0, math.log10(ridge / usual)) if self.ridge is None and ridge > 0 else 0.0
+        return min(OCTAVE_DB * self.space.octaves(candidate) + DECADE_DB * decades, MAX_HANDICAP_DB)
 
     def _scan(self, candidate: Candidate) -> None:
         if self.ridge is not None:
@@ -186,16 +188,19 @@ class Search:
 
     def _refine(self, candidate: Candidate) -> None:
         """Adds ridges around the best one, to quarter decades, and the least ridge that is tied with it."""
-        for ratio in (10.0, 10**0.5, 10**0.25):
-            top = max(self.curve(candidate), key=lambda point: point[1])[0]
-            while ratio == 10.0 and top / ratio >= MIN_RIDGE and top == min(self.curves[candidate]):
-                self._add(candidate, [top / ratio])
-                top = max(self.curve(candidate), key=lambda point: point[1])[0]
-            near = [r for r in (top / ratio, top * ratio) if MIN_RIDGE <= r <= MAX_RIDGE]
-            self._add(candidate, near, [r / q for r in (*near, top) for q in (ratio**0.5, ratio**-0.5)])
+        for steps in (4, 2, 1):  # quarter decades
+            top = self._top(candidate)
+            while steps == 4 and top == min(self.curves[candidate]) and top / 10 >= MIN_RIDGE:
+                self._add(candidate, [top / 10])
+                top = self._top(candidate)
+            near = [r for r in (top / 10 ** (steps / 4), top * 10 ** (steps / 4)) if MIN_RIDGE <= r <= MAX_RIDGE]
+            self._add(candidate, near, [r * 10 ** (k / 4) for r in (*near, top) for k in range(1 - steps, steps)])
         edge = tied(self.curve(candidate))["least"]
         if edge not in self.curves[candidate]:
             self._add(candidate, [edge])
+
+    def _top(self, candidate: Candidate) -> float:
+        return max(self.curve(candidate), key=lambda point: point[1])[0]
 
     def _add(self, candidate: Candidate, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
         new = [r for r in ridges if r not in self.curves[candidate]]

@@ -133,7 +133,7 @@ def test_a_number_of_tasks_without_srun(monkeypatch, capsys) -> None:
 
 def test_weights_that_exceed_the_memory_are_refused_before_a_width_is_chosen(monkeypatch) -> None:
     data = TensorDataModule(torch.rand(1, 9, 9, 1))
-    monkeypatch.setattr(LinearRidge, "_choose_bandwidth", lambda *_: pytest.fail("chosen"))
+    monkeypatch.setattr(LinearRidge, "_choose", lambda *_: pytest.fail("chosen"))
     encoder = {"name": "gau", "num_features": 10**6, "sigma": "auto"}
     with pytest.raises(InputError, match=r"1000000x1000000 features take 4.0 TB for their weights"):
         LinearRidge(encoder).fit(data.signals)

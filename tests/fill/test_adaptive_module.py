@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import skimage
 import torch
@@ -92,19 +93,26 @@ def test_a_width_that_is_given_is_the_encoders(make_trainer):
 @pytest.mark.parametrize("sampling", ["random", "grid"])
 @pytest.mark.parametrize("model", ["Adaptive", "ComplexLinear"])
 def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_deviations(model, sampling):
-    """Noise whose size differs from place to place, on a smooth signal."""
-    noise = torch.randn(1, 56, 48, 1, generator=torch.Generator().manual_seed(0)) * torch.linspace(0.005, 0.08, 48)[:, None]
-    values = (0.2 + 0.6 * signals(1, 56, 48, channels=1) + noise).clamp(0, 1)
-    data = TensorDataModule(values, sampling=sampling)
-    fitted = pe_lightning.fit(data, "gau", Adaptive(angles=4) if model == "Adaptive" else None)
-    unseen = ~data.split.train_mask()[0]
+    """Noise whose size differs from place to place, on a smooth signal; two draws, of which one alone varies by 0.03."""
     coords = torch.cartesian_prod(torch.arange(56) / 56, torch.arange(48) / 48).reshape(56, 48, 2)
-    deviations = fitted.std(coords)
-    assert deviations.shape == (56, 48, 1)
-    inside = (fitted(coords)[0] - values[0]).abs() <= 1.645 * deviations
-    assert 0.85 < float(inside[unseen].float().mean()) < 0.95
-    for part in (slice(0, 16), slice(32, 48)):  # also where there is little noise, and where there is much
-        assert 0.77 < float(inside[:, part][unseen[:, part]].float().mean()) < 0.99
+    shares = []
+    for seed in (0, 1):
+        draw = torch.randn(1, 56, 48, 1, generator=torch.Generator().manual_seed(seed))
+        noise = draw * torch.linspace(0.005, 0.08, 48)[:, None]
+        values = (0.2 + 0.6 * signals(1, 56, 48, channels=1) + noise).clamp(0, 1)
+        data = TensorDataModule(values, sampling=sampling)
+        fitted = pe_lightning.fit(data, "gau", Adaptive(angles=4) if model == "Adaptive" else None)
+        unseen = ~data.split.train_mask()[0]
+        deviations = fitted.std(coords)
+        assert deviations.shape == (56, 48, 1)
+        inside = (fitted(coords)[0] - values[0]).abs() <= 1.645 * deviations
+        # also where there is little noise, and where there is much
+        parts = (slice(None), slice(0, 16), slice(32, 48))
+        shares.append([float(inside[:, part][unseen[:, part]].float().mean()) for part in parts])
+    whole, little, much = np.mean(shares, 0)
+    assert 0.85 < whole < 0.95
+    for share in (little, much):
+        assert 0.77 < share < 0.99
 
 
 def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(tmp_path):

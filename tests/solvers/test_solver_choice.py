@@ -378,26 +378,23 @@ def test_without_the_mean_the_choice_is_made_without_it():
         assert (found.predict([x]) - row)[:, 1:-2:2].square().mean() < 1.3 * min(error)
 
 
-def test_a_search_climbs_while_scores_rise_and_keeps_the_rule_for_less_than_its_handicap():
-    tried = []
+@pytest.mark.parametrize(("gain", "slope", "factor"), [(0.3, 0.0, 1.0), (0.6, 0.6, 4.0)])
+def test_a_search_climbs_while_scores_rise_by_more_than_the_handicap(gain, slope, factor):
+    """By so many dB an octave; ridges above the usual one have a handicap too, which ends at 0.75 dB in all."""
+    gau = encoders.create("gau", num_features=8)
+    made = {}
 
-    def searched(gain, **options):
-        def make(candidate):
-            return (encoders.create("gau", num_features=8), candidate)
+    def make(candidate):
+        made[candidate] = (gau.copy(sigma=gau.sigma * candidate.factor),)
+        return made[candidate]
 
-        def scorer(made):
-            tried.append(made[1])
-            return lambda ridges, ahead=(): [
-                20 + gain * math.log2(made[1].factor) - abs(math.log10(r) + 3) / 10 for r in ridges
-            ]
+    def scorer(made):
+        wide = math.log2(made[0].sigma / gau.sigma)
+        return lambda ridges, ahead=(): [20 + gain * wide + slope * math.log10(r / 10) for r in ridges]
 
-        space = Space(make, widths=True, **options)
-        search = Search("grid", space, None, scorer)
-        search.space = space
-        search._handicap = lambda candidate, ridge: 0.0
-        search._describe = lambda candidate: {}
-        return search.run()
-
-    assert searched(0.4) == (Candidate(), pytest.approx(3.2e-4, rel=0.1))
-    assert searched(1.0)[0] == Candidate(factor=4.0)
-    assert Candidate(factor=2**-0.5) in tried
+    search = Search("grid", Space(make, widths=True), None, scorer)
+    candidate, ridge = search.run()
+    assert candidate == Candidate(factor=factor)
+    assert (ridge > 1) == (factor > 1), "a limited handicap does not hide what is much better"
+    assert search.handicap(Candidate(factor=2**-0.5), gau.fallback_ridge) == pytest.approx(0.25)
+    assert search.handicap(candidate, 10.0) == 0.75

@@ -190,7 +190,7 @@ def check_operations() -> None:
         values = (signals(1, 96, 96) + 0.2 * torch.randn(1, 96, 96, 2, generator=torch.Generator().manual_seed(0))).to(
             DEVICE
         )
-    for ridge, operations, waits in ((1e-3, 40, 1), ("auto", 100, 4)):
+    for ridge, operations, waits in ((1e-3, 40, 1), ("auto", 160, 6)):
         launched.clear()
         waited.clear()
         with Operations(), Functions():

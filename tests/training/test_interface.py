@@ -52,7 +52,7 @@ def test_values_are_fitted_in_one_line(tmp_path: Path, monkeypatch: pytest.Monke
     assert pe_lightning.fit(data, "gau").psnr == model.psnr
     module = pe_lightning.fit(values, model=pe_lightning.ComplexLinear.exact("gau"))
     assert module.psnr == pytest.approx(model.psnr, abs=1e-3)
-    assert module.train_psnr == pytest.approx(model.train_psnr, abs=0.01)  # weights in float32
+    assert module.train_psnr == pytest.approx(model.train_psnr, abs=0.1)  # weights in float32
     assert not list(tmp_path.iterdir())
 
 
