@@ -55,7 +55,7 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
     from_samples: ClassVar[Mapping[str, Callable[[Samples], Any]]] = {}
     """Arguments whose default is ``"auto"``, and their values for the trained samples."""
     fallback_ridge: ClassVar[float] = 1e-3
-    """A good relative ridge for photographs, where a signal is too small to hold samples out."""
+    """A good relative ridge for photographs: of signals too small to hold samples out; larger ones have a handicap."""
     normalizable: ClassVar[bool] = True
     """Whether encodings may scale the features; false for trained tables and for coordinates."""
     joint: ClassVar[bool] = False

@@ -226,7 +226,7 @@ class SignalDataset:
 
 
 class TrainedGrid:
-    """The trained grid of signals in a file, ``(S, n_1, ..., n_D, C)``, read where it is indexed: ``grid[signals, *block]``."""
+    """The trained grid of signals in a file, ``(S, n_1, ..., n_D, C)``, read by ``grid[signals, *block]``."""
 
     def __init__(self, dataset: SignalDataset, device: torch.device) -> None:
         assert isinstance(dataset.values, FileValues)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pe_lightning.signals.batches import GridBatch, PointBatch
 
-MAX_MISSING = 0.1
+MAX_MISSING = 0.2
 """Largest share of missing samples with which samples are treated as a grid."""
 MAX_SPACING_RATIO = 2.5
 """Largest ratio of the distances of neighbours along an axis; a line that is missing leaves twice the distance."""
@@ -30,7 +30,7 @@ class Lattice:
 
 
 def find_lattice(batch: PointBatch) -> Lattice | None:
-    """The grid that points are, but for a tenth of its samples at most; ``None`` if they are not."""
+    """The grid that points are, but for a fifth of its samples at most; ``None`` if they are not."""
     if batch.index is not None and batch.axes is not None:
         places = torch.unravel_index(batch.index, [len(x) for x in batch.axes])
         along = [torch.unique(place, return_inverse=True) for place in places]

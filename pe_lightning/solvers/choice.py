@@ -1,9 +1,9 @@
 """Ridge, width, padding and number of features of an exact fit, chosen by prediction of held-out training samples.
 
 Every second sample of each axis of a grid is held out, and the features are made for the coarser grid
-(:mod:`~pe_lightning.solvers.held_out`). This measures what is predicted later, samples halfway between fitted ones, but at twice
-the spacing. A signal that is so smooth that samples which are left out one at a time are missed by less than half as much is
-another signal at twice the spacing: there leave-one-out errors decide (:mod:`~pe_lightning.solvers.leave_one_out`).
+(:mod:`~pe_lightning.solvers.held_out`). This measures what is predicted later, samples halfway between fitted ones, but at
+twice the spacing. Smooth signals are other signals there: where samples that are left out one at a time are missed by less
+than half as much, these errors decide (:mod:`~pe_lightning.solvers.leave_one_out`).
 
 Of ridges within 0.05 dB of the best, a grid takes the least: a signal is rougher on the coarser grid of the fitted samples,
 and its best ridge larger. Scattered points take the largest: their solves are short, which smooths too and hides how much a
@@ -63,8 +63,8 @@ MEAN_RIDGE = 1e9
 MAX_WIDER_WEIGHTS = 1 << 24
 """Most weights of a signal with more than one feature per sample and axis."""
 FALLBACK_POINT_RIDGE = 0.1
-"""Near the best for shifted encoders at scattered points; also where features do not connect points, so that every ridge predicts
-held-out ones alike.
+"""Near the best for shifted encoders at scattered points; also for features that do not connect points, with which every
+ridge predicts held-out ones alike.
 """
 
 
@@ -164,7 +164,7 @@ def choose_grid(
         sigma: ``auto`` to choose the width that the encoders declare, by one factor for all axes; ``given`` to keep it.
         full_size: Samples per axis of the whole grid, if ``values`` are a part of it.
         center: Whether the mean of each signal and channel is subtracted.
-        mask: The known samples, ``(S or 1, N_1, ..., N_D)``; others are interpolated ones, which leave-one-out errors ignore.
+        mask: The known samples, ``(S or 1, N_1, ..., N_D)``; leave-one-out errors ignore the others, which are interpolated.
         max_weights: Most weights of a signal with ``num_features: auto``.
         features: ``auto`` to choose with ``sigma: auto`` also the padding and the number of features of encoders that leave
             them to the data; ``given`` to keep to the rule.
@@ -331,8 +331,8 @@ def choose_points(
             space = Space(partial(_widened, encoders, density), widths=True)
         if int(counts.min()) < MIN_HELD_OUT_POINTS:
             if strength is None:
-                text = f"ridge: auto uses the relative ridge {FALLBACK_POINT_RIDGE}: too few points of a signal could be held out"
-                warnings.warn(text, ChoiceWarning, stacklevel=2)
+                used = f"ridge: auto uses the relative ridge {FALLBACK_POINT_RIDGE}"
+                warnings.warn(f"{used}: too few points of a signal could be held out", ChoiceWarning, stacklevel=2)
             start = space.make(space.start)
             assert start is not None
             return Choice(FALLBACK_POINT_RIDGE if strength is None else strength, start, "fallback")

@@ -1,11 +1,12 @@
 r"""Grids with a few missing samples, fitted as grids: the missing samples hold the fit itself.
 
 The ridge fit of the known samples is the fit of the whole grid whose missing samples :math:`z` have no residual,
-:math:`((I - H) (y, z))_{missing} = 0`. That is a linear system of the size of :math:`z`, solved by conjugate gradients with the
-diagonal :math:`1 - h` as preconditioner: a few iterations where missing samples are apart.
+:math:`((I - H) (y, z))_{missing} = 0`. That is a linear system of the size of :math:`z`, solved by conjugate gradients with
+the diagonal :math:`1 - h` as preconditioner: a few iterations where missing samples are apart.
 
 Features that do not connect neighbouring samples, as those of shifted functions that are narrower than the distance of the
-samples, or random ones, leave a missing sample to the ridge, which says zero. There missing samples keep their interpolation.
+samples, or random ones, leave a missing sample to the ridge, which says zero. There missing samples keep their
+interpolation.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from pe_lightning.solvers.line import is_line, point_problem
 
 INTERPOLATION_RIDGE = 1e-3
 ITERATIONS = 300
+CHOICE_TOLERANCE = 1e-4
+"""Error of missing samples, relative to the known ones, with which choices are made."""
 
 
 def interpolated(values: Tensor, axes: Sequence[Tensor], mask: Tensor) -> Tensor:
-    """Values ``(S, N_1, ..., N_D, C)`` whose samples outside the mask ``(S or 1, N_1, ..., N_D)`` are predicted by ``laplace``."""
+    """Values ``(S, N_1, ..., N_D, C)``; those outside the mask ``(S or 1, N_1, ..., N_D)`` are predicted by ``laplace``."""
     encoders = axis_encoders("laplace", axes, None, values.shape[-1], values.device)
     where: dict[str, Any] = {"coords": None, "axes": axes, "mask": mask, "index": None}
     problem = point_problem(values, encoders, center=True, distributed=False, **where)
@@ -54,7 +57,7 @@ def choose_with_holes(
         near, places = on_host(choice.encoders, axes, values.device)
         mean = known_mean(filled, mask, center)
         factors = factor_axes(encode(near, places, places[0].device))
-        fitted = completed(filled - mean, mask, factors, choice.ridge)[0] + mean
+        fitted = completed(filled - mean, mask, factors, choice.ridge, CHOICE_TOLERANCE)[0] + mean
         change = (fitted - filled)[(~mask).expand(values.shape[:-1])].double().square().mean()
         if float(change) > 10 ** (-max(score for _, score in choice.curve) / 10):
             choice = choose_grid(fitted, axes, encoders, center=center, mask=mask, **options)
@@ -69,7 +72,9 @@ def known_mean(values: Tensor, mask: Tensor, center: bool) -> Tensor:
     return (total / known.sum(axes, keepdim=True) * center).to(values.dtype)
 
 
-def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge: float) -> tuple[Tensor, float]:
+def completed(
+    values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge: float, tolerance: float | None = None
+) -> tuple[Tensor, float]:
     """Centred values ``(S, N_1, ..., N_D, C)`` whose missing samples hold the ridge fit of the others.
 
     Args:
@@ -77,6 +82,7 @@ def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge
         mask: The known samples, ``(S or 1, N_1, ..., N_D)``.
         factors: Factors of the features of the axes.
         ridge: Relative ridge.
+        tolerance: Error of missing samples at which to stop, relative to the known ones; by default near rounding.
 
     Returns:
         The values, and the root mean square of the remaining errors of missing samples, relative to the known values.
@@ -89,7 +95,7 @@ def completed(values: Tensor, mask: Tensor, factors: Sequence[AxisFactor], ridge
         return values, 0.0
     scale = x.square().mean().sqrt()
     count = missing.expand(x.shape).sum()
-    tolerance = 1e-7 if values.dtype == torch.float32 else 1e-12
+    tolerance = tolerance or (1e-5 if values.dtype == torch.float32 else 1e-12)
 
     def apply(v: Tensor) -> Tensor:
         return residuals.residuals(residuals.spectrum(v), gain) * missing

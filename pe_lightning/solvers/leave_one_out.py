@@ -1,8 +1,9 @@
 r"""Leave-one-out errors of ridge regression on a grid, of every sample at once.
 
 With features :math:`U_a s_a V_a^T` per axis, the residuals of the fit are :math:`r = (I - H) y` with
-:math:`I - H = U \frac{\rho}{s^2 + \rho} U^T`, and a sample that is left out is missed by :math:`r_i / (1 - h_i)`. The leverages
-:math:`h` are a product of the squares of the matrices :math:`U_a`, so that a ridge costs two products of the size of the data.
+:math:`I - H = U \frac{\rho}{s^2 + \rho} U^T`, and a sample that is left out is missed by :math:`r_i / (1 - h_i)`. The
+leverages :math:`h` are a product of the squares of the matrices :math:`U_a`: a ridge costs two products of the size of the
+data.
 
 Reference: Allen, *The relationship between variable selection and data augmentation and a method for prediction*,
 Technometrics 1974.
@@ -28,7 +29,7 @@ from pe_lightning.solvers.held_out import GridWindows
 MAX_PSNR = 140.0
 """Rounding of float32 samples."""
 PROBE_PERIOD = 16
-"""Samples in a period of the wave by which features are tested: whether a sample that is left out follows from its neighbours."""
+"""Samples in a period of the wave by which features are tested: whether a left-out sample follows from its neighbours."""
 
 
 class ResidualMap:

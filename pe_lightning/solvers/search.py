@@ -1,7 +1,7 @@
 """The search for width, padding, number of features and ridge: which candidates are compared, and when one is better.
 
-A candidate is compared by its score, the predicted PSNR of samples that are held out, minus a handicap in dB for its distance
-from the encoder's rules. Held-out samples are few and lie further apart than the samples that are predicted later, so that
+A candidate is compared by its score, the predicted PSNR of samples that are held out, minus a handicap in dB for its
+distance from the encoder's rules. Held-out samples are few and lie further apart than the samples that are predicted later:
 scores of neighbouring candidates differ by chance by a few tenths of a dB.
 """
 
@@ -19,7 +19,7 @@ TIE_DB = 0.05
 OCTAVE_DB = 0.5
 """Handicap of a width, or a number of features, twice or half the one of the rule; also of padding."""
 DECADE_DB = 1.0
-"""Handicap of a ridge on a grid ten times as large as the encoder's :attr:`~pe_lightning.encoders.Encoder.fallback_ridge`."""
+"""Handicap of a ridge on a grid that is ten times the encoder's :attr:`~pe_lightning.encoders.Encoder.fallback_ridge`."""
 MAX_HANDICAP_DB = 0.75
 MAX_WIDTH_FACTOR = {"grid": 4.0, "points": 8.0}
 MIN_WIDTH_FACTOR = {"grid": 0.5, "points": 0.125}

@@ -25,7 +25,7 @@ def with_holes(shape, share, seed=0):
     [((12, 10), ("gau", "rff")), ((40,), ("linf",)), ((9, 8, 7), ("laplace", "bspline", "gau")), ((11, 13), ("tri", "gau"))],
 )
 def test_the_fit_is_least_squares_of_the_known_samples(shape, names, ridge):
-    """Against dense normal equations of the Kronecker product, with clusters of missing samples too; fewer features as well."""
+    """Against dense normal equations of the Kronecker product; with clusters of missing samples, and fewer features."""
     values, mask, axes = with_holes(shape, 0.08)
     mask[(slice(None), *[slice(2, 4)] * len(shape))] = False
     made = [encoders.create(name, num_features=max(4, n // 2 * 2)) for name, n in zip(names, shape, strict=True)]
@@ -94,8 +94,8 @@ def test_a_line_with_missing_samples_is_fitted_as_a_line():
     torch.testing.assert_close(found.predict([x]), other.predict([x]), atol=1e-5, rtol=0)
 
 
-def test_more_missing_samples_than_a_tenth_are_scattered_points():
+def test_more_missing_samples_than_a_fifth_are_scattered_points():
     values = torch.rand(1, 32, 32, 1, generator=torch.Generator().manual_seed(0))
     mask = torch.rand(32, 32, generator=torch.Generator().manual_seed(1))
-    solvers = [pe_lightning.fit(values, "gau", sampling=mask < share).solution.solver for share in (0.95, 0.8)]
+    solvers = [pe_lightning.fit(values, "gau", sampling=mask < share).solution.solver for share in (0.85, 0.7)]
     assert solvers == ["grid", "points"]
