@@ -87,8 +87,17 @@ class VmapEnsemble(nn.Module):
         return found if isinstance(found, TargetScaling) else None
 
     def cached(self, batch: SampleBatch, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
-        """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them."""
-        return make() if self.features_are_trained else batch.cached(name, make, of_axes)
+        """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them.
+
+        What was computed before is dropped then: an encoding may be trained and frozen again.
+        """
+        if not self.features_are_trained:
+            return batch.cached(name, make, of_axes)
+        for held in (batch.derived, batch.derived_from_axes):
+            for key in (name, "quadratic_errors", "factor"):
+                if held:
+                    held.pop(key, None)
+        return make()
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
         """Replaces every ``(S, ...)`` tensor by one for other signals, ``(S', ...)``."""

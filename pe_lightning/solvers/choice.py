@@ -41,6 +41,7 @@ from pe_lightning.solvers.held_out import (
     MIN_HELD_OUT_POINTS,
     MIN_WINDOW_SAMPLES,
     GridValues,
+    ThinnedGrid,
     draw_fractions,
     grid_windows,
     point_density,
@@ -52,16 +53,20 @@ from pe_lightning.solvers.leave_one_out import LeaveOneOut
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.point_scorer import PointScorer
 from pe_lightning.solvers.samples import point_samples
-from pe_lightning.solvers.search import MAX_FEATURES_PER_SAMPLE, MAX_RIDGE, RULES, Candidate, Search, Space, tunable
+from pe_lightning.solvers.search import MAX_FEATURES_PER_SAMPLE, MAX_RIDGE, RULES, Candidate, Scorer, Search, Space, tunable
 
 SMOOTH_DB = 6.0
 """Difference of leave-one-out and held-out PSNR above which a signal is another one at twice the spacing."""
+SEARCH_DB = 2.0
+"""The same difference of the encoders that held-out samples choose, above which leave-one-out errors search for others."""
 INFORMED_DB = 3.0
 """Gain over the mean of a signal below which held-out samples do not choose where leave-one-out errors can."""
 MEAN_RIDGE = 1e9
 """Ridge with which a fit predicts the mean."""
 MAX_WIDER_WEIGHTS = 1 << 24
 """Most weights of a signal with more than one feature per sample and axis."""
+DRAWS = 3
+"""Draws of random features whose held-out scores are averaged to choose widths."""
 FALLBACK_POINT_RIDGE = 0.1
 """Near the best for shifted encoders at scattered points; also for features that do not connect points, with which every
 ridge predicts held-out ones alike.
@@ -187,15 +192,17 @@ def choose_grid(
         fallback = max(encoder.fallback_ridge for encoder in start)
         return Choice(fallback if strength is None else strength, start, "fallback", candidate=space.start)
     with full_precision(device):
-        search = Search("grid", space, strength, lambda made: GridScorer(thinned, made, center))
+        search = Search("grid", space, strength, partial(_grid_scorer, thinned, center, DRAWS if sigma == "auto" else 1))
         best, chosen = search.run()
         rule: Literal["held-out", "leave-one-out"] = "held-out"
         side = LEAVE_ONE_OUT_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
         windows = grid_windows(values, axes, sizes, side, MAX_LEAVE_ONE_OUT_SIGNALS, mask)
         closer = Search("grid", space, strength, lambda made: LeaveOneOut(windows, made, center))
-        # every second sample of a wave near the band limit says nothing of the others
-        is_informed = sigma == "given" or search.value(best) > search.scorers[best]([MEAN_RIDGE])[0] + INFORMED_DB
-        near = best if is_informed else closer.run()[0]
+        near = best
+        if sigma == "auto" and not _is_informed(search, best):
+            near = closer.run()[0]
+        elif sigma == "auto" and closer.value(best) > search.value(best) + SEARCH_DB:
+            near = closer.run(best)[0]
         if closer.value(near) > search.value(best) + SMOOTH_DB:
             search, rule = closer, "leave-one-out"
             best, chosen = search.run(near)
@@ -206,6 +213,31 @@ def choose_grid(
             chosen = _ridge_for_noise(chosen, *on_host(made, small, device))
     curve = tuple(sorted(search.curves[best].items()))
     return Choice(chosen, made, rule, curve, search.factors, best, tuple(search.tried))
+
+
+def _is_informed(search: Search, best: Candidate) -> bool:
+    """Whether held-out samples tell more than the mean does: half of the samples of a wave near the band limit do not."""
+    return search.value(best) > search.scorers[best]([MEAN_RIDGE])[0] + INFORMED_DB
+
+
+def _grid_scorer(thinned: ThinnedGrid, center: bool, draws: int, encoders: tuple[Encoder, ...]) -> Scorer:
+    """Of features that are drawn at random the mean of several draws: the coarser grid has another one anyway."""
+    if draws == 1 or not any(encoder.drawn for encoder in encoders):
+        return GridScorer(thinned, encoders, center)
+
+    def drawn(number: int) -> GridScorer:
+        def again(encoder: Encoder) -> Encoder:
+            return encoder.copy(seed=encoder.arguments["seed"] + number) if encoder.drawn else encoder
+
+        return GridScorer(thinned, changed(encoders, again), center)
+
+    scorers = [drawn(number) for number in range(draws)]
+
+    def score(ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
+        every = [scorer(ridges, ahead) for scorer in scorers]
+        return [sum(scores) / len(every) for scores in zip(*every, strict=True)]
+
+    return score
 
 
 def _densities(axes: Sequence[Tensor]) -> list[float]:

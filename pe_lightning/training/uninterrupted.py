@@ -8,7 +8,10 @@ callback acts, a validation follows, or an epoch or the fit ends. The weights ar
 from __future__ import annotations
 
 import inspect
+import re
 import time
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -22,6 +25,7 @@ from lightning.pytorch.callbacks import (
     Timer,
     TQDMProgressBar,
 )
+from lightning.pytorch.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 from lightning.pytorch.plugins.precision import DoublePrecision, MixedPrecision, Precision
 from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
@@ -29,6 +33,8 @@ from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.signals.loaders import TrainLoader
 from pe_lightning.training.checkpoints import callbacks_of
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.sharding import SignalsStrategy
 
 MAX_SECONDS = 0.1
 """Seconds after which one process gives the next step to Lightning: for progress bars, timers and requests to stop."""
@@ -40,15 +46,21 @@ BATCH_HOOKS = (
     "on_after_backward",
     "on_before_optimizer_step",
 )
-STEP_METHODS = (
-    *BATCH_HOOKS,
-    "training_step",
-    "backward",
-    "optimizer_step",
-    "optimizer_zero_grad",
-    "on_before_batch_transfer",
+OUTSIDE = re.compile(
+    r"on_(fit|train|sanity_check|train_epoch)_(start|end)|(on_)?(validation|test|predict|val)_\w+|on_exception"
+    r"|on_(load|save)_checkpoint|(load_)?state_dict|prepare_data|setup|teardown|train_dataloader"
+    r"|configure_(sharded_model|model|callbacks|optimizers)"
+    # functions that a module calls, and that Lightning's loop does not call between two batches
+    r"|load_from_checkpoint|from_datasets|optimizers|lr_schedulers|print|log|log_dict|all_gather|forward|manual_backward"
+    r"|(un)?toggled?_optimizer|(un)?freeze|to_\w+"
 )
-"""Methods of a module that are not called in these steps, unless they are the methods of the base class."""
+"""Public methods of Lightning's classes that are not called between two batches of training; any other one may be."""
+HOOKS: dict[type, tuple[type, ...]] = {
+    LightningModule: (LightningModule, ModelHooks, DataHooks, CheckpointHooks),
+    LightningDataModule: (LightningDataModule, DataHooks, CheckpointHooks),
+    Callback: (Callback,),
+}
+"""The classes whose public methods are the hooks of a class."""
 SPARSE_HOOKS = [
     getattr(owner, name)
     for owner in (
@@ -68,9 +80,12 @@ SPARSE_HOOKS = [
 class UninterruptedSteps:
     """Takes steps of a fit without Lightning's loop, where nothing else has to happen.
 
-    A callback with hooks of batches may define ``next_step(trainer)``. It is called before such steps, and returns the
-    number of the step, counted from 1 over the fit, at which the callback's hooks are needed next; ``None``: at no certain
-    step. A fit with other callbacks of this kind takes single steps.
+    These steps call nothing of Lightning's between two batches, so that everything that takes part has to be of a known
+    class with its own methods: a fit with anything else takes single steps, and says why.
+
+    A callback with hooks of batches may define ``next_step(trainer)``, in the class that defines the hooks or below it. It
+    is called before such steps, and returns the number of the step, counted from 1 over the fit, at which the callback's
+    hooks are needed next; ``None``: at no certain step.
 
     Args:
         module: A module with ``compute_gradients(batch, optimizer)``.
@@ -105,26 +120,41 @@ class UninterruptedSteps:
         scaled = isinstance(precision, MixedPrecision) and precision.scaler is not None
         if scaled or type(precision) not in (Precision, DoublePrecision, MixedPrecision):
             return f"precision {trainer.precision} scales the loss or converts the model"
-        if not isinstance(trainer.strategy, (SingleDeviceStrategy, DDPStrategy)):
+        if type(trainer.strategy) not in (SingleDeviceStrategy, DDPStrategy, SignalsStrategy):
             return f"the strategy is {type(trainer.strategy).__name__}"
         if len(trainer.optimizers) != 1:
             return f"there are {len(trainer.optimizers)} optimisers"
-        closure = inspect.signature(type(trainer.optimizers[0]).step).parameters.get("closure")
+        optimizer = type(trainer.optimizers[0])
+        closure = inspect.signature(optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is inspect.Parameter.empty:
-            return f"{type(trainer.optimizers[0]).__name__} evaluates the loss several times in a step"
-        for owner, base in ((module, self.base), (trainer.datamodule, LightningDataModule)):
-            for name in STEP_METHODS:
-                if not _is_own(owner, name, base):
-                    return f"{type(owner).__name__} defines {name}"
+            return f"{optimizer.__name__} evaluates the loss several times in a step"
+        if not optimizer.__module__.startswith("torch.optim."):
+            return f"{optimizer.__name__} is not an optimiser of PyTorch, and may use a closure or its own zero_grad"
+        if any(c.reduce_on_plateau and c.interval == "step" for c in trainer.lr_scheduler_configs):
+            return "ReduceLROnPlateau reads a value at every step"
+        for owner, base, own in (
+            (module, LightningModule, self.base),
+            (trainer.datamodule, LightningDataModule, SignalDataModule),
+        ):
+            if owner is not None and (name := next(_changed_hooks(owner, base, own), None)):
+                return f"{type(owner).__name__} defines {name}"
         for callback in callbacks_of(trainer):
-            hooks = [name for name in BATCH_HOOKS if not _is_own(callback, name, Callback)]
-            if any(_function(callback, name) not in SPARSE_HOOKS for name in hooks) and not hasattr(callback, "next_step"):
-                return f"{type(callback).__name__} acts at every step: it has no next_step"
+            for name in _changed_hooks(callback, Callback, Callback):
+                if _function(callback, name) not in SPARSE_HOOKS and not _tells_next_step(callback, name):
+                    return f"{type(callback).__name__} acts at every step: it has no next_step"
+            timed = isinstance(callback, Timer) or getattr(callback, "_train_time_interval", None)
+            if timed and trainer.world_size > 1:
+                return f"{type(callback).__name__} measures time, on which several processes agree at every step"
+        if (missing := _missing_counter(trainer)) is not None:
+            return f"this version of Lightning has no {missing}"
         return None
 
     def __call__(self, batch: GridBatch | PointBatch) -> bool:
         """Takes the step of a batch, unless Lightning has to: whether the step is taken."""
         step = self.trainer.global_step + 1
+        if self.trainer.accumulate_grad_batches != 1:  # a callback may change it within the epoch
+            self._last = 0
+            return False
         if not self._last:
             self._since, self._last = time.monotonic(), self._plan()
         late = self.trainer.world_size == 1 and time.monotonic() - self._since > MAX_SECONDS
@@ -199,12 +229,44 @@ def _function(owner: object, name: str) -> Any:
     return getattr(method, "__func__", method)
 
 
-def _is_own(owner: object, name: str, base: type) -> bool:
-    """Whether a method of an object is the method of a base class, or exists in neither."""
-    return not hasattr(owner, name) or _function(owner, name) is getattr(base, name, None)
+def _changed_hooks(owner: object, base: type, own: type) -> Iterator[str]:
+    """The hooks between two batches that an object defines itself: whose method is not that of its known class."""
+    for name in dict.fromkeys(name for cls in HOOKS[base] for name in vars(cls)):
+        if name.startswith("_") or OUTSIDE.fullmatch(name) or not callable(getattr(base, name, None)):
+            continue
+        if _function(owner, name) is not _function(own if hasattr(own, name) else base, name):
+            yield name
+
+
+def _tells_next_step(callback: Callback, hook: str) -> bool:
+    """Whether ``next_step`` is defined where the hook is, or below: a subclass that changes the hook says when it acts."""
+    if hook in vars(callback) or not hasattr(callback, "next_step"):
+        return False
+    defines = {name: next(cls for cls in type(callback).__mro__ if name in vars(cls)) for name in (hook, "next_step")}
+    return issubclass(defines["next_step"], defines[hook])
 
 
 # -- Lightning's counters, which are not public -------------------------------------------------------------------------
+
+COUNTERS = (
+    "epoch_loop.batch_progress",
+    "epoch_loop.automatic_optimization.optim_progress.optimizer",
+    "epoch_loop.scheduler_progress",
+    "epoch_loop._batches_that_stepped",
+    "_data_fetcher",
+)
+
+
+def _missing_counter(trainer: Trainer) -> str | None:
+    """The first counter that the loop of this version of Lightning does not have."""
+    for name in COUNTERS:
+        try:
+            attrgetter(name)(trainer.fit_loop)
+        except AttributeError:
+            return f"fit_loop.{name}"
+    checkpoints = [callback for callback in callbacks_of(trainer) if isinstance(callback, ModelCheckpoint)]
+    missing = any(not hasattr(callback, "_every_n_train_steps") for callback in checkpoints)
+    return "ModelCheckpoint._every_n_train_steps" if missing else None
 
 
 def _count_step(trainer: Trainer) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import csv
+import inspect
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from fits import MODULES, signals
-from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LearningRateMonitor, ModelCheckpoint, TQDMProgressBar
 from lightning.pytorch.loggers import CSVLogger
 from torch.optim.lr_scheduler import StepLR
 
 from pe_lightning.signals.loaders import Batching
 from pe_lightning.training import ComplexLinear, CoordinateModule, SimpleMLP, TensorDataModule
+from pe_lightning.training.uninterrupted import HOOKS
 
 
 class EveryStep(Callback):
@@ -158,3 +162,143 @@ def test_a_fit_that_takes_single_steps_says_why(
     caplog.set_level("INFO", "pe_lightning")
     fit(tmp_path, make, FULL, *callbacks, **{"max_steps": 3, "log_every_n_steps": 2, **options})
     assert [reason in text for text in caplog.messages if "Lightning's loop" in text] == [True]
+
+
+# -- hooks of anybody: every public method of Lightning's classes -------------------------------------------------------
+
+
+def own_hook(cls: type, name: str, calls: list[str], changes: bool) -> type:
+    """A subclass with a hook of its own, which is counted, and may change the batch."""
+    usual = getattr(cls, name)
+
+    def hook(self: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.append(name)
+        result = usual(self, *args, **kwargs)
+        if changes and name in ("on_before_batch_transfer", "on_after_batch_transfer"):
+            result = replace(result, values=result.values * (1 + 0.1 * torch.rand(())))
+        return result
+
+    return type(f"Own{cls.__name__}", (cls,), {name: hook})
+
+
+PUBLIC = {
+    owner: [
+        name
+        for name in dict.fromkeys(name for cls in classes for name in vars(cls))
+        if not name.startswith("_")
+        and inspect.isroutine(inspect.getattr_static(owner, name, None))
+        # not called by a fit, or with other arguments than an instance
+        and not re.fullmatch(
+            r"to_\w+|from_datasets|load_\w+|forward|manual_backward|(un)?toggled?_\w+|configure_sharded_model", name
+        )
+    ]
+    for owner, classes in HOOKS.items()
+}
+
+
+def counted(folder: Path, owner: type, name: str, every: int) -> tuple[dict[str, Any], list[str]]:
+    """The checkpoint of a fit in which a hook is somebody's own, and the calls of the hook."""
+    seed_everything(0)
+    calls: list[str] = []
+    module_type, data_type, callbacks = SimpleMLP, TensorDataModule, []
+    if owner is LightningModule:
+        module_type = own_hook(SimpleMLP, name, calls, True)
+    elif owner is LightningDataModule:
+        data_type = own_hook(TensorDataModule, name, calls, True)
+    else:
+        callbacks = [own_hook(Callback, name, calls, False)()]
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    options = {"max_steps": 9, "log_every_n_steps": every, "num_sanity_val_steps": 0, **dict.fromkeys(quiet, False)}
+    trainer = Trainer(accelerator="cpu", default_root_dir=folder, callbacks=callbacks, **options)
+    module = module_type("rff", depth=1, hidden_size=4)
+    trainer.fit(module, data_type(signals(1, 8, 6), batching=Batching(steps_per_epoch=5)))
+    return {key: value.clone() for key, value in module.state_dict().items() if isinstance(value, torch.Tensor)}, calls
+
+
+@pytest.mark.filterwarnings("ignore:You have overridden")  # the hook of a module and of its data
+@pytest.mark.parametrize(("owner", "name"), [(owner, name) for owner, names in PUBLIC.items() for name in names])
+def test_a_hook_of_anybody_is_called_as_by_lightning(tmp_path: Path, owner: type, name: str) -> None:
+    """A new hook of Lightning is in this test by itself; values that a hook changes are trained on."""
+    single, expected = counted(tmp_path, owner, name, 1)
+    found, calls = counted(tmp_path, owner, name, 4)
+    assert equal(found, single)
+    assert len(calls) == len(expected)
+
+
+class Scheduler(Callback):
+    """Accumulates gradients from the fifth step on."""
+
+    def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
+        trainer.accumulate_grad_batches = 2 if trainer.global_step >= 5 else 1
+
+    def next_step(self, trainer: Trainer) -> int:
+        return max(5, trainer.global_step + 1)
+
+
+class Sharpness(torch.optim.SGD):
+    """Calls its closure twice where it gets one, as sharpness-aware minimisation does."""
+
+    def step(self, closure: Any = None) -> Any:
+        if closure is not None:
+            closure()
+        return super().step(closure)
+
+
+def test_what_lightning_reads_at_every_step_is_read(tmp_path: Path) -> None:
+    """Optimisers with a closure of their own, plateaus at steps, and accumulation that begins within an epoch."""
+    sharp = lambda: MODULES["simple"](optimizer=lambda p: Sharpness(p, lr=0.01))  # noqa: E731
+    _, one, expected, _ = fit(tmp_path / "one", sharp, FULL, EveryStep())
+    _, _, found, _ = fit(tmp_path / "all", sharp, FULL)
+    assert equal(found["state_dict"], expected["state_dict"])
+    _, one, expected, _ = fit(tmp_path / "slow", MODULES["simple"], FULL, Scheduler(), EveryStep())
+    _, two, found, _ = fit(tmp_path / "fast", MODULES["simple"], FULL, Scheduler())
+    assert one.fit_loop.total_batch_idx == two.fit_loop.total_batch_idx
+    assert equal(found["state_dict"], expected["state_dict"])
+
+
+def test_a_subclass_of_a_callback_that_changes_a_hook_says_when_it_acts(tmp_path: Path) -> None:
+    class Silent(Needed):
+        def on_train_batch_end(self, *args: Any) -> None:
+            super().on_train_batch_end(*args)
+
+    silent = Silent()
+    fit(tmp_path, MODULES["simple"], FULL, silent)
+    assert silent.steps == list(range(1, 32))
+
+
+def test_a_lightning_without_its_counters_takes_single_steps(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pe_lightning.training.uninterrupted.COUNTERS", ("epoch_loop._steps_of_another_version",))
+    caplog.set_level("INFO", "pe_lightning")
+    _, trainer, _, _ = fit(tmp_path, MODULES["simple"], FULL)
+    assert trainer.global_step == 31
+    assert "this version of Lightning has no fit_loop.epoch_loop._steps_of_another_version" in caplog.text
+
+
+class Alternating(Callback):
+    """Freezes, trains and freezes the encoder, three epochs of each."""
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: Any) -> None:
+        trained = trainer.current_epoch // 2 % 2 == 1
+        for name, parameter in pl_module.named_parameters():
+            if "log_sigma" in name:
+                parameter.requires_grad_(trained)
+
+
+@pytest.mark.parametrize("kind", ["complex", "simple"])
+def test_an_encoder_that_is_frozen_again_is_fitted_with_what_it_has_learned(tmp_path: Path, kind: str) -> None:
+    """Features of the first frozen epochs were used in the last ones."""
+    encoder = {"name": "gau", "num_features": 8, "trainable": True}
+    make = {
+        "complex": lambda e, **o: ComplexLinear(e, shared_encoder=True, **o),
+        "simple": lambda e, **o: SimpleMLP(e, depth=1, hidden_size=6, shared_encoder=True, **o),
+    }[kind]
+    adam = lambda p: torch.optim.Adam(p, lr=0.02)  # noqa: E731
+    batching, options = Batching(steps_per_epoch=4), {"max_steps": 24, "log_every_n_steps": 4}
+    module, trainer, _, _ = fit(tmp_path, lambda: make(encoder, optimizer=adam), batching, Alternating(), **options)
+    for parameter in module.encoding.parameters():
+        parameter.requires_grad_(False)
+    batch = next(iter(trainer.train_dataloader))
+    fresh = TensorDataModule(signals(2, 18, 12)).train_batch()
+    torch.testing.assert_close(module.squared_errors(batch), module.squared_errors(fresh), rtol=1e-4, atol=1e-6)
