@@ -210,11 +210,14 @@ class Encoder(nn.Module, metaclass=RecordedArguments):
         encoder: Self = made(changes)
         state = _state(self)
         initial = _state(made({})) if state else {}
+        usual = next((tensor for tensor in state.values() if tensor.is_floating_point()), None)
         for key, tensor in _state(encoder).items():
             if key in state:
                 unchanged = key in initial and torch.equal(tensor, initial[key])
                 tensor.data = (state[key].detach().clone() if unchanged else tensor.data).to(state[key])
                 tensor.requires_grad_(state[key].requires_grad)
+            elif usual is not None:  # a new tensor goes where the others are
+                tensor.data = tensor.data.to(usual.device, usual.dtype if tensor.is_floating_point() else None)
         return encoder.train(self.training)
 
     def extra_repr(self) -> str:

@@ -223,7 +223,9 @@ class LearnableFourier(_GroupedWaves):
         r"""The product of two positions' features, :math:`|F|^{-1} \sum_j \cos w_j \Delta`, if no MLP follows."""
         if self.modulator is not None:
             return super().distance(delta)
-        return self.forward(delta)[..., : self.num_inputs // 2].sum(-1) / math.sqrt(self.num_inputs)
+        features = self.forward(delta)
+        groups = features.reshape(*features.shape[:-1], self.groups, self.num_inputs)
+        return groups[..., : self.num_inputs // 2].sum((-1, -2)) / math.sqrt(self.num_inputs)
 
 
 def positions_for(samples: Samples) -> int:

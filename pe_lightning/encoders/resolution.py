@@ -31,6 +31,8 @@ class PositiveParameter:
 
     def __get__(self, encoder: Encoder, owner: type) -> float | Tensor:
         logarithm: Tensor | None = getattr(encoder, f"log_{self.name}", None)
+        if logarithm is None and self.name not in vars(encoder):
+            raise AttributeError(f"{type(encoder).__name__} has no {self.name}")
         width: float | Tensor = vars(encoder)[self.name] if logarithm is None else logarithm.exp()
         return width
 

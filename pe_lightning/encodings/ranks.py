@@ -80,7 +80,8 @@ def _rank_by_lanczos(gram: Callable[[Tensor], Tensor], size: int, squares: float
     if squares == 0:
         return 0.0
     operator = LinearOperator((size, size), lambda v: gram(torch.from_numpy(v).ravel()).numpy(), dtype=np.float64)
-    largest = eigsh(operator, 1, v0=np.ones(size), tol=1e-3, return_eigenvectors=False)
+    start = np.random.default_rng(0).standard_normal(size)  # ones are in the null space of features of mean zero
+    largest = eigsh(operator, 1, v0=start, tol=1e-3, return_eigenvectors=False)
     return squares / float(largest[0])
 
 

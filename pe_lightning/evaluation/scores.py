@@ -91,7 +91,7 @@ FORMULAS = {
 
 
 def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
-    """Mean, standard deviation (without correction) and list of a metric per signal, as plain JSON values.
+    """Mean, sample standard deviation (zero of one signal) and list of a metric per signal, as plain JSON values.
 
     Values that are not finite become ``None``, with the reason under ``<prefix>_reason``.
 
@@ -104,7 +104,7 @@ def summary(values: Tensor, prefix: str, nothing: str) -> dict[str, Any]:
     whole = bool(finite.all())
     plain: dict[str, Any] = {
         prefix: values.mean().item() if whole else None,
-        f"{prefix}_std": values.std(correction=0).item() if whole else None,
+        f"{prefix}_std": values.std(correction=min(1, len(values) - 1)).item() if whole else None,
         f"{prefix}_per_signal": [v.item() if ok else None for v, ok in zip(values, finite, strict=True)],
     }
     reasons = {

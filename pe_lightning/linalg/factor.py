@@ -86,7 +86,7 @@ def factor_axis(features: Tensor | Operator) -> AxisFactor:
             eigenvalues, vectors = eigh(gram)
             # condition number up to which a banded matrix is factorised through its Gram matrix, with a relative error of
             # the singular values of ``eps * 1e6 = 2e-10``; by the SVD above it
-            if eigenvalues[0] * 1e3**2 >= eigenvalues[-1]:
+            if 0 < eigenvalues[-1] <= eigenvalues[0] * 1e3**2:
                 s, right = eigenvalues.flip(0).sqrt(), vectors.flip(1)
                 return AxisFactor(s, Dense(right), squares / rows, matrix.shape, "gram", banded)
         u, s, vh, method = _svd(matrix.dense())

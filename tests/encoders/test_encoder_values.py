@@ -233,3 +233,15 @@ def test_stable_rank_is_that_of_the_singular_values(name: str, arguments: dict[s
     assert few.stable_rank(10**6) <= 50
     with pytest.raises(NotImplementedError, match="Keys has no closed form of the stable rank"):
         create("keys").stable_rank(10)
+
+
+def test_the_similarity_of_learnable_fourier_features_sums_all_groups():
+    encoder = create("lff", num_features=32, groups=2, num_axes=4, seed=3)
+    x, y = torch.rand(2, 5, 4)
+    torch.testing.assert_close(encoder.distance(x - y), (encoder(x) * encoder(y)).sum(-1))
+
+
+def test_a_copy_has_new_parameters_where_the_others_are():
+    learned = create("gau", num_features=8, trainable=True).double()
+    assert [p.dtype for p in learned.copy(per_feature=True).parameters()] == [torch.float64]
+    assert not hasattr(create("impulse"), "sigma")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pe_lightning import encoders
-from pe_lightning.encodings import Complex, Simple, feature_rank, stable_rank
+from pe_lightning.encodings import Complex, Simple, encoder_rank, feature_rank, stable_rank
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.sampling import RandomSampling
 from pe_lightning.training import TensorDataModule
@@ -64,3 +64,9 @@ def test_a_long_axis_has_the_rank_of_its_dense_features(monkeypatch):
     monkeypatch.setattr("pe_lightning.encoders.local.MIN_FEATURES", 200)
     found = feature_rank(Complex(encoder, 1, normalize=False), x[None, :, None], batch.axes)
     torch.testing.assert_close(found[0], expected, rtol=2e-3, atol=0)
+
+
+def test_the_rank_of_many_features_of_mean_zero_is_found():
+    """A start vector of ones lies in their null space."""
+    encoder = encoders.create("square", num_features=2304)
+    assert encoder_rank(encoder, torch.arange(2304) / 2304) == pytest.approx(2.47, abs=0.05)

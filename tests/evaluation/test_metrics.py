@@ -158,7 +158,8 @@ def test_special_values() -> None:
 @pytest.mark.parametrize(
     ("values", "mean", "deviation", "reason"),
     [
-        ([20.0, 30.0], 25.0, 5.0, None),
+        ([20.0, 22.0, 24.0], 22.0, 2.0, None),
+        ([20.0], 20.0, 0.0, None),
         ([20.0, math.inf], None, None, "infinite: a signal is reproduced exactly"),
         ([math.nan, math.nan], None, None, "nothing is held out"),
         ([-math.inf], None, None, "minus infinite: a prediction is not finite"),

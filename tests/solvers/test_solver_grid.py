@@ -296,3 +296,13 @@ def test_weights_that_rounding_changes_are_not_called_exact(seed):
     assert not solution.exact
     assert error <= solution.squared_error.item() * (1 + 3 * solution.excess_error.item())
     assert solve_grid(values, {"name": "gau", "num_features": 32}, ridge=0).exact
+
+
+def test_features_that_are_zero_at_all_samples_have_zero_weights():
+    """Of a banded matrix, whose Gram matrix has equal eigenvalues: zero."""
+    encoder = encoders.create("tri", num_features=1024, half_width=1e-5, padding=0)
+    x = (torch.arange(1024, dtype=torch.float64) + 0.5) / 1024
+    other = encoders.create("gau", num_features=4)
+    with pytest.warns(LowRankWarning):
+        found = solve_grid(torch.rand(1, 1024, 4, 1), [encoder, other], [x, torch.arange(4) / 4], ridge=1e-3)
+    assert torch.equal(found.weight, torch.zeros_like(found.weight))

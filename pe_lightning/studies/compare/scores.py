@@ -70,8 +70,9 @@ class Row:
 
     @property
     def deviation(self) -> float:
-        """Population standard deviation over the signals, as in ``metrics.json``."""
-        return math.nan if math.isnan(self.mean) else statistics.pstdev(self.test.values())
+        """Sample standard deviation over the signals, as in ``metrics.json``: zero of a single signal."""
+        values = list(self.test.values())
+        return math.nan if math.isnan(self.mean) else (statistics.stdev(values) if len(values) > 1 else 0.0)
 
     @cached_property
     def run_means(self) -> list[float]:
@@ -216,9 +217,9 @@ class ScoreTable:
         if self.data_sets > 1:
             yield f"Means ± standard error over {count} signals."
         elif count > 1:
-            yield "Means ± standard deviation over signals."
+            yield "Means ± standard deviation (n - 1) over signals."
         if repeated:
-            yield f"{'Means ±' if count == 1 else 'Over runs:'} standard deviation over the runs of a row."
+            yield f"{'Means ±' if count == 1 else 'Over runs:'} standard deviation (n - 1) over the runs of a row."
         yield from self._averaged()
         if self.missing_baseline:
             requested = printable(self.missing_baseline)

@@ -103,7 +103,7 @@ def _score(metric: Metric, found: TrialScore | None) -> str:
         return "–"
     if not math.isfinite(found.mean):
         return "not finite" if found.mean < 0 else "exact"
-    spread = f" ± {metric.text(statistics.pstdev(found.per_signal))}" if len(found.per_signal) > 1 else ""
+    spread = f" ± {metric.text(statistics.stdev(found.per_signal))}" if len(found.per_signal) > 1 else ""
     return f"{metric.text(found.mean)}{spread}"
 
 

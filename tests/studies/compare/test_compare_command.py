@@ -30,9 +30,9 @@ def test_the_table(make_run, tmp_path, capsys):
         first = lines.index(next(line for line in lines if line[0] == names[0]))
         runs = {"a/1": [], "gau": ["1"]}[names[0]]
         assert lines[first : first + 3] == [
-            [names[0], *runs, "32.00 ± 2.16", "baseline", "1,000", "2.00"],
-            [names[1], *runs, "31.00 ± 1.63", "-1.00 [-3.48, +1.48]", "1,000", "2.00"],
-            ["bicubic interpolation", *(["–"] if runs else []), "21.00 ± 0.82", "-11.00 [-15.30, -6.70]", "–", "–"],
+            [names[0], *runs, "32.00 ± 2.65", "baseline", "1,000", "2.00"],
+            [names[1], *runs, "31.00 ± 2.00", "-1.00 [-3.48, +1.48]", "1,000", "2.00"],
+            ["bicubic interpolation", *(["–"] if runs else []), "21.00 ± 1.00", "-11.00 [-15.30, -6.70]", "–", "–"],
         ]
         assert f"against {names[0]}, paired by signal, with 95% t intervals over 3 signals" in shown.out
 
@@ -125,7 +125,7 @@ def test_the_files(make_run, tmp_path, capsys):
     assert values == pytest.approx([31, -1, -3.484138, 2])
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
-    assert r"| runs/b\|\_1 | 1 | 31.00 ± 1.63 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 2.00 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
 
 
 def test_only_files_of_an_earlier_report_are_replaced(make_run, tmp_path, capsys):
