@@ -6,6 +6,7 @@ import copy
 import hashlib
 import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -174,7 +175,7 @@ def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
     if not one or trainer["num_nodes"] != 1:
         raise InputError("a cell is fitted on one device: set --trainer.devices 1 and --trainer.num_nodes 1")
     wandb = runs.recorder_of(trainer["callbacks"])["wandb"]
-    wandb["group"] = wandb["group"] or name
+    wandb["group"] = wandb["group"] or os.environ.get("WANDB_RUN_GROUP") or name
     return tree
 
 

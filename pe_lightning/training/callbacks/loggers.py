@@ -40,13 +40,13 @@ _UNREACHABLE = dict[str, str]()
 
 @dataclass
 class WandbSettings:
-    """How a run appears in W&B.
+    """How a run appears in W&B. What is ``None`` follows W&B's own environment variables, ``WANDB_PROJECT`` and so on.
 
     Args:
-        project: Project that runs are collected in.
+        project: Project that runs are collected in; ``None``, without ``WANDB_PROJECT``, is ``pe-lightning``.
         entity: User or team that owns the project; ``None`` is the account's default.
-        name: Name of the run; ``None`` is ``<data>-<model>-<activation>-<encoder>-<n>``.
-        group: Group that the run belongs to; ``None`` is the name of the data.
+        name: Name of the run; ``None``, without ``WANDB_NAME``, is ``<data>-<model>-<activation>-<encoder>-<n>``.
+        group: Group that the run belongs to; ``None``, without ``WANDB_RUN_GROUP``, is the name of the data.
         job_type: What the run does, to distinguish runs of a group.
         tags: Tags of the run.
         artifact: Whether the last checkpoint is uploaded to W&B too.
@@ -55,7 +55,7 @@ class WandbSettings:
         enabled: Whether to log to W&B at all; the CSV log is written either way.
     """
 
-    project: str = "pe-lightning"
+    project: str | None = None
     entity: str | None = None
     name: str | None = None
     group: str | None = None
@@ -160,7 +160,8 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
     id_file = run_dir / RUN_ID_FILE
     known = id_file.read_text().strip() if id_file.is_file() else None
     # a run that was begun offline stays offline: W&B would have one half of it
-    offline = wandb_is_offline() or any((run_dir / "wandb").glob("offline-run-*"))
+    folder = Path(os.environ.get("WANDB_DIR") or run_dir)
+    offline = wandb_is_offline() or (known is not None and any((folder / "wandb").glob(f"offline-run-*-{known}")))
     falls_back = not offline and not os.environ.get("WANDB_MODE")  # WANDB_MODE=online asks for nothing else
     waits: dict[str, Any] = {} if not falls_back or "WANDB_INIT_TIMEOUT" in os.environ else {"init_timeout": START_SECONDS}
 
@@ -169,9 +170,11 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
             # a resumed fit is the same run; offline it becomes a second part, which wandb sync joins
             id=known,
             resume="allow" if known and not offline else None,
-            name=settings.name or f"{run_dir.parent.name}-{run_dir.name}",
-            **{name: getattr(settings, name) for name in ("project", "entity", "group", "job_type", "tags")},
-            dir=run_dir,
+            # what is None follows the environment
+            project=settings.project or (None if os.environ.get("WANDB_PROJECT") else "pe-lightning"),
+            name=settings.name or (None if os.environ.get("WANDB_NAME") else f"{run_dir.parent.name}-{run_dir.name}"),
+            **{name: getattr(settings, name) for name in ("entity", "group", "job_type", "tags")},
+            dir=folder,
             mode="offline" if offline else None,
             # wandb's notices would break our own progress bar and table
             settings=wandb.Settings(console="off", silent=True, **waits),
@@ -187,8 +190,8 @@ def _start_run(run_dir: Path, settings: WandbSettings, goals: Mapping[str, str])
             reason = _UNREACHABLE[_wandb_url()] = paragraph(str(error).partition("\n")[0], 200)
     if reason is not None:
         run = start(True)
-        folder = shlex.quote(str(Path(run.dir).parent))
-        rank_zero_info(f"W&B does not answer ({reason}). The run is kept on disk; to upload it: wandb sync {folder}")
+        kept = shlex.quote(str(Path(run.dir).parent))
+        rank_zero_info(f"W&B does not answer ({reason}). The run is kept on disk; to upload it: wandb sync {kept}")
     if known is None:
         write_atomically(id_file, f"{run.id}\n")
     run.define_metric("*", step_metric="trainer/global_step")

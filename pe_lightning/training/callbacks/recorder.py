@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import replace
@@ -161,7 +162,8 @@ class RunRecorder(Callback):
         if hasattr(pl_module, "logged_values"):
             check_monitors(callbacks_of(trainer), goals, held_out)
         if self.log_runs:
-            group = self.wandb.group or scores.data_name(module.describe().get("signals", ["data"]), data)
+            group = self.wandb.group or os.environ.get("WANDB_RUN_GROUP")
+            group = group or scores.data_name(module.describe().get("signals", ["data"]), data)
             if self.wandb.enabled and not trainer.loggers:
                 self._start_wandb = partial(start_wandb, trainer, self.run_dir, replace(self.wandb, group=group), goals)
             trainer.loggers = [*trainer.loggers, CSVLog(self.run_dir, TrainingClock.of(trainer))]

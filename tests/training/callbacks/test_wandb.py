@@ -170,3 +170,33 @@ def test_histograms_of_gradients_and_weights(recipe, tmp_path, monkeypatch):
         assert len(histograms) % 4 == 0
         assert all(sum(histogram.histogram) for histogram in histograms)
     assert list(tmp_path.glob("runs/*/1/wandb/offline-run-*/*.wandb"))
+
+
+def test_the_environment_of_wandb_is_followed_where_no_option_is_given(tmp_path, monkeypatch, fresh_wandb):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    own = {
+        "PROJECT": "mine",
+        "NAME": "first",
+        "RUN_GROUP": "ours",
+        "TAGS": "a,b",
+        "ENTITY": "team",
+        "DIR": str(tmp_path / "w"),
+    }
+    (tmp_path / "w").mkdir()
+    for name, value in own.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    found = spied(monkeypatch)
+    folder = fit(*DEMO)
+    fit(*DEMO, "--wandb.project", "given", "--wandb.name", "second", "--wandb.group", "other", "--wandb.tags", "[c]")
+    first, second = found.runs
+    assert (first.project, first.name, first.group, first.tags, first.entity) == (
+        "mine",
+        "first",
+        "ours",
+        ("a", "b"),
+        "team",
+    )
+    assert (second.project, second.name, second.group, second.tags) == ("given", "second", "other", ("c",))
+    assert len(list((tmp_path / "w/wandb").glob("offline-run-*"))) == 2
+    assert (folder / "wandb/run-id.txt").is_file()
