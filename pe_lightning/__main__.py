@@ -148,7 +148,7 @@ def _verbs() -> dict[str, EntryPoint]:
 def _function(point: EntryPoint) -> Callable[..., int | None]:
     try:
         function: Callable[..., int | None] = point.load()
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # importing a plugin can raise anything
         source = "" if point.dist is None else f" of {point.dist.name} {point.dist.version}"
         raise InputError(f"the verb {point.name!r}{source} cannot be imported: {error}") from error
     return function
@@ -172,7 +172,7 @@ def _described_verbs() -> dict[str, str]:
     for name, point in _verbs().items():
         try:
             line = _docstring(point).partition("\n")[0]
-        except InputError as error:
+        except (InputError, ImportError, SyntaxError, ValueError, OSError) as error:  # of the source of a plugin
             line = str(error)
         described[name] = f"{line[:1].lower()}{line[1:]}".rstrip(".")
     return described

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
-from pe_lightning.registry import PluginWarning
+from pe_lightning.registry import load_entry_points
 
 GROUP = "pe_lightning.hints"
 """Entry-point group of :class:`Hints` of other packages."""
@@ -69,13 +67,7 @@ FRAMEWORK = Hints(
 
 
 def _every() -> list[Hints]:
-    every = [FRAMEWORK]
-    for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        try:
-            every.append(point.load())
-        except (ImportError, AttributeError) as error:  # a help and a message need no hints of others
-            warnings.warn(f"the hints {point.value!r} cannot be imported: {error}", PluginWarning, stacklevel=2)
-    return every
+    return [FRAMEWORK, *load_entry_points(GROUP, "hints")]
 
 
 def hint(word: str, options: Collection[str] = ()) -> str | None:

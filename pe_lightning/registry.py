@@ -67,6 +67,23 @@ REGISTRIES = {
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 
 
+def load_entry_points(group: str, what: str, name: str | None = None) -> Iterator[Any]:
+    """What entry points of a group name, sorted by their names, or those of one name.
+
+    Warns:
+        PluginWarning: For each one that cannot be imported, which is left out: a package stops only its own users.
+    """
+    points = entry_points(group=group) if name is None else entry_points(group=group, name=name)
+    for point in sorted(points, key=lambda point: point.name):
+        try:
+            loaded = point.load()
+        except Exception as error:  # importing a plugin can raise anything
+            text = f"the {what} {point.value!r} cannot be imported: {type(error).__name__}: {error}"
+            warnings.warn(text, PluginWarning, stacklevel=2)
+        else:
+            yield loaded
+
+
 class PluginWarning(UserWarning):
     """A plugin could not be imported; the message names plugin, distribution and error."""
 

@@ -62,8 +62,9 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def own(**group: str) -> list[EntryPoint]:
         return [point for point in entry_points(**group) if point.value.startswith("pe_lightning.")]
 
-    for module in ("pe_lightning.__main__", "pe_lightning.hints", "pe_lightning.cli.recipes"):
-        monkeypatch.setattr(f"{module}.entry_points", own)
+    monkeypatch.setattr("pe_lightning.__main__.entry_points", own)
+    for module in ("pe_lightning.hints", "pe_lightning.cli.recipes"):
+        monkeypatch.setattr(f"{module}.load_entry_points", lambda group, _: (point.load() for point in own(group=group)))
     recipes._paths.cache_clear()
     yield
     recipes._paths.cache_clear()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
 from pe_lightning.errors import InputError, did_you_mean
+from pe_lightning.registry import load_entry_points
 from pe_lightning.results.config_files import as_yaml
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.sources.base import sources
@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 @functools.cache
 def _paths() -> dict[str, Path]:
-    folders = [*(Path(point.load()) for point in entry_points(group=GROUP)), FOLDER]  # the last of a name counts
+    folders = [*map(Path, load_entry_points(GROUP, "recipes")), FOLDER]  # the last of a name counts
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.glob("*/*.yaml")
     }

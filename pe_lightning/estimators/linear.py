@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -20,6 +19,7 @@ from pe_lightning.encoders.resolution import MAX_WEIGHTS, without_parameters
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.estimators.report import FitReport
+from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.batches import PointBatch
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, TrainedGrid, to_device
@@ -268,7 +268,7 @@ def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callabl
     It takes one signal in memory, its solution, whether the mean was subtracted, and the device; and returns ``None`` where
     the samples are too few.
     """
-    return next((point.load() for point in entry_points(group=SPREADS, name="linear")), None)
+    return next(load_entry_points(SPREADS, "standard deviations", "linear"), None)
 
 
 def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: dict[str, Any] | None) -> FitReport:

@@ -1,5 +1,6 @@
 """What answers without training answers without Lightning."""
 
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 from pe_lightning import __version__, encoders
 from pe_lightning.__main__ import main
 from pe_lightning.cli import recipes
+from pe_lightning.estimators.linear import linear_spread
 from pe_lightning.networks import activations
 from pe_lightning.registry import REGISTRIES, PluginWarning, find_registry
 
@@ -64,16 +66,44 @@ def test_help_lists_the_verbs_and_the_version_is_told(capsys):
     assert __version__ in capsys.readouterr().out
 
 
-def test_hints_and_verbs_that_cannot_be_imported_do_not_end_the_help(monkeypatch, capsys):
-    def broken(group):
-        return [EntryPoint("lost", "no_such_package.verbs:lost", group)]
+BROKEN = {
+    "absent": "",
+    "raises": "raise RuntimeError('needs a licence')",
+    "syntax": "def (",
+    "without": "other = 1",
+}
 
-    monkeypatch.setattr("pe_lightning.hints.entry_points", broken)
+
+@pytest.mark.parametrize("way", BROKEN)
+def test_a_package_that_cannot_be_imported_stops_only_its_own_users(way, monkeypatch, tmp_path, capsys):
+    """Of every group of entry points: one warning that names it, and everything else works."""
+    module = f"pe_broken_{way}"
+    if way != "absent":
+        (tmp_path / f"{module}.py").write_text(BROKEN[way])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    installed = importlib.metadata.entry_points
+
+    def broken(group, name=None):
+        own = [] if name not in (None, "linear", "lost") else [EntryPoint(name or "lost", f"{module}:lost", group)]
+        return [*installed(group=group, **({} if name is None else {"name": name})), *own]
+
+    monkeypatch.setattr("pe_lightning.registry.entry_points", broken)
     monkeypatch.setattr("pe_lightning.__main__.entry_points", broken)
-    with pytest.warns(PluginWarning, match=r"'no_such_package.verbs:lost' cannot be imported"):
-        assert main(["--help"]) == 0
-    assert "lost       the verb 'lost' cannot be imported: No module named" in capsys.readouterr().out
-    assert main(["lost"]) == 2
+    recipes._paths.cache_clear()
+    linear_spread.cache_clear()
+    try:
+        with pytest.warns(PluginWarning, match=rf"the hints '{module}:lost' cannot be imported"):
+            assert main(["--help"]) == 0
+        assert "lost" in capsys.readouterr().out
+        assert main(["lost"]) == 2
+        assert "the verb 'lost'" in capsys.readouterr().err
+        with pytest.warns(PluginWarning, match=rf"the recipes '{module}:lost' cannot be imported"):
+            assert main(["list", "recipes"]) == 0
+        assert "image/wire" in capsys.readouterr().out
+    finally:
+        recipes._paths.cache_clear()
+        linear_spread.cache_clear()
 
 
 def test_list_shows_every_registry_and_the_recipes(capsys):
@@ -126,7 +156,7 @@ def test_the_help_of_fit_is_short_and_begins_with_what_matters(capsys):
     for names in (encoders.names(), recipes.names(), find_registry("models").names(), find_registry("datamodules").names()):
         assert ", ".join(names) in words
     order = ["--config", "--encoder", "--model", "--data", "--data.paths PATHS", "--data.batching.kind full"]
-    order += ["--model.depth 0", "--trainer.max_steps 2000", "--wandb.project pe-lightning", "--help=all"]
+    order += ["--model.depth 0", "--trainer.max_steps 2000", "--wandb.project", "--help=all"]
     places = [shown.index(f" {option}", shown.index("what is fitted")) for option in order]
     assert places == sorted(places)
     assert "--trainer.limit_train_batches" not in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from jsonargparse.typing import PositiveFloat
 from pe_lightning.cli.arguments import read, rewrite
 from pe_lightning.cli.messages import unknown_option
 from pe_lightning.errors import InputError, console, say, show_protocol
+from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.files import check_outputs, named_files, write_atomically
 
 if TYPE_CHECKING:
@@ -92,13 +92,12 @@ def suggest(
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
     if data.effective_eval_mask == "none":
-        points = entry_points(group=SUGGESTIONS, name="all_samples")
-        if data.streamed or not points:
+        suggestion = None if data.streamed else next(load_entry_points(SUGGESTIONS, "suggestion", "all_samples"), None)
+        if suggestion is None:
             raise InputError(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
             )
-        (point, *_) = points
-        write_atomically(out, point.load()(data, names, tree, out), force)
+        write_atomically(out, suggestion(data, names, tree, out), force)
         say("every sample is trained on: to predict samples, hold some out with --data.sampling.stride 2")
         say(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0

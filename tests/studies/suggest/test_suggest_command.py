@@ -181,6 +181,6 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
 
 def test_without_a_package_for_them_samples_that_are_all_trained_are_refused(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "entry_points", lambda **_: [])
+    monkeypatch.setattr(command, "load_entry_points", lambda *_: iter(()))
     assert main(["suggest", picture("a.png", 40, 30), "--data.sampling.stride", "1"]) == 2
     assert "nothing is held out" in capsys.readouterr().err
