@@ -35,14 +35,15 @@ def find_lattice(batch: PointBatch) -> Lattice | None:
         places = torch.unravel_index(batch.index, [len(x) for x in batch.axes])
         along = [torch.unique(place, return_inverse=True) for place in places]
         axes = [x[unique] for x, (unique, _) in zip(batch.axes, along, strict=True)]
+        distances = [unique for unique, _ in along]  # an axis of the grid may be uneven itself
     elif len(batch.coords) == 1:
         along = [torch.unique(x, return_inverse=True) for x in batch.coords.unbind(-1)]
-        axes = [unique for unique, _ in along]
+        axes = distances = [unique for unique, _ in along]
     else:
         return None
     sizes, count = [len(x) for x in axes], batch.values.shape[1]
     total = math.prod(sizes)
-    if min(sizes) < 2 or not total * (1 - MAX_MISSING) <= count <= total or not all(map(_is_even, axes)):
+    if min(sizes) < 2 or not total * (1 - MAX_MISSING) <= count <= total or not all(map(_is_even, distances)):
         return None
     index = torch.zeros_like(along[0][1])
     for (_, inverse), size in zip(along, sizes, strict=True):
