@@ -245,3 +245,9 @@ def test_a_copy_has_new_parameters_where_the_others_are():
     learned = create("gau", num_features=8, trainable=True).double()
     assert [p.dtype for p in learned.copy(per_feature=True).parameters()] == [torch.float64]
     assert not hasattr(create("impulse"), "sigma")
+
+
+@pytest.mark.parametrize(("name", "activation"), [("siren", "sine"), ("WIRE", "gabor")])
+def test_names_of_networks_are_answered_by_what_to_type(name, activation):
+    with pytest.raises(InputError, match=rf"is a network and no encoder: --config image/{name.lower()}.*{activation!r}"):
+        create(name)

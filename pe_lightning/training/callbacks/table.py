@@ -136,6 +136,10 @@ def found_values(report: Mapping[str, Any]) -> list[str]:
             if name is not None:  # an encoder without a width
                 widths.setdefault(name, []).append(value)
     found = [f"{name} {_span(values)} ({'learned' if learned else 'chosen'})" for name, values in widths.items()]
+    if choice.get("padding"):
+        found.append(f"padding {choice['padding']} (chosen)")
+    if choice.get("features_per_sample", 1) > 1:
+        found.append(f"{choice['features_per_sample']} features per sample (chosen)")
     return [*found, f"ridge {report['ridge']:.3g}"] if choice and report.get("ridge") is not None else found
 
 
