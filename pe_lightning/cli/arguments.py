@@ -14,12 +14,12 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import get_loader, set_loader
+from jsonargparse import Namespace, get_loader, set_loader
 
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
@@ -275,6 +275,23 @@ def _spelt(option: Option, with_arguments: frozenset[str]) -> list[str]:
     if key == "data.missing" and value.startswith("#"):  # a colour; jsonargparse takes it for a comment
         value = as_yaml([value])
     return [f"--{key}={value}"]
+
+
+def restore_values(config: Namespace, words: Sequence[str]) -> None:
+    """Sets arguments of descriptions that are or contain ``null``, or are quoted, which jsonargparse 4 makes other texts."""
+    load = get_loader("yaml")
+    for word in words:
+        key, equals, value = word.removeprefix("--").partition("=")
+        described = next((name for name in DESCRIBED if key.startswith(f"{name}.")), None)
+        if described is None or not equals or not re.search(r"~|null|^['\"]", value, re.IGNORECASE):
+            continue
+        loaded = load(value)
+        section, name = described.split(".")
+        *path, last = key.removeprefix(f"{described}.").split(".")
+        holder = reduce(lambda tree, part: tree.get(part, {}), ("init_args", name, *path), config[section])
+        quoted = isinstance(loaded, str) and value[0] in "'\""
+        if loaded is None or quoted or (isinstance(loaded, list) and None in loaded):
+            holder[last] = load(loaded) if quoted else loaded  # as in a file, where the type takes numbers first
 
 
 def import_named(settings: Any, key: str = "") -> None:

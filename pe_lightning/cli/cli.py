@@ -32,6 +32,7 @@ from pe_lightning.cli.arguments import (
     hosted,
     import_named,
     read,
+    restore_values,
     rewrite,
 )
 from pe_lightning.cli.help import OUTPUT, PURPOSES, short_help
@@ -172,6 +173,7 @@ def parse(verb: str, given: Sequence[str] | Mapping[str, Any]) -> Namespace:
                 config = parser.parse_object(copy.deepcopy(dict(hosted(given))))  # which it changes
             else:
                 config = parser.parse_args(list(given))
+                restore_values(config, given)
     except (ArgumentError, ImportError) as error:
         options = parser.get_defaults(skip_validation=True).keys(branches=True)
         raise InputError(explain(str(error), [f"--{name}" for name in ("config", "encoder", *options)])) from error

@@ -13,6 +13,8 @@ from commands import DEMO, NO_WANDB, fit, metrics, picture
 from PIL import Image
 
 from pe_lightning.__main__ import main
+from pe_lightning.cli.arguments import rewrite
+from pe_lightning.cli.cli import parse
 from pe_lightning.results.origin import origin
 from pe_lightning.signals import grid_axes
 from pe_lightning.training import ComplexLinear, ImageDataModule
@@ -214,3 +216,31 @@ def test_the_recipe_that_continues_never_ends_below_the_solution():
     named = ["--model.encoder", "{name: rff, num_features: 32}"]
     scores = [solve(recipe, *named)[1]["test/psnr"] for recipe in ("closed_form", "warm_head")]
     assert scores[1] > scores[0] + 0.1, "the head learns"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("null", None),
+        ("~", None),
+        ("true", True),
+        ("1e-4", 1e-4),
+        ("[1e-4,null]", [1e-4, None]),
+        ("'1'", 1),
+        ("'a b'", "a b"),
+        ("nullable", "nullable"),
+    ],
+)
+def test_values_of_encoders_are_those_of_a_configuration(text, value, empty_folder, monkeypatch):
+    """By options, by a file and by ``--vary``: the same YAML."""
+    (empty_folder / "my_values.py").write_text(
+        "import torch\nfrom typing import Any\nfrom pe_lightning.encoders import Encoder\nclass Show(Encoder):\n"
+        "    def __init__(self, num_features: int = 4, given: Any = 2.0):\n        super().__init__(num_features)\n"
+        "    def forward(self, x):\n        return x[..., None] ** torch.arange(self.num_features, dtype=x.dtype)\n"
+    )
+    monkeypatch.syspath_prepend(empty_folder)
+    (empty_folder / "own.yaml").write_text(f"model: {{init_args: {{encoder: {{name: my_values.Show, given: {text}}}}}}}\n")
+    ways = (["--encoder", "my_values.Show", f"--encoder.given={text}"], ["--config", "own.yaml"])
+    for words in ways:
+        config = parse("fit", rewrite("fit", ["--config", "image/demo", *words]))
+        assert config.model.init_args.encoder["given"] == value
