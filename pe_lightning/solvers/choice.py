@@ -3,7 +3,7 @@
 Every second sample of each axis of a grid is held out, and the features are made for the coarser grid
 (:mod:`~pe_lightning.solvers.held_out`). This measures what is predicted later, samples halfway between fitted ones, but at
 twice the spacing. Smooth signals are other signals there: where samples that are left out one at a time are missed by less
-than half as much, these errors decide (:mod:`~pe_lightning.solvers.leave_one_out`).
+than half as much, these errors and the evidence decide (:mod:`~pe_lightning.solvers.leave_one_out`).
 
 Of ridges within 0.05 dB of the best, a grid takes the least: a signal is rougher on the coarser grid of the fitted samples,
 and its best ridge larger. Scattered points take the largest: their solves are short, which smooths too and hides how much a
@@ -49,7 +49,7 @@ from pe_lightning.solvers.held_out import (
     thinned_grid,
 )
 from pe_lightning.solvers.iterative import PointProblem
-from pe_lightning.solvers.leave_one_out import LeaveOneOut
+from pe_lightning.solvers.leave_one_out import Evidence, LeaveOneOut
 from pe_lightning.solvers.line import LineProblem, point_problem
 from pe_lightning.solvers.point_scorer import PointScorer
 from pe_lightning.solvers.samples import point_samples
@@ -84,9 +84,9 @@ class Choice:
     ridge: float
     encoders: tuple[Encoder, ...]
     """One per axis, with the chosen width, padding and number of features."""
-    rule: Literal["held-out", "leave-one-out", "fallback", "given"]
-    """``held-out``: by prediction of held-out samples; ``leave-one-out``: of samples that are left out one at a time;
-    ``fallback``: there are too few; ``given``: no choice.
+    rule: Literal["held-out", "leave-one-out", "evidence", "fallback", "given"]
+    """``held-out``: by prediction of held-out samples; of smooth signals ``evidence``, by the marginal likelihood, or
+    ``leave-one-out``; ``fallback``: there are too few; ``given``: no choice.
     """
     curve: tuple[tuple[float, float], ...] = ()
     """Ridge and held-out PSNR in dB, mean over signals, of the chosen encoders; ascending."""
@@ -194,7 +194,7 @@ def choose_grid(
     with full_precision(device):
         search = Search("grid", space, strength, partial(_grid_scorer, thinned, center, DRAWS if sigma == "auto" else 1))
         best, chosen = search.run()
-        rule: Literal["held-out", "leave-one-out"] = "held-out"
+        rule: Literal["held-out", "leave-one-out", "evidence"] = "held-out"
         side = LEAVE_ONE_OUT_SAMPLES.get(len(axes), MIN_WINDOW_SAMPLES)
         windows = grid_windows(values, axes, sizes, side, MAX_LEAVE_ONE_OUT_SIGNALS, mask)
         closer = Search("grid", space, strength, lambda made: LeaveOneOut(windows, made, center))
@@ -203,9 +203,16 @@ def choose_grid(
             near = closer.run()[0]
         elif sigma == "auto" and closer.value(best) > search.value(best) + SEARCH_DB:
             near = closer.run(best)[0]
-        if closer.value(near) > search.value(best) + SMOOTH_DB:
-            search, rule = closer, "leave-one-out"
-            best, chosen = search.run(near)
+        bar = search.value(best) + SMOOTH_DB
+        if closer.value(near) > bar:
+            best, chosen = closer.run(near)
+            likely = Search("grid", space, strength, lambda made: Evidence(windows, made, center), handicaps=False)
+            other, ridge_of_other = likely.run(best)
+            # the evidence tells more of wide features than errors near rounding do, but it takes tones for noise
+            if closer.value(other) > bar:
+                search, rule, best, chosen = likely, "evidence", other, ridge_of_other
+            else:
+                search, rule = closer, "leave-one-out"
         made = search.encoders[best]
         assert made is not None
         if strength is None and any(encoder.drawn for encoder in made):

@@ -1,4 +1,4 @@
-r"""Leave-one-out errors of ridge regression on a grid, of every sample at once.
+r"""Leave-one-out errors of ridge regression on a grid, of every sample at once, and the evidence.
 
 With features :math:`U_a s_a V_a^T` per axis, the residuals of the fit are :math:`r = (I - H) y` with
 :math:`I - H = U \frac{\rho}{s^2 + \rho} U^T`, and a sample that is left out is missed by :math:`r_i / (1 - h_i)`. The
@@ -71,8 +71,8 @@ class ResidualMap:
         return found if self.is_full else found + (1 - mode_products(torch.ones_like(self.power), self.squares)).clamp_min(0)
 
 
-class LeaveOneOut:
-    """Scores ridges by leave-one-out errors of windows of a grid; encoders are those of the whole grid."""
+class WindowFits:
+    """Fits of windows of a grid by all ridges; encoders are those of the whole grid."""
 
     def __init__(self, windows: GridWindows, encoders: Sequence[Encoder], center: bool) -> None:
         near, coords = on_host(encoders, windows.coords, windows.values.device)
@@ -83,9 +83,13 @@ class LeaveOneOut:
         axes = tuple(range(3, values.ndim))
         weight = torch.ones_like(values[:1, :1, :1]) if known is None else known.unsqueeze(2).double()
         mean = (values * weight).sum(axes, keepdim=True) / weight.sum(axes, keepdim=True).clamp_min(1) * center
-        self.weight = weight
+        self.weight, self.grid = weight, values.shape[3:]
         self.counted = values.shape[2] * (values.shape[0] if known is None else 1)
         self.spectrum = self.map.spectrum(values - mean)
+
+
+class LeaveOneOut(WindowFits):
+    """Scores ridges by leave-one-out errors."""
 
     def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
         """Leave-one-out PSNR in dB of relative ridges, mean over signals."""
@@ -97,3 +101,28 @@ class LeaveOneOut:
         squared = (errors.square() * weight).flatten(4).sum((0, 2, 4))
         counts = (weight.flatten(4).sum((0, 2, 4)) * self.counted).expand_as(squared)
         return psnr(squared, counts).clamp(-1000, MAX_PSNR).mean(0).tolist()
+
+
+class Evidence(WindowFits):
+    r"""Scores ridges by the marginal likelihood of Gaussian weights, whose variance is the best one of each signal.
+
+    Per sample, :math:`-\log (y^T (\Psi \Psi^T + \rho)^{-1} y / n) - \log\det(\Psi \Psi^T + \rho) / n`, in dB. Missing
+    samples count as they are interpolated.
+
+    Reference: MacKay, *Bayesian interpolation*, Neural Computation 1992.
+    """
+
+    def __call__(self, ridges: Sequence[float], ahead: Sequence[float] = ()) -> list[float]:
+        """The evidence of relative ridges in dB, mean over signals."""
+        inside, outside = self.spectrum
+        power, count = self.map.power, math.prod(self.grid)
+        scores = []
+        for ridge in ridges:
+            absolute = max(ridge * self.map.unit, self.map.least)
+            quadratic = (inside.square() / (power + absolute)).flatten(3).sum(3)
+            volume = float((power + absolute).log().sum()) + (count - power.numel()) * math.log(max(absolute, 1e-300))
+            if outside is not None:
+                quadratic = quadratic + outside.square().flatten(3).sum(3) / absolute
+            nats = -quadratic.mean((0, 2)).div(count).clamp_min(1e-300).log() - volume / count
+            scores.append(float(nats.mean()) * 10 / math.log(10))
+        return scores

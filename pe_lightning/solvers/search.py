@@ -107,12 +107,18 @@ class Search:
         space: The candidates.
         ridge: Fixed ridge; ``None`` to choose one.
         scorer: Makes the scorer of encoders.
+        handicaps: Whether candidates have handicaps, and ridges with nearly equal scores count as equal.
     """
 
     def __init__(
-        self, kind: Kind, space: Space, ridge: float | None, scorer: Callable[[tuple[Encoder, ...]], Scorer]
+        self,
+        kind: Kind,
+        space: Space,
+        ridge: float | None,
+        scorer: Callable[[tuple[Encoder, ...]], Scorer],
+        handicaps: bool = True,
     ) -> None:
-        self.kind, self.space, self.ridge, self.scorer = kind, space, ridge, scorer
+        self.kind, self.space, self.ridge, self.scorer, self.handicaps = kind, space, ridge, scorer, handicaps
         self.encoders: dict[Candidate, tuple[Encoder, ...] | None] = {}
         self.scorers: dict[Candidate, Scorer] = {}
         self.curves: dict[Candidate, Curve] = {}
@@ -125,7 +131,7 @@ class Search:
         while (found := self.value(best)) > value:
             value, here = found, best
             for other in self.space.neighbours(here, self.kind):
-                if self.value(other) > self.value(best) + 0.01:
+                if self.value(other) > self.value(best) + (0.01 if self.handicaps else 0.0):
                     best = other
             if best == here:
                 break
@@ -134,7 +140,7 @@ class Search:
         if self.kind == "points":
             return best, tied(self.curve(best))["largest"]
         self._refine(best)
-        return best, tied(self.curve(best))["least"]
+        return best, tied(self.curve(best))["least"] if self.handicaps else self._top(best)
 
     def value(self, candidate: Candidate) -> float:
         """The score of the best ridge, minus all handicaps; minus infinity if memory does not allow the candidate."""
@@ -161,7 +167,7 @@ class Search:
 
     def handicap(self, candidate: Candidate, ridge: float) -> float:
         """In dB; zero at points."""
-        if self.kind == "points":
+        if self.kind == "points" or not self.handicaps:
             return 0.0
         encoders = self.encoders[candidate]
         assert encoders is not None

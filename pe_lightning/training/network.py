@@ -124,6 +124,7 @@ class NetworkModule(CoordinateModule):
             self._evaluate(network, info)  # creates the parameters of lazy layers
             before = {name: buffer.clone() for name, buffer in network.named_buffers()}
             self._evaluate(network, info)
+            self._check_independence(network, info)
         changed = [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]
         every = [parameter for layer in network.modules() for parameter in layer.parameters(recurse=False)]
         refuse(
@@ -170,7 +171,7 @@ class NetworkModule(CoordinateModule):
     @torch.no_grad()
     def _evaluate(self, network: nn.Module, info: SignalInfo, *signals: int) -> None:
         """Checks that a network, or the networks of all ``signals``, map ``(P, D)`` to ``(*signals, P, C)``."""
-        points = torch.linspace(0.1, 0.9, NUM_POINTS * info.num_axes).reshape(NUM_POINTS, info.num_axes)
+        points = _check_points(info)
         wanted = f"it must map coordinates (..., {info.num_axes}) to floating-point values (..., {info.channels})"
         try:
             values = network(points)
@@ -186,6 +187,24 @@ class NetworkModule(CoordinateModule):
         if not isinstance(values, Tensor) or tuple(values.shape) != shape or not values.is_floating_point():
             given = f"{tuple(values.shape)}, {values.dtype}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
             raise InputError(f"{self._name} returns {given} for coordinates {tuple(points.shape)}; {wanted}")
+        if not torch.equal(points, _check_points(info)):
+            raise InputError(
+                f"{self._name} changes its input in place, the coordinates of the data in every step: compute a new tensor, "
+                "such as x - 0.5 in place of x.sub_(0.5)"
+            )
+
+    @torch.no_grad()
+    def _check_independence(self, network: nn.Module, info: SignalInfo) -> None:
+        """Refuses a network whose values at a point depend on the other points that it is evaluated with."""
+        points, was_training = _check_points(info), network.training
+        network.eval()  # dropout draws other units for a part
+        whole, part = network(points.clone()), network(points[: NUM_POINTS // 2].clone())
+        network.train(was_training)
+        if not torch.allclose(whole[: NUM_POINTS // 2], part, rtol=1e-3, atol=1e-5, equal_nan=True):
+            raise InputError(
+                f"{self._name} gives a point another value where it is evaluated with other points: it must map each point "
+                "by itself, without statistics of the batch or attention over points"
+            )
 
     @property
     def _generator(self) -> torch.Generator:
@@ -227,6 +246,11 @@ class NetworkModule(CoordinateModule):
         if sizes:
             raise InputError(f"{self._name} predicts values at points: leave out samples: cells, or use ComplexLinear")
         return self
+
+
+def _check_points(info: SignalInfo) -> Tensor:
+    """Coordinates at which a network is checked, ``(P, D)``."""
+    return torch.linspace(0.1, 0.9, NUM_POINTS * info.num_axes).reshape(NUM_POINTS, info.num_axes)
 
 
 def as_model(given: nn.Module) -> FunctionModule:

@@ -152,3 +152,27 @@ def test_lazy_layers_have_their_size_before_a_fit() -> None:
     model.build(SignalInfo(("a", "b"), (8, 8), 3))
     assert model(torch.rand(5, 2)).shape == (2, 5, 3)
     assert model.num_params == 12 + 15
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.layer(x.sub_(0.5))
+
+
+class Attends(InPlace):
+    def forward(self, x):
+        return self.layer(x - x.mean(0))
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [(InPlace, "changes its input in place.*x - 0.5 in place of"), (Attends, "another value where it is evaluated with")],
+)
+def test_networks_of_more_than_a_point_are_refused(network, words):
+    """In place they damage the coordinates of later steps; attention over points trains other values than it predicts."""
+    with pytest.raises(InputError, match=words):
+        fit(torch.rand(1, 8, 8, 1), model=network(), max_steps=2)
