@@ -297,7 +297,7 @@ def learn_encoders(
         if strength is not None:
             return strength
         if on_grid:
-            return choice.choose_grid(values, axes or (), encoders, "auto", "given", full_size).ridge
+            return choice.choose_grid(values, axes or (), encoders, "auto", "given", full_size, center).ridge
         return choice.choose_points(values, encoders, ridge="auto", center=center, **where).ridge
 
     # a hole in a grid is predicted best with a larger ridge than places between samples

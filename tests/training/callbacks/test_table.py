@@ -29,7 +29,10 @@ def test_bicubic_is_a_word_for_pictures_and_held_out_is_explained(grid, name, ma
     encoder = recorder.metrics["encoder"]
     sigmas = [entry["sigma"] for entry in (encoder if isinstance(encoder, list) else [encoder])]
     shown = " to ".join(dict.fromkeys(f"{sigma:.3g}" for sigma in (min(sigmas), max(sigmas))))
-    assert f"s: sigma {shown} (chosen), ridge {recorder.metrics['ridge']:.3g}" in text
+    choice = recorder.metrics["solution"]["choice"]
+    padding = f"padding {choice['padding']} (chosen), " if choice["padding"] else ""
+    more = "2 features per sample (chosen), " if choice["features_per_sample"] == 2 else ""
+    assert f"s: sigma {shown} (chosen), {padding}{more}ridge {recorder.metrics['ridge']:.3g}" in text
 
     for weight, said in ((0.004, False), (0.25, True)):
         mixed = copy.deepcopy(recorder.metrics) | {"prior": {"name": "pictures", "weight": [weight]}}
