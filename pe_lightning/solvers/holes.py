@@ -91,7 +91,7 @@ def completed(
     gain = residuals.gain(torch.tensor(ridge))
     diagonal = residuals.diagonal(gain).clamp_min(1e-300)
     x, missing = values.movedim(-1, 1).double(), ~mask[:, None]
-    if not _connects(residuals, gain, diagonal):
+    if not bool(missing.any()) or not _connects(residuals, gain, diagonal):
         return values, 0.0
     scale = x.square().mean().sqrt()
     count = missing.expand(x.shape).sum()

@@ -59,6 +59,13 @@ def test_a_sample_that_no_other_determines_is_interpolated():
     torch.testing.assert_close(found.predict([coordinates(32)] * 2)[0][mask], whole[0][mask], atol=1e-5, rtol=0)
 
 
+def test_a_mask_of_all_samples_changes_nothing():
+    values, _, axes = with_holes((9, 8), 0.1)
+    whole = solve_grid(values, "gau", axes, ridge=1e-3)
+    masked = solve_grid(values, "gau", axes, ridge=1e-3, mask=torch.ones(9, 8, dtype=torch.bool))
+    torch.testing.assert_close(masked.predict(axes), whole.predict(axes))
+
+
 def test_masks_are_checked():
     for mask in (torch.ones(4, 5, dtype=torch.bool), torch.ones(4, 4)):
         with pytest.raises(InputError, match=r"the mask of values \(1, 4, 4, 1\) is boolean, \(S or 1, \*grid\); got"):
