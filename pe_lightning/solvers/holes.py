@@ -88,7 +88,7 @@ def completed(
         The values, and the root mean square of the remaining errors of missing samples, relative to the known values.
     """
     residuals = ResidualMap(factors, values.device)
-    gain = residuals.gain(torch.tensor(ridge))
+    gain = residuals.gain(torch.tensor(ridge, dtype=torch.float64))
     diagonal = residuals.diagonal(gain).clamp_min(1e-300)
     x, missing = values.movedim(-1, 1).double(), ~mask[:, None]
     if not bool(missing.any()) or not _connects(residuals, gain, diagonal):

@@ -41,7 +41,7 @@ def test_the_fit_is_least_squares_of_the_known_samples(shape, names, ridge):
         gram = whole[known].T @ whole[known] + absolute * torch.eye(whole.shape[1], dtype=torch.float64)
         weight = torch.linalg.solve(gram, whole[known].T @ (target - mean))
         prediction = found.predict(axes)[signal].flatten(0, -2)
-        torch.testing.assert_close(prediction, whole @ weight + mean, atol=2e-7, rtol=0)
+        torch.testing.assert_close(prediction, whole @ weight + mean, atol=1e-9, rtol=0)
         assert found.count[signal] == known.sum() * 2
         assert float(found.squared_error[signal]) == pytest.approx(
             float((prediction[known] - target).square().sum()), rel=1e-4
