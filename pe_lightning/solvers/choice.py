@@ -261,7 +261,6 @@ def _grid_space(
 ) -> Space:
     """The candidates of encoders whose arguments may be left to the data."""
     samples = _densities(axes)
-    # a feature of several axes, or one with parameters, is chosen by its own rules
     open_ones = [encoder for encoder in encoders if encoder.is_open] if features == "auto" else []
     paddings = any(encoder.arguments.get("padding") == "auto" for encoder in open_ones)
 
