@@ -14,6 +14,8 @@ folder that was there is lost or changed; and what succeeds has the result of a 
 - ``resumptions``: with other data and other fits, refused; twice at a time. ``reuse``: sweeps given again after content,
   settings or files of the run changed.
 - ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration is written and read back.
+- ``plugins``: packages of which one entry point cannot be imported, of every group: commands work, and name it.
+  ``hooks``: every hook that Lightning has, overridden in modules, DataModules and callbacks, under several strategies.
 - ``outputs``: verbs that name an output, which is new, its own, foreign, the input, a link to it, on a full disk, or taken
   by several at a time. ``folders``: commands of which one folder is read-only.
 - ``names``, ``names_in_c``: files whose names are not UTF-8, hold escape sequences, line ends, markup or YAML, for every
@@ -63,6 +65,7 @@ from attempts import FIT, HELD, REFUSED, SWEEP, Row, Size, Work, command, folder
 from faults_cache import caches
 from faults_lightning import lightning_classes
 from faults_outputs import COMPARE, outputs, read_only_folders
+from faults_plugins import hooks, plugins
 from faults_reuse import resumptions, reuse
 from harness import ROOT, make_parser, print_titles, run_python
 from PIL import Image
@@ -416,6 +419,8 @@ SECTIONS: dict[str, Section] = {
     "resumptions": resumptions,
     "reuse": reuse,
     "lightning": lightning_classes,
+    "plugins": plugins,
+    "hooks": hooks,
     "folders": read_only_folders,
     "outputs": outputs,
     "readers": damaged_files,

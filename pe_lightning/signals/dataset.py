@@ -18,7 +18,7 @@ from pe_lightning.signals.blocks import Block, FileValues, file_blocks, grid_axe
 from pe_lightning.signals.lattice import Lattice, find_lattice
 from pe_lightning.signals.loaders import (
     DEFAULT_POINTS,
-    DEFAULT_STEPS_PER_EPOCH,
+    MAX_STEPS_PER_EPOCH,
     Batching,
     BlockLoader,
     FilePointLoader,
@@ -198,7 +198,7 @@ class SignalDataset:
                 return FilePointLoader(values, self.split, batching.num_points, steps, seed, process)
             return PointLoader(to_device(self.train_batch, device), batching.num_points, steps, seed, process)
         if batching.kind == "full":
-            return FullLoader(to_device(self.train_batch, device), steps or DEFAULT_STEPS_PER_EPOCH, process)
+            return FullLoader(to_device(self.train_batch, device), steps or MAX_STEPS_PER_EPOCH, process)
         sizes, read = self.grid_split().sizes, self.train_block
         if not isinstance(values, FileValues):
             read = to_device(self._train_grid, device).block

@@ -37,8 +37,8 @@ DEFAULT_POINTS = 65536
 """Default number of points per signal in a batch of ``points``."""
 DEFAULT_BLOCK_SAMPLES = {1: 65536, 2: 256, 3: 64}
 """Default number of trained samples per axis of a block, by number of axes."""
-DEFAULT_STEPS_PER_EPOCH = 100
-"""Default number of optimiser steps per epoch of full batches."""
+MAX_STEPS_PER_EPOCH = 100
+"""Largest default number of optimiser steps per epoch of full batches."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Batching:
         size: For ``points``, the number of points per signal, over all processes; for ``blocks``, the number of trained
             samples per axis, one number or one per axis.
         shuffle: Whether blocks come in random order.
-        steps_per_epoch: Optimiser steps per epoch; by default 100 for ``full`` batches, otherwise one pass over the trained
-            samples.
+        steps_per_epoch: Optimiser steps per epoch; by default, for ``full`` batches, a tenth of the fit, but not fewer than
+            ``log_every_n_steps`` of the Trainer and not more than 100; for others one pass over the trained samples.
     """
 
     kind: BatchKind = "full"
@@ -67,8 +67,17 @@ class Batching:
             raise InputError(
                 f"batching.size is for batches of points or blocks; leave it out for full ones; got {self.size!r}"
             )
+        if not self.shuffle and self.kind != "blocks":
+            raise InputError(f"batching.shuffle is for batches of blocks; leave it out for {self.kind} ones")
         if self.size is not None:
             (integers if self.kind == "blocks" else integer)("batching.size", self.size, 1)
+
+    def epoch_of(self, max_steps: int, logging_interval: int) -> int | None:
+        """Steps per epoch of a fit of so many steps (-1: no limit), of which some are logged; ``None``: one pass."""
+        if self.steps_per_epoch is not None or self.kind != "full":
+            return self.steps_per_epoch
+        tenth = MAX_STEPS_PER_EPOCH if max_steps < 0 else math.ceil(max_steps / 10)
+        return min(MAX_STEPS_PER_EPOCH, max(1, logging_interval, tenth))
 
     @property
     def num_points(self) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -38,6 +37,7 @@ from pe_lightning.signals.sampling import (
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
+from pe_lightning.signals.sources.tensor import TensorSource
 from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, ValidationShare
 from pe_lightning.signals.validation import choice, number
 
@@ -289,11 +289,6 @@ def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, 
             "(resize, center_crop, frames, length)",
         ),
         (
-            not loaded and batches == "full",
-            f"the signals are read from their file ({raw.nbytes / 1e9:.3g} GB as float32), so they cannot be one full "
-            "batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true",
-        ),
-        (
             not loaded and splitting.validation not in (None, 0, "auto"),
             "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
         ),
@@ -323,7 +318,8 @@ def read_signals(
         The signals, and the folds by which they are scored, if there are some.
     """
     splitting = {name: arguments.pop(name) for name in inspect.signature(Splitting).parameters if name in arguments}
-    if not isinstance(signals, (str, PathLike, Sequence)):
+    source = source_of(signals, **arguments)
+    if isinstance(source, TensorSource):
         splitting.setdefault("storage", Storage(in_memory=True))
-    source, options = source_of(signals, **arguments), Splitting(**splitting)
+    options = Splitting(**{"batching": None, **splitting})
     return Signals.read(source, options), options.folds

@@ -195,6 +195,11 @@ class TrainedModule(LightningModule, ABC):
         for optimizer in self.trainer.optimizers:
             check_optimizer(optimizer)
 
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Asks the fit to stop after its last step: Lightning then validates, also within an epoch."""
+        if self.trainer.global_step == self.trainer.max_steps:
+            self.trainer.should_stop = True
+
     # -- logging ------------------------------------------------------------------------------------------------------
 
     @property

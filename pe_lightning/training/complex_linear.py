@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -171,6 +172,12 @@ class ComplexLinear(CoordinateModule):
             )
         encoding = Complex(self.encoder, info.num_axes, self.normalize)
         return ComplexNetwork(encoding, info.channels, self.depth, self.hidden_size, self.activation)
+
+    def unread_arguments(self) -> dict[str, list[str]]:
+        defaults = inspect.signature(type(self)).parameters
+        head = ("hidden_size", "activation") if not self.depth else ()
+        names = [name for name in head if name in defaults and self.hparams[name] != defaults[name].default]
+        return super().unread_arguments() | ({"there are no hidden layers (depth 0)": names} if names else {})
 
     def describe(self) -> dict[str, Any]:
         head = {"name": self.activation, "depth": self.depth, "width": self.hidden_size}

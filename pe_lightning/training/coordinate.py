@@ -120,6 +120,8 @@ class CoordinateModule(FunctionModule):
         return super().configure_callbacks()
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:
+        for reason, names in self.unread_arguments().items():
+            rank_zero_info(f"{', '.join(names)}: not used, as {reason}.")
         parameters: Any = [parameter for parameter in self.parameters() if parameter.requires_grad]
         if self.encoder_lr is not None and self.networks.features_are_trained:
             parameters = parameter_groups(parameters, self.encoding.parameters(), self.encoder_lr)
@@ -132,6 +134,16 @@ class CoordinateModule(FunctionModule):
             return optimizer, scheduler, type(scheduler).__name__
         factor, schedule = (None, "constant") if self.optimizer else self.default_schedule()
         return optimizer, None if factor is None else LambdaLR(optimizer, factor), schedule
+
+    def unread_arguments(self) -> dict[str, list[str]]:
+        """Names of the arguments that were given and that this fit does not read, by the reason."""
+        if self.trainer.max_steps == 0:
+            names, reason = ["optimizer", "lr_scheduler", "lr", "encoder_lr"], "the fit takes no steps"
+            names = [name for name in names if getattr(self, name) is not None]
+        else:
+            fixed = self.encoder_lr is not None and not self.networks.features_are_trained
+            names, reason = ["encoder_lr"] if fixed else [], "the encoder has no parameters that are trained"
+        return {reason: names} if names else {}
 
     def default_optimizer(self, parameters: Any) -> torch.optim.Optimizer:
         """The optimiser for ``optimizer: null``: the papers' Adam."""

@@ -6,6 +6,7 @@ import copy
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.splits import EvalMask, Split, ValidationShare
+from pe_lightning.signals.splits import EvalMask, GridSplit, Split, ValidationShare
 
 BLOCK_BYTES = 1 << 28
 """Bytes of values predicted at a time."""
@@ -87,6 +88,7 @@ class SignalDataModule(LightningDataModule):
         self.folds, self.validation, self.storage = options.folds, options.validation, options.storage
         self.batching = options.batching or Batching()
         self._signals: Signals | None = None
+        self._epoch: int | None = None  # steps, of the fit that runs
 
     def with_signals(self, signals: Signals) -> SignalDataModule:
         """These options, with other signals that are read already."""
@@ -102,12 +104,32 @@ class SignalDataModule(LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         self.prepare()
+        self._epoch = None
+        limits = (0,) if self.trainer is None else (self.trainer.max_steps, self.trainer.max_epochs)
+        if stage == "fit" and 0 not in limits and self.streamed and self.batching.kind == "full":
+            raise InputError(
+                f"the signals are read from their file ({self.signals.raw.nbytes / 1e9:.3g} GB as float32), so they cannot "
+                "be one full batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true"
+            )
 
     def train_dataloader(self) -> TrainLoader:
         """Training batches of this process, on its device if the signals are in memory."""
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
         dataset, process = self.shard()
-        return dataset.train_loader(self.batching, run_seed(), process, device)
+        batching = self.batching
+        if self.streamed and batching.kind == "full":  # of a fit without steps
+            batching = Batching("blocks" if isinstance(self.split, GridSplit) else "points")
+        if self._epoch is None and (trainer := self.trainer) is not None:
+            self._epoch = batching.epoch_of(trainer.max_steps, trainer.log_every_n_steps)  # type: ignore[attr-defined]
+        steps = self._epoch or batching.steps_per_epoch
+        return dataset.train_loader(replace(batching, steps_per_epoch=steps), run_seed(), process, device)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps_per_epoch": self._epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keeps the epochs of a fit that is resumed for more steps, unless their length is given."""
+        self._epoch = self.batching.steps_per_epoch or state_dict["steps_per_epoch"]
 
     def val_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks, with the mask of the samples of ``val/``."""

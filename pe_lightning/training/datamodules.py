@@ -18,7 +18,7 @@ from pe_lightning.signals.loaders import Batching
 from pe_lightning.signals.sampling import FoldsLike, MaskSampling, Sampling
 from pe_lightning.signals.sources.base import Source, sources
 from pe_lightning.signals.sources.images import ImageSource
-from pe_lightning.signals.sources.kinds import clear_kind, pixels_of
+from pe_lightning.signals.sources.kinds import clear_kind, values_of
 from pe_lightning.signals.sources.missing import MissingLike
 from pe_lightning.signals.sources.paths import Paths, as_list
 from pe_lightning.signals.sources.rows import RowSource
@@ -169,11 +169,9 @@ def make_datamodule(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image
         >>> make_datamodule("samples://astronaut", center_crop=64).info.grid
         (64, 64)
     """
-    if isinstance(signals, Image.Image):
-        signals = pixels_of(signals)
-    if isinstance(signals, (Tensor, np.ndarray)):
-        return TensorDataModule(signals, **arguments)
-    paths = as_list(signals)
+    if (values := values_of(signals)) is not None:
+        return TensorDataModule(values, **arguments)
+    paths = as_list(signals)  # type: ignore[arg-type]
     options = {name: value for name, value in arguments.items() if name not in COMMON_ARGUMENTS}
     kind = clear_kind(paths, **options)
     module: Callable[..., SignalDataModule] = datamodules.get(sources.get(kind).datamodule)  # type: ignore[assignment]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import difflib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -82,8 +84,7 @@ def fit(
     is_datamodule = hasattr(signals, "train_dataloader")
     if is_datamodule and data:
         raise InputError(f"{', '.join(data)}: give them to the DataModule")
-    if model is None and init is not None:
-        raise InputError("init is for a model that is trained: give model too, such as SimpleMLP('gau')")
+    _check_arguments(encoder, model, max_steps, init, data)
     if model is None:
         linear = None if encoder is None else LinearRidge(automatic_width(encoder))
         read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
@@ -102,6 +103,19 @@ def fit(
         callback.refuse_folds(module_data)
     module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
     return fit_quietly(module, module_data, max_steps, score=True, callbacks=start)
+
+
+def _check_arguments(encoder: Encoders, model: nn.Module | None, max_steps: int, init: Any, data: Mapping[str, Any]) -> None:
+    """Refuses arguments that the fit would not read, and names that are nearly those of :func:`fit`."""
+    for name, value in {"max_steps": max_steps or None, "init": init, "batching": data.get("batching")}.items():
+        if model is None and value is not None:
+            raise InputError(f"{name} is for a model that is trained: give model too, such as SimpleMLP('gau')")
+    if model is not None and encoder is not None:
+        raise InputError(f"{type(model).__name__} has an encoder of its own, or none: leave out encoder, or model")
+    own = list(inspect.signature(fit).parameters)[1:-1]
+    for name in data:
+        if near := difflib.get_close_matches(name, own, 1, cutoff=0.8):
+            raise InputError(f"fit has no argument {name!r}; did you mean {near[0]!r}?")
 
 
 def usual_estimator(signals: Signals) -> Estimator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from fits import MakeTrainer, check_field_of_module, signals
@@ -15,7 +16,7 @@ from pe_lightning.estimators import LinearRidge
 from pe_lightning.estimators.base import Estimator
 from pe_lightning.registry import Registry
 from pe_lightning.signals import RandomSampling
-from pe_lightning.training import ComplexLinear, EstimatorModule, FunctionModule, TensorDataModule
+from pe_lightning.training import ComplexLinear, EstimatorModule, FunctionModule, TensorDataModule, make_datamodule
 
 LEARNED = {"name": "gau", "num_features": 6, "trainable": True}
 AUTO = {"name": "gau", "width": "auto"}
@@ -54,3 +55,30 @@ def test_what_other_packages_give_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
         fitted.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"use pe_lightning\.ComplexLinear"):
         EstimatorModule({"name": "linear", "encoder": "gau"})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"max_step": 3}, "no argument 'max_step'; did you mean 'max_steps'"),
+        ({"max_steps": 3}, "max_steps is for a model that is trained"),
+        ({"batching": {"kind": "points"}}, "batching is for a model that is trained"),
+        (
+            {"model": ComplexLinear("gau", solver="exact")},
+            "ComplexLinear has an encoder of its own, or none: leave out encoder",
+        ),
+    ],
+)
+def test_an_argument_that_a_fit_would_not_read_is_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        pe_lightning.fit(torch.rand(1, 8, 6, 1), "gau", **options)
+
+
+def test_lists_of_numbers_and_of_arrays_are_arrays() -> None:
+    values = np.random.default_rng(0).random((2, 8, 6, 1), dtype=np.float32)
+    expected = pe_lightning.fit(values, "gau").scores["test/psnr"]
+    for given in (list(values), tuple(map(torch.from_numpy, values)), values.tolist()):
+        assert pe_lightning.fit(given, "gau").scores["test/psnr"] == pytest.approx(expected, abs=1e-3)
+    assert make_datamodule(values.tolist()).fingerprint == make_datamodule(values).fingerprint
+    with pytest.raises(InputError, match="a list need arrays of one shape"):
+        pe_lightning.fit([values[0], values[1, 1:]], "gau")

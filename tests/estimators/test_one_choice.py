@@ -50,8 +50,9 @@ def test_signals_in_their_file_are_fitted_as_in_memory(tmp_path, on_grid):
     storage = {"in_memory": False, "cache_dir": str(tmp_path)}
     paths = tmp_path / "coffee.png"
     skimage.io.imsave(paths, (PICTURE[0].numpy() * 255).round().astype(np.uint8), check_contrast=False)
-    streamed = ImageDataModule(str(paths), storage=storage, batching={"kind": "blocks"})
+    streamed = ImageDataModule(str(paths), storage=storage)
     assert_alike(pe_lightning.fit(streamed, ENCODER), on_grid)
+    assert_alike(pe_lightning.fit(str(paths), model=ComplexLinear(ENCODER, solver="exact"), storage=storage), on_grid)
 
 
 def test_precision_and_copies_of_a_signal_change_nothing(on_grid):

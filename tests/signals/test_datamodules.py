@@ -18,7 +18,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, GridSampling, RandomSampling, SignalInfo, Source, Storage, grid_axes
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.training import ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
+from pe_lightning.training import ComplexLinear, ImageDataModule, SignalDataModule, TensorDataModule, VideoDataModule
 from pe_lightning.training.datamodule import OutputGrid
 from pe_lightning.training.sharding import SignalsStrategy
 
@@ -110,7 +110,7 @@ def test_arguments_are_checked_before_anything_is_read(arguments, match):
         ImageDataModule("no/such/file.png", **arguments)
 
 
-def test_signals_that_stay_in_their_file(tmp_path):
+def test_signals_that_stay_in_their_file(tmp_path, make_trainer):
     np.save(tmp_path / "v.npy", tensor(6, 8, 8).numpy())
     in_file = Storage(in_memory=False)
     data = VideoDataModule(str(tmp_path / "v.npy"), batching=Batching("points"), storage=in_file)
@@ -120,7 +120,7 @@ def test_signals_that_stay_in_their_file(tmp_path):
         with pytest.raises(InputError, match="are read from their file and not loaded"):
             get()
     with pytest.raises(InputError, match="cannot be one full batch"):
-        VideoDataModule(str(tmp_path / "v.npy"), storage=in_file).prepare()
+        make_trainer(max_steps=1).fit(ComplexLinear("gau"), VideoDataModule(str(tmp_path / "v.npy"), storage=in_file))
 
 
 @pytest.mark.parametrize("suffix", ["npy", "h5"])

@@ -237,3 +237,18 @@ def test_a_python_fit_says_its_score_and_predicts(make_trainer, caplog):
     caplog.clear()
     fit(ComplexLinear(GAU, solver="exact"), data, make_trainer, 0)
     assert not any("PSNR" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("module", "steps", "said"),
+    [
+        (lambda: ComplexLinear(GAU, solver="exact", lr=0.1), 0, "lr: not used, as the fit takes no steps."),
+        (lambda: ComplexLinear(GAU, encoder_lr=0.1, hidden_size=8), 1, "encoder_lr: not used, as the encoder has no"),
+        (lambda: ComplexLinear(GAU, hidden_size=8), 1, "hidden_size: not used, as there are no hidden layers (depth 0)."),
+        (lambda: ComplexLinear(GAU, hidden_size=8, depth=1, lr=0.1), 1, None),
+    ],
+)
+def test_arguments_that_a_fit_does_not_read_are_named(module, steps, said, make_trainer, caplog):
+    with caplog.at_level("INFO"):
+        fit(module(), TensorDataModule(signals(1, 8, 6)), make_trainer, steps)
+    assert [said in caplog.text if said else "not used" not in caplog.text] == [True]

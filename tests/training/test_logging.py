@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fits import MakeTrainer, signals
 from lightning.pytorch import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers.logger import DummyLogger
 
 from pe_lightning.signals import Batching
@@ -74,7 +75,7 @@ def test_callbacks_and_progress_bars_get_the_values(make_trainer: MakeTrainer) -
 
 @pytest.mark.parametrize(
     ("steps", "callbacks", "expected"),
-    [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (6, [FinalScore(logs=False)], [4])],
+    [(0, [], [0]), (6, [], [4, 6]), (8, [], [4, 8]), (0, [FinalScore(logs=False)], [])],
 )
 def test_final_weights_are_scored_unless_a_validation_did(
     steps: int, callbacks: list[Callback], expected: list[int], make_trainer: MakeTrainer
@@ -83,3 +84,26 @@ def test_final_weights_are_scored_unless_a_validation_did(
     trainer = make_trainer(max_steps=steps, log_every_n_steps=2, logger=rows, num_sanity_val_steps=0, callbacks=callbacks)
     trainer.fit(ComplexLinear("gau", solver="exact"), data)
     assert [step for step, names in rows.rows if "val/psnr" in names] == expected
+
+
+def validations(
+    make_trainer: MakeTrainer, steps: int, every: int, checkpoint: Path | None = None, **options: Any
+) -> list[int]:
+    """The steps with a row of a validation, in a fit with the default epochs."""
+    rows = Rows()
+    trainer = make_trainer(max_steps=steps, log_every_n_steps=every, logger=rows, num_sanity_val_steps=0, **options)
+    trainer.fit(ComplexLinear("gau"), TensorDataModule(signals(1, 8, 6)), ckpt_path=checkpoint, weights_only=True)
+    return [step for step, names in rows.rows if "val/psnr" in names]
+
+
+def test_a_fit_validates_at_its_end_and_ten_times_where_rows_are_as_frequent(
+    make_trainer: MakeTrainer, tmp_path: Path
+) -> None:
+    best = ModelCheckpoint(tmp_path, "best", monitor="val/psnr", mode="max")
+    assert validations(make_trainer, 9, 50, callbacks=[best], enable_checkpointing=True) == [9]
+    assert best.best_model_score is not None, "Lightning's callbacks find the score"
+    assert validations(make_trainer, 23, 2, callbacks=[Save(tmp_path / "a.ckpt", 23)]) == [*range(3, 24, 3), 23]
+    assert validations(make_trainer, 60, 2) == [*range(6, 61, 6)]
+    resumed = validations(make_trainer, 60, 2, tmp_path / "a.ckpt")
+    assert resumed == [*range(24, 61, 3)], "a fit that is resumed for more steps keeps its epochs"
+    assert validations(make_trainer, 250, 50) == [50, 100, 150, 200, 250]

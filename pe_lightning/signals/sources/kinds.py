@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, get_args
 
@@ -113,10 +114,9 @@ def source_of(signals: Paths | Tensor | np.ndarray[Any, Any] | Image.Image, **ar
         signals: Files, or values for :class:`~pe_lightning.signals.sources.tensor.TensorSource`.
         **arguments: Arguments of the source.
     """
-    values = pixels_of(signals) if isinstance(signals, Image.Image) else signals
-    if isinstance(values, (Tensor, np.ndarray)):
+    if (values := values_of(signals)) is not None:
         return sources.create("tensor", values=values, **arguments)
-    paths = as_list(values)
+    paths = as_list(signals)  # type: ignore[arg-type]
     source = sources.get(clear_kind(paths, **arguments))
     return source(paths, **sources.arguments(source, arguments))  # type: ignore[call-arg]
 
@@ -127,6 +127,18 @@ def clear_kind(paths: Sequence[str], **arguments: Any) -> str:
         return kind_of(*paths, **arguments)
     except UnclearKind as error:
         raise InputError(f"{error}; or use one of ImageDataModule, RowDataModule, VideoDataModule") from error
+
+
+def values_of(signals: object) -> Tensor | np.ndarray[Any, Any] | None:
+    """The values of a tensor, an array, a picture of Pillow, or a list of numbers or arrays; ``None`` for anything else."""
+    if isinstance(signals, Image.Image):
+        return pixels_of(signals)
+    if not isinstance(signals, (list, tuple)) or not signals or any(isinstance(one, (str, PathLike)) for one in signals):
+        return signals if isinstance(signals, (Tensor, np.ndarray)) else None
+    try:
+        return np.stack([np.asarray(one) for one in signals])
+    except ValueError as error:
+        raise InputError(f"signals that are given as a list need arrays of one shape: {error}") from error
 
 
 def pixels_of(picture: Image.Image) -> np.ndarray[Any, Any]:

@@ -23,6 +23,8 @@ from pe_lightning.signals.validation import one_length
 
 DELIMITERS = "\t;, "
 """Delimiters in order of preference, if several fit equally well."""
+MIN_AXIS_ROWS = 8
+"""Fewest rows from which numbers at equal distances are taken for an axis."""
 MAX_COLUMNS = 10_000
 """Largest number of columns that are all taken by default."""
 SAMPLE_LINES = 50
@@ -61,10 +63,14 @@ def read_tables(
     """Reads text tables. Each column is a float64 signal; its minimum and maximum, or ``limits``, become 0 and 1.
 
     ``fills`` are numbers in place of missing ones, besides empty cells and words such as ``NA``. Dates at equal distances in
-    a column of one table are its axis.
+    a column of one table are its axis; else, where no ``columns`` are named, numbers at equal distances in its first one.
     """
     tables = [Table.open(file) for file in files]
-    place, times = _times_of(tables[0]) if len(tables) == 1 else (-1, None)
+    alone = tables[0] if len(tables) == 1 else None
+    place, times = (-1, None) if alone is None else _times_of(alone)
+    is_time = times is not None
+    if alone is not None and times is None and columns is None:
+        place, times = _numbers_of(alone)
     every = [(table.file, column) for table in tables for column in table.columns(columns, fills, place)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
@@ -81,7 +87,7 @@ def read_tables(
         scaling=join_scalings(scalings, notify=False),
         unit=False,
         blocks=partial(iter, values),
-        axes=() if times is None else (Axis.at(tables[0].names[place] or str(place), times[:rows], time=True),),
+        axes=() if times is None else (Axis.at(tables[0].names[place] or str(place), times[:rows], time=is_time),),
     )
 
 
@@ -92,9 +98,29 @@ def _times_of(table: Table) -> tuple[int, NDArray[np.float64] | None]:
         return -1, None
     ((place, found),) = dates.items()
     numbers = as_numbers(table.names[place], found, time=True)
+    return (place, numbers) if _at_equal_distances(numbers) else (-1, None)
+
+
+def _numbers_of(table: Table) -> tuple[int, NDArray[np.float64] | None]:
+    """Index 0 and numbers of the first column, if all have equal distances and another column holds numbers; else -1."""
+    numbers = [place for place, cells in enumerate(table.cells) if any(np.isfinite(number_in(cell)) for cell in cells)]
+    if numbers[:1] != [0] or len(numbers) == 1 or len(table.lines) < MIN_AXIS_ROWS:
+        return -1, None
+    found = np.array([number_in(cell) for cell in table.cells[0]])
+    if not _at_equal_distances(found):
+        return -1, None
+    names = ",".join(name or str(place) for place, name in enumerate(table.names) if place in numbers)
+    rank_zero_info(
+        f"{table.label(0)} holds numbers at equal distances, and is taken for the axis of the others; if it is a signal, "
+        f"name all: --data.select {names}"
+    )
+    return 0, found
+
+
+def _at_equal_distances(numbers: NDArray[np.float64]) -> bool:
+    """Whether numbers ascend or descend by equal steps, and none is missing."""
     step = (numbers[-1] - numbers[0]) / (len(numbers) - 1)
-    equal = step != 0 and (abs(np.diff(numbers) - step) < EQUAL_DISTANCE * abs(step)).all()  # false of a missing date
-    return (place, numbers) if equal else (-1, None)
+    return bool(step != 0 and (abs(np.diff(numbers) - step) < EQUAL_DISTANCE * abs(step)).all())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def sweep(
     paths: list[str] | None = None,
     /,
     *options: str,
-    vary: list[str],
+    vary: list[str] | None = None,
     repeats: PositiveInt = 1,
     out: Path | None = None,
     launcher: Literal["process", "ray"] = "process",
@@ -45,7 +45,7 @@ def sweep(
         paths: Files, folders or samples://NAME to fit, as for pe-lightning fit.
         options: options of pe-lightning fit, for all cells.
         vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
-            model.encoder.sigma=auto,0.003; may be repeated.
+            model.encoder.sigma=auto,0.003; may be repeated, and left out with --repeats.
         repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
         out: Folder for the run directories and the record sweep.json (default: sweeps/<configuration>-<settings>).
         launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray, on the
@@ -55,7 +55,9 @@ def sweep(
         retries: With ray, number of times a cell is resumed after its process died (default: 0).
     """
     options = (*(paths or ()), *options)
-    varied = parse_varied(vary, options)
+    if not vary and repeats == 1:
+        raise InputError("give the settings to vary, --vary model.encoder=gau,tri, or a number of seeds, --repeats 3")
+    varied = parse_varied(vary or [], options)
     out = out or Path("sweeps") / _default_name(options, varied)
     of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "retries": retries}
     given = [f"--{name}" for name, value in of_ray.items() if value is not None]
@@ -90,7 +92,7 @@ def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> 
     files, options = read(fixed)
     config = next((option.value for option in reversed(options) if option.key == "config"), files[0] if files else None)
     stem = "sweep" if not config or config.startswith("{") else Path(config).stem
-    return runs.slug("-".join([stem, *(key.rpartition(".")[2] for key in varied)]))
+    return runs.slug("-".join([stem, *([key.rpartition(".")[2] for key in varied] or ["repeats"])]))
 
 
 def _print_summary(cells: Sequence[Cell], record: SweepRecord, varied: Sequence[str]) -> None:

@@ -69,6 +69,25 @@ def test_dates_at_equal_distances_are_the_axis(tmp_path, dates, first, last):
     assert shown == ([] if first is None else [("day", np.datetime64(first), np.datetime64(last))])
 
 
+@pytest.mark.parametrize(
+    ("header", "days", "options", "axis", "names"),
+    [
+        ("day,x\n", np.linspace(3, 17, 8), {}, ("day", 3, 17), ("a-x",)),
+        ("day,x\n", np.linspace(3, 17, 8), {"select": ["day", "x"]}, None, ("a-day", "a-x")),
+        ("day,x\n", np.linspace(3, 15, 7), {}, None, ("a-day", "a-x")),
+        ("day,x\n", np.arange(8) ** 2, {}, None, ("a-day", "a-x")),
+        ("", np.linspace(8, 1, 8), {}, ("0", 8, 1), ("a",)),
+    ],
+)
+def test_numbers_at_equal_distances_in_the_first_column_are_the_axis(tmp_path, caplog, header, days, options, axis, names):
+    text = header + "".join(f"{day},{day % 3}\n" for day in days)
+    with caplog.at_level(logging.INFO):
+        raw = RowSource(str(write(tmp_path / "a.csv", text)), **options).read()
+    assert raw.names == names
+    assert [(one.name, *one.restore(one.grid())[[0, -1]]) for one in raw.axes] == ([] if axis is None else [axis])
+    assert ("--data.select" in caplog.text) == (axis is not None)
+
+
 def test_what_numpy_writes(tmp_path):
     array = np.random.default_rng(0).normal(size=(2_000, 3))
     for delimiter in (" ", ",", "\t"):

@@ -84,6 +84,15 @@ def test_a_cell_is_the_same_as_a_fit_with_the_arguments_in_the_record(capsys):
     assert found["steps"] == swept["steps"] == 7
 
 
+def test_seeds_alone_are_a_sweep(capsys):
+    rff = ["--model.encoder", "{name: rff, num_features: 16, sigma: 0.1}", *QUIET, "--out", "s"]
+    assert main(["sweep", *EXACT, *rff]) == 2
+    assert "--vary model.encoder=gau,tri, or a number of seeds, --repeats 3" in capsys.readouterr().err
+    assert main(["sweep", *EXACT, *rff, "--repeats", "2"]) == 0
+    assert statuses() == {"repeat-0": "done", "repeat-1": "done"}
+    assert metrics("repeat-0")["test/psnr"] != metrics("repeat-1")["test/psnr"]
+
+
 @pytest.mark.slow  # four fits
 def test_repeats_count_seeds_up_and_are_averaged_in_the_metric_of_the_data(capsys, monkeypatch):
     monkeypatch.setattr(ImageSource, "metric", "snr")
