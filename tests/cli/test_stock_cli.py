@@ -102,6 +102,10 @@ def test_an_encoder_replaces_another_however_both_are_written(one):
     assert stock(recipe, "--config=path.json", "--model.encoder.sigma=0.3", *PICTURE).model.encoder.sigma == 0.3
 
 
+def test_the_rate_of_the_default_optimiser():
+    assert stock(f"--config={ROOT}/configs/image/demo.yaml", "--model.lr=1e-2").model.lr == 0.01
+
+
 def test_a_run_directory_is_no_signal(capsys):
     run = fit(f"--config={ROOT}/configs/image/closed_form.yaml", *PICTURE, *NO_WANDB)
     for arguments in (["fit", f"{run}/"], ["suggest", str(run)]):
