@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import logging
 import re
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from pe_lightning.training import SimpleMLP, TensorDataModule
 from pe_lightning.training.uninterrupted import HOOKS
 
 GROUPS = (*REGISTRIES, "verbs", "hints", "recipes", "suggestions", "spreads")
+ASKED_FOR_ALONE = ("verbs", "suggestions", "spreads")
+"""Groups whose entry points are imported by those who ask for one, and not in these commands."""
 WAYS = {
     "absent": None,
     "raises": "raise RuntimeError('needs a licence')",
@@ -69,7 +72,7 @@ def plugins(_: Size) -> Iterator[Row]:
                     text=True,
                     check=False,
                 )
-                said = "pe_broken" in done.stderr
+                said = "pe_broken" in done.stderr or group in ASKED_FOR_ALONE
                 row.add(done.returncode == 0 and said, f"{way}: names the package {said}, {done.stderr[-250:]}")
         yield row
 
@@ -91,6 +94,7 @@ NOT_CALLED = re.compile(
 def hooks(_: Size) -> Iterator[Row]:
     """Every public hook, overridden: weights and calls of fits that log seldom equal those of single steps."""
     warnings.simplefilter("ignore")
+    logging.disable(logging.INFO)
     for (name, strategy), every in itertools.product(STRATEGIES.items(), (4, 50)):
         row = Row(f"hooks, {name}, rows every {every} steps")
         for owner, classes in HOOKS.items():

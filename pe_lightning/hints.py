@@ -67,7 +67,7 @@ FRAMEWORK = Hints(
 
 
 def _every() -> list[Hints]:
-    return [FRAMEWORK, *load_entry_points(GROUP, "hints")]
+    return [FRAMEWORK, *load_entry_points(GROUP, "hints", kind=Hints)]
 
 
 def hint(word: str, options: Collection[str] = ()) -> str | None:

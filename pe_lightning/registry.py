@@ -67,16 +67,19 @@ REGISTRIES = {
 """Import paths of all registries; the entry-point group of the registry ``NAME`` is ``pe_lightning.NAME``."""
 
 
-def load_entry_points(group: str, what: str, name: str | None = None) -> Iterator[Any]:
+def load_entry_points(group: str, what: str, name: str | None = None, kind: type = object) -> Iterator[Any]:
     """What entry points of a group name, sorted by their names, or those of one name.
 
     Warns:
-        PluginWarning: For each one that cannot be imported, which is left out: a package stops only its own users.
+        PluginWarning: For each one that cannot be imported or is not of this ``kind``, which is left out: a package stops
+            only its own users.
     """
     points = entry_points(group=group) if name is None else entry_points(group=group, name=name)
     for point in sorted(points, key=lambda point: point.name):
         try:
             loaded = point.load()
+            if not isinstance(loaded, kind):
+                raise TypeError(f"it is no {kind.__name__}")
         except Exception as error:  # importing a plugin can raise anything
             text = f"the {what} {point.value!r} cannot be imported: {type(error).__name__}: {error}"
             warnings.warn(text, PluginWarning, stacklevel=2)
@@ -85,7 +88,7 @@ def load_entry_points(group: str, what: str, name: str | None = None) -> Iterato
 
 
 class PluginWarning(UserWarning):
-    """A plugin could not be imported; the message names plugin, distribution and error."""
+    """A plugin cannot be used; the message names plugin, distribution and error."""
 
 
 class Registry(Generic[T]):
@@ -148,20 +151,12 @@ class Registry(Generic[T]):
         return self._points
 
     def load_plugins(self, name: str | None = None) -> None:
-        """Imports the plugins with this name or class name, or all, with a :class:`PluginWarning` for each broken one.
-
-        A plugin that breaks the rules is an error at each call.
-        """
+        """Imports the plugins with this name or class name, or all, with a :class:`PluginWarning` for each broken one."""
         waiting = self._entry_points()
         named = [key for key, points in waiting.items() if name in (None, key, *(point.attr for point in points))]
         for key in sorted(named):
-            points = waiting.pop(key, [])  # before the import, since a plugin may look up names itself
-            try:
-                for point in points:
-                    self._load_plugin(point)
-            except InputError:
-                waiting[key] = points
-                raise
+            for point in waiting.pop(key, []):  # before the import, since a plugin may look up names itself
+                self._load_plugin(point)
         for key in self._broken.keys() & named if name is None else ():  # after the imports: a warning may be an error
             warnings.warn(self._broken[key], PluginWarning, stacklevel=2)
 
@@ -173,12 +168,11 @@ class Registry(Generic[T]):
                 self._add(point.name, loaded)
             elif point.name not in self._classes:
                 raise InputError(f"importing {point.value!r} registered no {self.kind} {point.name!r}")
-        except InputError as error:
-            raise InputError(f"{error} (entry point {point.name!r} of the distribution {distribution})") from error
         except Exception as error:  # importing a plugin can raise anything, and stops only its users
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             self._broken[point.name] = (
-                f"the {self.kind} plugin {point.name!r} of the distribution {distribution} failed to "
-                f"import {point.value!r}: {type(error).__name__}: {error}"
+                f"the {self.kind} plugin {point.name!r} of the distribution {distribution}, {point.value!r}, cannot be "
+                f"used: {reason}"
             )
 
     def names(self) -> list[str]:

@@ -64,7 +64,8 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr("pe_lightning.__main__.entry_points", own)
     for module in ("pe_lightning.hints", "pe_lightning.cli.recipes"):
-        monkeypatch.setattr(f"{module}.load_entry_points", lambda group, _: (point.load() for point in own(group=group)))
+        load = lambda group, *_, **__: (point.load() for point in own(group=group))  # noqa: E731
+        monkeypatch.setattr(f"{module}.load_entry_points", load)
     recipes._paths.cache_clear()
     yield
     recipes._paths.cache_clear()

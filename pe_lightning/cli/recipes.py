@@ -36,7 +36,7 @@ def names() -> list[str]:
 
 @functools.cache
 def _paths() -> dict[str, Path]:
-    folders = [*map(Path, load_entry_points(GROUP, "recipes")), FOLDER]  # the last of a name counts
+    folders = [*load_entry_points(GROUP, "recipes", kind=Path), FOLDER]  # the last of a name counts
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.glob("*/*.yaml")
     }

@@ -101,7 +101,8 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
         noise = draw * torch.linspace(0.005, 0.08, 48)[:, None]
         values = (0.2 + 0.6 * signals(1, 56, 48, channels=1) + noise).clamp(0, 1)
         data = TensorDataModule(values, sampling=sampling)
-        fitted = pe_lightning.fit(data, "gau", Adaptive(angles=4) if model == "Adaptive" else None)
+        how = {"model": Adaptive(angles=4)} if model == "Adaptive" else {"encoder": "gau"}
+        fitted = pe_lightning.fit(data, **how)
         unseen = ~data.split.train_mask()[0]
         deviations = fitted.std(coords)
         assert deviations.shape == (56, 48, 1)
