@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -35,39 +34,42 @@ class ComplexEnsemble:
         self.networks, self.network = networks, network
         self.encoding: Complex = network.encoding
 
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+    def errors(
+        self, batch: GridBatch | PointBatch, features: list[Any] | None = None, target: Tensor | None = None
+    ) -> Tensor:
         """Prediction minus truth, ``(S, C * P)``.
 
         Signals that share their features are evaluated together by mode products with a leading axis, and samples of a
         grid through the whole grid where that takes fewer multiplications. Both are exact.
+
+        Args:
+            batch: The samples.
+            features: The :meth:`axis_features` of the batch, if they are known.
+            target: The :meth:`target` of the batch, if it is known.
         """
         if not self.networks.features_are_shared:
             return self._errors_of_own_features(batch)
-        target = self.target(batch)
+        target = self.target(batch) if target is None else target
+        scattered = isinstance(batch, PointBatch) and batch.index is None
+        features = features or ([] if scattered else self.axis_features(batch))
         if isinstance(batch, GridBatch):
-            linear = self.network.linear(self._axis_features(batch))
+            linear = self.network.linear(features)
         elif batch.index is None:
             linear = self._linear_at_points(batch.coords)
         elif self._grid_is_cheaper(batch):
             # the whole grid by mode products, then its samples: exact, with far fewer operations
             where = batch.index.unsqueeze(1).expand(*self.network.weight.shape[:2], -1)
-            linear = self.network.linear(self._axis_features(batch)).flatten(2).gather(2, where)
+            linear = self.network.linear(features).flatten(2).gather(2, where)
         else:
-            linear = self._linear_at_samples(self._axis_features(batch), batch.index)
+            linear = self._linear_at_samples(features, batch.index)
         return (self._respond(linear) - target).flatten(1)
 
     def quadratic_errors(self, batch: GridBatch | PointBatch) -> QuadraticErrors | None:
-        """The squared errors of a batch that comes in every step, for single linear layers and samples of a grid."""
-        if batch.derived is None or self.network.head is not None or self.networks.features_are_trained:
-            return None
-        errors: QuadraticErrors | None = batch.cached("quadratic_errors", lambda: self._quadratic_errors(batch))
-        return errors
-
-    def _quadratic_errors(self, batch: GridBatch | PointBatch) -> QuadraticErrors | None:
+        """The squared errors of single linear layers on fixed features at samples of a grid; ``None`` elsewhere."""
         scattered = isinstance(batch, PointBatch) and (batch.index is None or not self._grid_is_cheaper(batch))
-        if self.encoding.is_line or scattered:
+        if self.network.head is not None or self.encoding.is_line or scattered:
             return None
-        features, target = self._axis_features(batch), self.target(batch)
+        features, target = self.axis_features(batch), self.target(batch)
         if isinstance(batch, GridBatch):
             return QuadraticErrors(features, target)
         assert batch.index is not None
@@ -123,29 +125,22 @@ class ComplexEnsemble:
 
     def target(self, batch: GridBatch | PointBatch) -> Tensor:
         """Values without the mean, ``(S, C, *samples)``, contiguous."""
+        values = batch.values
+        centred = values - self.network.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
+        return centred.movedim(-1, 1).contiguous()
 
-        def make() -> Tensor:
-            values = batch.values
-            centred = values - self.network.mean.reshape(len(values), *[1] * (values.ndim - 2), -1)
-            return centred.movedim(-1, 1).contiguous()
-
-        target: Tensor = batch.cached("target", make)
-        return target
+    def axis_features(self, batch: GridBatch | PointBatch) -> list[Any]:
+        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
+        assert batch.axes is not None
+        with without_autocast(self.network.weight.device):
+            features: list[Any] = self.encoding.operators(batch.axes, self.network.weight.dtype)
+        return features
 
     def _respond(self, linear: Tensor) -> Tensor:
         if self.network.head is None:
             return linear
         values: Tensor = self.networks.call("respond", linear, each=True)
         return values
-
-    def _axis_features(self, batch: GridBatch | PointBatch) -> list[Any]:
-        """Scaled features ``(N_a, K_a)``, tensors or operators, in the precision of the weights, autocast or not."""
-        weight, axes = self.network.weight, batch.axes
-        assert axes is not None
-        with without_autocast(weight.device):
-            make = partial(self.encoding.operators, axes, weight.dtype)
-            features: list[Any] = self.networks.cached(batch, "features", make, of_axes=True)
-        return features
 
     def _errors_of_own_features(self, batch: GridBatch | PointBatch) -> Tensor:
         if isinstance(batch, GridBatch):

@@ -15,7 +15,6 @@ from torch.utils.checkpoint import checkpoint
 
 from pe_lightning.networks.base import Network
 from pe_lightning.networks.scaling import TargetScaling
-from pe_lightning.signals.batches import SampleBatch
 
 
 class VmapEnsemble(nn.Module):
@@ -85,19 +84,6 @@ class VmapEnsemble(nn.Module):
         """The scaling of the targets, with buffers of all signals; ``None``: networks are trained on the values."""
         found = getattr(self.network, "scaling", None)
         return found if isinstance(found, TargetScaling) else None
-
-    def cached(self, batch: SampleBatch, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
-        """As :meth:`SampleBatch.cached`, for results that follow from features: a trained encoding changes them.
-
-        What was computed before is dropped then: an encoding may be trained and frozen again.
-        """
-        if not self.features_are_trained:
-            return batch.cached(name, make, of_axes)
-        for held in (batch.derived, batch.derived_from_axes):
-            for key in (name, "quadratic_errors", "factor"):
-                if held:
-                    held.pop(key, None)
-        return make()
 
     def replace_signals(self, change: Callable[[Tensor], Tensor]) -> None:
         """Replaces every ``(S, ...)`` tensor by one for other signals, ``(S', ...)``."""

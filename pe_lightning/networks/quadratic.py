@@ -43,8 +43,6 @@ MAX_BLOCK_DENSITY = 0.5
 """Largest share of entries in blocks; matrices with more are stored densely."""
 MAX_ASYMMETRY = 1024
 """Largest difference of features from even and odd ones, in units of their rounding: phases of 1000 have that error."""
-MAX_STEPS_BETWEEN_EVALUATIONS = 50
-"""Evaluations after which the error is computed through the samples again; the first intervals are 1, 2, 4, ..."""
 
 
 class Gram(NamedTuple):
@@ -63,15 +61,10 @@ class Group(NamedTuple):
 
 
 class QuadraticErrors:
-    r"""The squared error per signal as a function of the weights, differentiable once.
+    """The squared error per signal as a function of the weights, differentiable once.
 
-    The gradient equals the gradient through the samples to rounding. Where Gram matrices are used, the error cannot be
-    computed from them in float32, as :math:`\|Y\|^2` and the terms that are subtracted from it nearly cancel. It is
-    evaluated through the samples from time to time, at weights :math:`W_0`, and in between as
-
-    .. math:: E(W) = E(W_0) + \langle W - W_0, g_0 + g \rangle, \qquad g = \tfrac12 \nabla E(W),
-
-    which is exact for a quadratic function and sums only differences, down to float32's rounding of the last evaluation.
+    The gradient equals the gradient through the samples to rounding. The error itself is computed through the samples: from
+    Gram matrices in float32 it would be a difference of terms that nearly cancel.
 
     Args:
         features: Features of each axis, ``(N_a, K_a)``.
@@ -98,23 +91,17 @@ class QuadraticErrors:
         order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
         self.sampled = [axis for axis in order if axis not in self.axes]
         self.columns = {axis: _compact(features[axis].T) for axis in self.sampled}
-        self._at: tuple[Tensor, Tensor, Tensor] | None = None
-        self._since, self._period = 0, 1
-        self._scratch: list[Tensor] = []
         self._groups: list[Group] = []
         self._address: int | None = None  # of the weights that the calls of the groups read
         self._half = torch.empty(0, device=target.device)
 
-    def __call__(self, weight: Tensor, exact: bool = False) -> Tensor:
-        """The squared error of each signal, ``(S,)``, for weights ``(S, C, K_1, ..., K_D)``, autocast or not.
-
-        With Gram matrices evaluated through the samples if ``exact``, else at every 50th call.
-        """
-        squared: Tensor = _SquaredErrors.apply(weight, self, exact)  # type: ignore[no-untyped-call]
+    def __call__(self, weight: Tensor) -> Tensor:
+        """The squared error of each signal, ``(S,)``, for weights ``(S, C, K_1, ..., K_D)``, autocast or not."""
+        squared: Tensor = _SquaredErrors.apply(weight, self)  # type: ignore[no-untyped-call]
         return squared
 
-    def scaled_gradient(self, weight: Tensor, factor: Tensor) -> Tensor:
-        """A factor ``()`` times half the gradient of the sum of the errors, bit for bit as by autograd, without the errors.
+    def scaled_gradient(self, weight: Tensor, factor: float) -> Tensor:
+        """A factor times half the gradient of the sum of the errors, bit for bit as by autograd, without the errors.
 
         Its memory is overwritten by the next call.
         """
@@ -124,30 +111,16 @@ class QuadraticErrors:
                     function(*inputs, out=out)
             return torch.mul(self._half, factor, out=self._half)
 
-    def evaluate(self, weight: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
+    def evaluate(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """The squared errors, ``(S,)``, and half their gradient."""
+        parts = []
         with full_precision(weight.device):
-            parts, anew = [], bool(self.axes) and (self._at is None or exact or self._since >= self._period)
-            for signals, calls, errors in self._bind(weight):
+            for _, calls, errors in self._bind(weight):
                 for function, inputs, out in calls:
                     function(*inputs, out=out)
                 if errors is not None:
                     parts.append(_total(errors.square()))
-                elif not anew:
-                    parts.append(self._change(weight[signals], signals))
-            half = self._half.clone()
-            if not self.axes:
-                return torch.cat(parts), half
-            if anew:
-                squared = self.through_samples(weight)
-                self._at = (weight.clone(), half, squared.clone())  # autograd marks its inputs
-                self._since, self._period = 0, min(2 * self._period, MAX_STEPS_BETWEEN_EVALUATIONS)
-            else:
-                assert self._at is not None
-                start = self._at[2]  # smaller than its rounding error is not known before the next evaluation
-                squared = torch.maximum(start + torch.cat(parts), torch.finfo(start.dtype).eps * start)
-            self._since += 1
-        return squared, half
+            return torch.cat(parts) if parts else self.through_samples(weight), self._half.clone()
 
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors on a whole grid as they are defined, ``(S,)``."""
@@ -184,16 +157,6 @@ class QuadraticErrors:
                 errors = x if are_errors else None
         return Group(signals, calls, errors)
 
-    def _change(self, weight: Tensor, signals: slice) -> Tensor:
-        """Change of the errors of some signals since the weights where they were evaluated last, ``(s,)``."""
-        assert self._at is not None
-        start, slope, _ = self._at
-        if not self._scratch:  # allocating memory in every step would take longer than the sums
-            self._scratch = [torch.empty_like(weight) for _ in range(2)]
-        one, two = (scratch[: len(weight)] for scratch in self._scratch)
-        torch.sub(weight, start[signals], out=one)
-        return _total(one.mul_(torch.add(slope[signals], self._half[signals], out=two)))
-
 
 class _Memory:
     """Memory of intermediate results by number, the same for all groups of signals."""
@@ -211,16 +174,16 @@ class _Memory:
 
 class _SquaredErrors(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, weight: Tensor, errors: QuadraticErrors, exact: bool) -> Tensor:
-        squared, half = errors.evaluate(weight, exact)
+    def forward(ctx: FunctionCtx, weight: Tensor, errors: QuadraticErrors) -> Tensor:
+        squared, half = errors.evaluate(weight)
         ctx.save_for_backward(half)
         return squared
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (half,) = ctx.saved_tensors
-        return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None, None
+        return half * (2 * gradient).reshape(-1, *[1] * (half.ndim - 1)), None
 
 
 def _signals_at_once(weight: Tensor) -> int:
@@ -307,8 +270,5 @@ def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:
 
 
 def _total(x: Tensor) -> Tensor:
-    """The sum per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis in its dtype, sums of rows in float64.
-
-    The rounding error of one long float32 sum would be too large for the differences of :meth:`QuadraticErrors.evaluate`.
-    """
+    """The sum per signal, ``(S, ...)`` -> ``(S,)``: rows of the last axis in its dtype, sums of rows in float64."""
     return x.sum(-1).flatten(1).sum(1, dtype=torch.float64).to(x.dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,21 +87,10 @@ class SampleBatch:
     mask: Tensor | None = None
     train_mask: Tensor | None = None
     total: int | None = None
-    # not copied by `replace`; Lightning makes a batch of another dtype in every step, which has the same dictionaries
-    derived: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
-    """Results of :meth:`cached`, of a batch that a loader gives in every step; ``None`` for others."""
-    derived_from_axes: dict[str, Any] | None = field(default=None, init=False, repr=False, compare=False)
-    """The same for results that depend on ``axes`` alone, which all batches of a loader share."""
+    # not copied by `replace`, but where Lightning makes a batch of another dtype
+    repeated: bool = field(default=False, init=False, repr=False, compare=False)
+    """Whether a loader gives this batch in every step."""
     device_copies: dict[torch.device, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def cached(self, name: str, make: Callable[[], Any], of_axes: bool = False) -> Any:
-        """The result of ``make()``; where the batch, or with ``of_axes`` its axes, come in every step, of the first call."""
-        held = self.derived_from_axes if of_axes else self.derived
-        if held is None:
-            return make()
-        if name not in held:
-            held[name] = make()
-        return held[name]
 
 
 @dataclass
@@ -129,9 +118,7 @@ class GridBatch(SampleBatch):
 
     def take(self, index: Tensor) -> PointBatch:
         """The samples at these row-major positions, ``(P,)``."""
-        part = PointBatch.of_grid(self.axes, index[None], self.values.flatten(1, -2).index_select(1, index))
-        part.derived_from_axes = self.derived_from_axes
-        return part
+        return PointBatch.of_grid(self.axes, index[None], self.values.flatten(1, -2).index_select(1, index))
 
 
 @dataclass
@@ -160,9 +147,7 @@ class PointBatch(SampleBatch):
         """Some of the points, by their positions ``(P,)`` in this batch."""
         positions = None if self.index is None else self.index.index_select(1, index)
         coords, values = self.coords.index_select(1, index), self.values.index_select(1, index)
-        part = PointBatch(coords, values, self.axes, positions)
-        part.derived_from_axes = self.derived_from_axes
-        return part
+        return PointBatch(coords, values, self.axes, positions)
 
 
 def sample_coordinates(batch: GridBatch | PointBatch, points: int) -> Tensor:

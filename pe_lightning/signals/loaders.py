@@ -147,8 +147,8 @@ class FullLoader(TrainLoader):
             batch = _own_rows(batch.block, whole([len(x) for x in batch.axes]), process)
         elif process.world_size > 1 and isinstance(batch, PointBatch):
             batch = _own_points(batch, torch.arange(batch.values.shape[1], device=batch.values.device), process)
-        self.batch = replace(batch)  # of this fit alone, as what it derives from the samples is
-        self.batch.derived, self.batch.derived_from_axes = {}, {}
+        self.batch = replace(batch)  # which is not the only batch of other loaders
+        self.batch.repeated = True
 
     def one_pass(self, number: int, first: int) -> Iterator[GridBatch | PointBatch]:
         yield self.batch
@@ -161,7 +161,6 @@ class PointLoader(TrainLoader):
         self, batch: GridBatch | PointBatch, size: int, steps_per_epoch: int | None, seed: int, process: Process
     ) -> None:
         self.batch = replace(batch, values=batch.values.contiguous())
-        self.batch.derived_from_axes = {}
         self.count = math.prod(batch.values.shape[1:-1])
         self.size = min(size, self.count)
         super().__init__(math.ceil(self.count / self.size), steps_per_epoch, process, seed)
@@ -195,7 +194,6 @@ class FilePointLoader(TrainLoader):
         self.size = min(size, split.num_train)
         signals, *grid, channels = values.shape
         self.axes = grid_axes(grid)
-        self.derived_from_axes: dict[str, Any] = {}
         share = split.num_train / math.prod(grid)
         self.blocks = values.blocks(int(buffer_bytes / BLOCKS_PER_BUFFER / share))
         point = 4 * signals * channels + 8  # bytes of its values and position
@@ -220,7 +218,7 @@ class FilePointLoader(TrainLoader):
     def _batch(self, parts: Sequence[tuple[Tensor, Tensor]], total: int) -> PointBatch:
         index, values = torch.cat([i for i, _ in parts])[None], torch.cat([v for _, v in parts], 1)
         batch = PointBatch.of_grid(self.axes, index, values)
-        batch.total, batch.derived_from_axes = total, self.derived_from_axes
+        batch.total = total
         return batch
 
     def _rounds(self, number: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

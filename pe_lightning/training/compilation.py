@@ -20,8 +20,8 @@ WRAPPER = "_orig_mod."
 """Part of the names of parameters in a module that :func:`torch.compile` wraps."""
 
 
-class ErrorsModule(Protocol):
-    """A module that computes the errors of a batch."""
+class Errors(Protocol):
+    """What computes the errors of a batch."""
 
     @property
     def device(self) -> torch.device: ...
@@ -31,10 +31,9 @@ class ErrorsModule(Protocol):
 
 
 class CompiledErrors:
-    """The method ``errors`` of a module and its gradient, compiled once for each shape of a batch.
+    """The method ``errors`` of a step and its gradient, compiled once for each shape of a batch.
 
-    A shape has the same program whatever batches came before, so that a resumed fit reaches the same weights. Copies, also
-    in another process, compile anew.
+    A shape has the same program whatever batches came before, so that a resumed fit reaches the same weights.
     """
 
     @cached_property
@@ -44,26 +43,22 @@ class CompiledErrors:
         compute: Callable[..., Tensor] = torch.compile(own, fullgraph=True, dynamic=False)
         return compute
 
-    def __reduce__(self) -> tuple[type[CompiledErrors], tuple[()]]:
-        return CompiledErrors, ()
+    def __init__(self) -> None:
+        self._is_filled = False
 
-    def __call__(self, module: ErrorsModule, batch: GridBatch | PointBatch) -> Tensor:
-        """The errors of a training batch; arguments as of ``module.errors``."""
-
-        def fill_caches() -> bool:
-            # a program that also fills them would be another one, with other rounding errors
-            with torch.no_grad(), torch.random.fork_rng([] if module.device.index is None else [module.device]):
-                module.errors(batch)
-            return True
-
-        if batch.derived_from_axes is not None:
-            batch.cached("compiled", fill_caches, of_axes=True)
+    def __call__(self, step: Errors, batch: GridBatch | PointBatch) -> Tensor:
+        """The errors of a training batch; arguments as of ``step.errors``."""
+        if not self._is_filled:
+            # a program that also computes what the step holds would be another one, with other rounding errors
+            with torch.no_grad(), torch.random.fork_rng([] if step.device.index is None else [step.device]):
+                step.errors(batch)
+            self._is_filled = True
         with _explained("torch.compile does not take this model as a whole, or its batches have more than 8 shapes"):
-            return self._compute(module, batch)
+            return self._compute(step, batch)
 
 
-def _errors(module: ErrorsModule, batch: GridBatch | PointBatch) -> Tensor:
-    return module.errors(batch)
+def _errors(step: Errors, batch: GridBatch | PointBatch) -> Tensor:
+    return step.errors(batch)
 
 
 def check_compiler(device: torch.device) -> None:

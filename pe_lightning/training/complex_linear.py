@@ -30,6 +30,7 @@ from pe_lightning.training.base import models, signals_of
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import parameter_groups
+from pe_lightning.training.steps import AxisStep, QuadraticStep, Step
 
 
 @models.register("ComplexLinear")
@@ -102,7 +103,7 @@ class ComplexLinear(CoordinateModule):
             allowed = [name for name in activations if activations.get(name).carries_identity]
             validation.choice("solver: exact with a head: activation", activation, allowed)
         fixed = not any(p.requires_grad for encoder in self.configured.entries for p in encoder.parameters())
-        if compile and fixed and not depth and self.loss_is_quadratic:
+        if compile and fixed and not depth and self.has_usual_errors:
             raise InputError(
                 "ComplexLinear: compile: true does nothing for a single linear layer on fixed features, whose step is a few "
                 "matrix products: leave out --model.compile, or give --model.depth 1"
@@ -136,11 +137,8 @@ class ComplexLinear(CoordinateModule):
         return ComplexLinear(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
     @property
-    def loss_is_quadratic(self) -> bool:
-        """Whether the loss of a single linear layer is the mean squared error, so that Gram matrices apply.
-
-        A subclass that defines :meth:`errors` and still has this loss sets a class attribute of this name.
-        """
+    def has_usual_errors(self) -> bool:
+        """Whether a subclass has left :meth:`errors` as it is, so that Gram matrices apply to a single linear layer."""
         return type(self).errors is ComplexLinear.errors
 
     @property
@@ -272,7 +270,7 @@ class ComplexLinear(CoordinateModule):
     def _curvature(self) -> float | None:
         """The largest second derivative of a quadratic loss, or a bound; ``None`` if there is none, or it is zero."""
         data, linear = signals_of(self), self.network.head is None and not self.networks.features_are_trained
-        applies = self.trainer.max_steps != 0 and linear and self.loss_is_quadratic and data.batching.kind == "full"
+        applies = self.trainer.max_steps != 0 and linear and self.has_usual_errors and data.batching.kind == "full"
         batch = data.calibration_batch() if applies else None
         scattered = isinstance(batch, PointBatch) and batch.index is None
         return None if batch is None or scattered else self.stack.curvature(batch)
@@ -281,27 +279,12 @@ class ComplexLinear(CoordinateModule):
         """Prediction minus truth, ``(S, C * P)``; see :meth:`~pe_lightning.networks.ComplexEnsemble.errors`."""
         return self.stack.errors(batch)
 
-    def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)``; of full batches of a grid without autograd."""
-        quadratic = self.stack.quadratic_errors(batch) if self.loss_is_quadratic and not by_samples else None
-        return super().squared_errors(batch) if quadratic is None else quadratic(self.weight, exact)
-
-    def compute_gradients(self, batch: GridBatch | PointBatch, optimizer: torch.optim.Optimizer) -> None:
-        """As in the base class; of full batches of a grid without autograd, and without evaluating the loss."""
-        stack, is_usual = self.stack, type(self).squared_errors is ComplexLinear.squared_errors
-        quadratic = stack.quadratic_errors(batch) if self.loss_is_quadratic and is_usual else None
-        if quadratic is None:
-            super().compute_gradients(batch, optimizer)
-            return
-        weight = stack.network.weight
-        factor = batch.cached("factor", lambda: self._factor(batch))
-        weight.grad = quadratic.scaled_gradient(weight, factor)
-
-    def _factor(self, batch: GridBatch | PointBatch) -> Tensor:
-        """Twice the derivative of the loss by the squared error of any one signal, ``()``."""
-        squared = self.weight.new_zeros(len(batch.values), requires_grad=True)
-        (gradient,) = torch.autograd.grad(self._loss(squared, batch), squared)
-        return 2 * gradient[0]
+    def make_step(self, batch: GridBatch | PointBatch) -> Step:
+        fixed = self.networks.features_are_shared and not self.networks.features_are_trained
+        if not fixed or not self.has_usual_errors:
+            return Step(self, batch)
+        quadratic = self.stack.quadratic_errors(batch) if batch.repeated else None
+        return AxisStep(self, batch) if quadratic is None else QuadraticStep(self, batch, quadratic)
 
     def evaluate(self, points: Tensor) -> Tensor:
         return self.stack.at(points) if self.networks.features_are_shared else super().evaluate(points)

@@ -18,13 +18,12 @@ from typing_extensions import Self
 from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
 from pe_lightning.encodings.base import check_axes
 from pe_lightning.evaluation.scores import psnr
-from pe_lightning.linalg import without_autocast
 from pe_lightning.networks import Network, VmapEnsemble
 from pe_lightning.registry import Described
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.training.compilation import CompiledErrors, check_compiler
+from pe_lightning.training.compilation import check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import (
@@ -35,6 +34,7 @@ from pe_lightning.training.optimization import (
     parameter_groups,
 )
 from pe_lightning.training.sharding import SignalScores, SignalsStrategy
+from pe_lightning.training.steps import OutputStep, Step, coordinates_of, for_each
 from pe_lightning.training.uninterrupted import UninterruptedSteps
 
 EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
@@ -100,7 +100,7 @@ class CoordinateModule(FunctionModule):
         self.shared_encoder = shared_encoder
         self.encoder_lr = encoder_lr
         self.signals_per_chunk = signals_per_chunk
-        self.compiled_errors = CompiledErrors() if compile else None  # `compile` is a method of every nn.Module
+        self.compile_errors = compile  # `compile` is a method of every nn.Module
         self.optimizer = optimizer
         self.lr_scheduler = lr_scheduler
         check_optimization(optimizer, lr_scheduler)
@@ -113,9 +113,10 @@ class CoordinateModule(FunctionModule):
         self.shard: SignalsStrategy | None = None
         """The strategy ``independent_signals``, while the networks are of the signals of this process alone."""
         self._last_errors = torch.zeros(0), 0
+        self._step: Step | None = None
 
     def configure_callbacks(self) -> list[Callback]:
-        if self.is_fitting and self.compiled_errors is not None and self.trainer.max_steps != 0:
+        if self.is_fitting and self.compile_errors and self.trainer.max_steps != 0:
             check_compiler(self.trainer.strategy.root_device)  # this hook precedes all work
         return super().configure_callbacks()
 
@@ -155,53 +156,46 @@ class CoordinateModule(FunctionModule):
 
     def on_train_start(self) -> None:
         super().on_train_start()
+        self._step = None
         if (reason := UninterruptedSteps(self, CoordinateModule).reason()) is not None:
             rank_zero_info(f"Every step goes through Lightning's loop, which takes longer: {reason}.")
 
     def on_train_epoch_start(self) -> None:
         UninterruptedSteps(self, CoordinateModule).attach()
 
+    def make_step(self, batch: GridBatch | PointBatch) -> Step:
+        """The errors of batches like this one, and their gradients, for the steps of a fit."""
+        return (OutputStep if type(self).errors is CoordinateModule.errors else Step)(self, batch)
+
+    def step_of(self, batch: GridBatch | PointBatch) -> Step:
+        """The step of the fit that runs, made where there is none for this batch."""
+        if self._step is None or not self._step.fits(batch):
+            self._step = self.make_step(batch)
+        return self._step
+
     def training_step(self, batch: GridBatch | PointBatch, batch_idx: int) -> Tensor:
         """The sum over signals of the mean squared error, and the encoders' penalties, ``()``."""
-        trainer, logged = self.trainer, self.logs_this_step
-        # a line search compares losses of nearby weights
-        line_search = isinstance(trainer.optimizers[0], torch.optim.LBFGS)
-        squared = self.squared_errors(batch, exact=logged, by_samples=line_search)
+        squared = self.step_of(batch).squared_errors(batch)
         self._last_errors = squared.detach(), math.prod(batch.values.shape[1:])
-        if logged:
+        if self.logs_this_step:
             all_squared = self._of_values(squared.detach()).clone()  # a reduction writes into its input
             if batch.total is not None and self.shard is None:
-                all_squared = trainer.strategy.reduce(all_squared, reduce_op="sum")
+                all_squared = self.trainer.strategy.reduce(all_squared, reduce_op="sum")
             self.log_step(self.scorer.of_training(all_squared, _num_values(batch)))
-        return self._loss(squared, batch)
+        return self.loss_of(squared, batch)
 
-    def _loss(self, squared: Tensor, batch: GridBatch | PointBatch) -> Tensor:
-        is_share = batch.total is not None and self.shard is None
-        loss = squared.sum() / _num_values(batch)
-        # processes average their gradients, and each has its share of the sum
-        loss = loss * self.trainer.world_size if is_share else loss
+    def loss_of(self, squared: Tensor, batch: GridBatch | PointBatch) -> Tensor:
+        """The loss ``()`` of a batch from the sum of squared errors of each signal, ``(S,)``."""
+        loss = squared.sum() * self.derivative_of_loss(batch)
         return loss + self.networks.penalty() if self.networks.features_are_trained else loss
 
-    def compute_gradients(self, batch: GridBatch | PointBatch, optimizer: torch.optim.Optimizer) -> None:
-        """Replaces the gradients by the gradients of the loss of a batch, in a step that Lightning's loop does not take."""
-        with self.trainer.precision_plugin.train_step_context():
-            loss = self._loss(self.squared_errors(batch, exact=False), batch)
-        for parameter in (one for group in optimizer.param_groups for one in group["params"]):
-            parameter.grad = None  # Optimizer.zero_grad measures itself for the profiler, which takes longer
-        loss.backward()  # type: ignore[no-untyped-call]
+    def derivative_of_loss(self, batch: GridBatch | PointBatch) -> float:
+        """The derivative of the loss by the squared error of any one signal.
 
-    def squared_errors(self, batch: GridBatch | PointBatch, exact: bool = True, by_samples: bool = False) -> Tensor:
-        """The sum of squared errors of each signal, ``(S,)`` of the networks' targets.
-
-        Args:
-            batch: The training samples.
-            exact: Whether the value may not rely on earlier ones. The gradient never does.
-            by_samples: Whether value and gradient are computed at the samples, also where another way is faster.
+        Processes average their gradients, and each has its share of the sum.
         """
-        errors = self.errors(batch) if self.compiled_errors is None else self.compiled_errors(self, batch)
-        with without_autocast(errors.device):  # half precision overflows at 65504
-            squared: Tensor = torch.linalg.vecdot(errors, errors)
-        return squared
+        is_share = batch.total is not None and self.shard is None
+        return (self.trainer.world_size if is_share else 1) / _num_values(batch)
 
     def _of_values(self, squared: Tensor) -> Tensor:
         """Squared errors of the values from squared errors of the targets, ``(S,)``."""
@@ -231,7 +225,7 @@ class CoordinateModule(FunctionModule):
             clip_by_norm(optimizer, gradient_clip_val, self.shard.sum)
 
     def gather(self) -> None:
-        self.choice_seconds = 0.0
+        self.choice_seconds, self._step = 0.0, None
         if self.shard is not None:
             self.networks.replace_signals(self.shard.gather)
             self._set_shard(None)
@@ -250,10 +244,7 @@ class CoordinateModule(FunctionModule):
 
     def targets(self, batch: GridBatch | PointBatch) -> Tensor:
         """What the networks are trained on, of the shape of the batch's values."""
-        if (scaling := self.networks.scaling) is None:
-            return batch.values
-        targets: Tensor = batch.cached("targets", lambda: scaling.targets(batch.values))
-        return targets
+        return batch.values if self.networks.scaling is None else self.networks.scaling.targets(batch.values)
 
     def errors(self, batch: GridBatch | PointBatch) -> Tensor:
         """Output minus target on a training batch, ``(S, M)``, in any fixed order of samples and channels."""
@@ -371,20 +362,6 @@ class CoordinateModule(FunctionModule):
                 self.double()  # to() would make complex numbers real
             if self.is_fitting:
                 self._set_shard(SignalsStrategy.shard_of(self.trainer, self.networks))
-
-
-def for_each(x: Tensor) -> tuple[Tensor, bool]:
-    """A tensor ``(S or 1, ...)`` as input of :meth:`VmapEnsemble.call`, and whether each signal has its own."""
-    return (x, True) if len(x) > 1 else (x[0], False)
-
-
-def coordinates_of(batch: GridBatch | PointBatch) -> Tensor:
-    """The points of a batch, ``(S or 1, P, D)``."""
-    if isinstance(batch, PointBatch):
-        return batch.coords.to(batch.values.dtype)
-    return torch.stack(torch.meshgrid(*[x.to(batch.values.dtype) for x in batch.axes], indexing="ij"), -1).reshape(
-        1, -1, len(batch.axes)
-    )
 
 
 def _num_values(batch: GridBatch | PointBatch) -> int:

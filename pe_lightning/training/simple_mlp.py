@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
-from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from pe_lightning.encoders import Samples, automatic, for_data
@@ -22,12 +21,13 @@ from pe_lightning.networks.activations import check_options
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.training.base import models
-from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice, coordinates_of, for_each
+from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.optimization import FallAtEnd
+from pe_lightning.training.steps import FeatureStep, LookupStep, Step, coordinates_of, for_each
 
-MAX_CACHED_BYTES = 1 << 30
-"""Most bytes of training features, or of lookups, that are cached between steps; more are computed anew in each step."""
+MAX_HELD_BYTES = 1 << 30
+"""Most bytes of training features, or of lookups, that are held between steps; more are computed anew in each step."""
 
 
 @models.register("SimpleMLP")
@@ -165,56 +165,32 @@ class SimpleMLP(CoordinateModule):
             points, each = for_each(coords)
             self.networks.change("calibrate", points, each=each)
 
-    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        values, networks = batch.values, self.networks
+    def make_step(self, batch: GridBatch | PointBatch) -> Step:
+        if not batch.repeated or type(self).errors is not CoordinateModule.errors:
+            return super().make_step(batch)
+        if self.networks.features_are_trained:
+            lookups = [] if self.compile_errors else self._lookups(batch)  # compilers take no sparse matrices
+            return LookupStep(self, batch, lookups) if lookups else super().make_step(batch)
         sets = len(batch.coords) if isinstance(batch, PointBatch) else 1
-        lookups = self._lookups(batch)
-        if lookups and networks.features_are_shared:
-            looked_up: Tensor = self.encoding.from_lookups(lookups)
-            inputs, each = for_each(looked_up.reshape(sets, -1, looked_up.shape[-1]))
-            outputs = networks.call("respond", inputs, each=each)
-        elif lookups:
-            outputs = networks.call("look_up", lookups, each=sets > 1)
-        elif networks.features_are_shared:
-
-            def features() -> tuple[Tensor, bool]:
-                return for_each(self.encoding(coordinates_of(batch)))
-
-            def small_features() -> tuple[Tensor, bool] | None:
-                points = math.prod(values.shape[1:-1]) * sets
-                small = points * self.encoding.num_features * values.element_size() <= MAX_CACHED_BYTES
-                return features() if small else None
-
-            inputs, each = networks.cached(batch, "features", small_features) or features()
-            outputs = networks.call("respond", inputs, each=each)
-        else:
-            return super().errors(batch)
-        errors: Tensor = (outputs - self.targets(batch).reshape(outputs.shape)).flatten(1)
-        return errors
+        numbers = sets * math.prod(batch.values.shape[1:-1]) * self.encoding.num_features
+        if self.networks.features_are_shared and numbers * batch.values.element_size() <= MAX_HELD_BYTES:
+            return FeatureStep(self, batch)
+        return super().make_step(batch)
 
     def _lookups(self, batch: GridBatch | PointBatch) -> list[list[SparseLookup]]:
-        """The lookups of a batch that comes in every step: of the points of all signals together where features are shared.
+        """The lookups of a batch: of the points of all signals together where features are shared.
 
-        Empty for encoders without tables and for batches above the limit of memory, and in compiled programs, which take no
-        sparse matrices.
+        Empty for encoders without tables and for batches above the limit of memory.
         """
-        trained = self.networks.features_are_trained and torch.is_grad_enabled() and not torch.compiler.is_compiling()
-        if batch.derived is None or not trained:
+        encoding, coords = self.networks.network_of(0).encoding, coordinates_of(batch)
+        assert isinstance(encoding, Simple)
+        points = coords.flatten(0, 1)
+        terms = sum(lookup.shares.numel() for some in encoding.lookups(points[:1]) for lookup in some)
+        if terms * len(points) * 2 * (4 + points.element_size()) > MAX_HELD_BYTES:
             return []
-
-        def make() -> list[list[SparseLookup]]:
-            encoding, coords = self.networks.network_of(0).encoding, coordinates_of(batch)
-            assert isinstance(encoding, Simple)
-            points = coords.flatten(0, 1)
-            terms = sum(lookup.shares.numel() for some in encoding.lookups(points[:1]) for lookup in some)
-            if terms * len(points) * 2 * (4 + points.element_size()) > MAX_CACHED_BYTES:
-                return []
-            if self.networks.features_are_shared or len(coords) == 1:
-                return sparse_lookups(encoding.lookups, points)
-            own: list[list[SparseLookup]] = tree_map(
-                lambda *signals: torch.stack(signals), *[sparse_lookups(encoding.lookups, some) for some in coords]
-            )
-            return own
-
-        lookups: list[list[SparseLookup]] = batch.cached("lookups", make)
-        return lookups
+        if self.networks.features_are_shared or len(coords) == 1:
+            return sparse_lookups(encoding.lookups, points)
+        own: list[list[SparseLookup]] = tree_map(
+            lambda *signals: torch.stack(signals), *[sparse_lookups(encoding.lookups, some) for some in coords]
+        )
+        return own

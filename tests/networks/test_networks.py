@@ -172,7 +172,7 @@ def test_a_step_has_the_errors_and_gradients_of_a_plain_network(name: str, signa
         parameter.data += 0.1 * torch.rand_like(parameter)
     batch = data.train_batch()
     features = module.encoding(torch.cartesian_prod(*batch.axes))
-    squared = module.squared_errors(batch)
+    squared = module.make_step(batch).squared_errors(batch)
     squared.sum().backward()
     activation = {
         "relu": torch.relu,

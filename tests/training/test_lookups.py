@@ -13,8 +13,8 @@ from torch import Tensor
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.tables import Grids
 from pe_lightning.signals import Batching
-from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.training import SimpleMLP, TensorDataModule, simple_mlp
+from pe_lightning.training.steps import LookupStep, OutputStep
 
 ENCODERS: dict[str, Any] = {
     "hash": {"name": "hash", "num_levels": 3, "table_size": 32},
@@ -34,9 +34,8 @@ def built(encoder: Any, data: TensorDataModule, **more: Any) -> SimpleMLP:
     return module
 
 
-def step(module: SimpleMLP, batch: GridBatch | PointBatch) -> list[Tensor]:
+def step(module: SimpleMLP, errors: Tensor) -> list[Tensor]:
     """Errors and gradients."""
-    errors = module.errors(batch)
     return [errors, *torch.autograd.grad(errors.square().sum(), list(module.parameters()))]
 
 
@@ -66,38 +65,28 @@ def test_errors_and_gradients_are_the_same(count: int, key: str, sampling: str, 
         module.to(precision)
         first = next(iter(data.train_dataloader()))
         batch = replace(first, values=first.values.to(precision))
-        alone = step(module, batch)
-        batch.derived = first.derived
-        batch.derived.clear()
+        batch.repeated = True
+        known, alone = module.make_step(batch), step(module, module.errors(batch))
+        assert isinstance(known, LookupStep)
         for _ in range(2):
-            for found, expected in zip(step(module, batch), alone, strict=True):
+            for found, expected in zip(step(module, known.errors(batch)), alone, strict=True):
                 torch.testing.assert_close(found, expected)
-        assert batch.derived["lookups"]
 
 
 def test_lookups_are_found_once_for_a_batch(calls: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     full = TensorDataModule(signals(2, 12, 10))
     module = built(ENCODERS["hash"], full)
     assert not any("level_cells" in name for name, _ in module.networks.per_signal()), "rows of each signal"
-    batches = [next(iter(full.train_dataloader())) for _ in range(2)]
+    batch = next(iter(full.train_dataloader()))
     calls.clear()
+    known = module.make_step(batch)
     for _ in range(3):
-        step(module, batches[0])
+        step(module, known.errors(batch))
     assert calls == [1, 30], "a point for the size, then all"
-    batches[1].axes = tuple(x.flip(0) for x in batches[1].axes)
-    found = step(module, batches[1])[0].unflatten(1, (6, 5, 2))
-    expected = step(module, replace(batches[1]))[0].unflatten(1, (6, 5, 2))
-    torch.testing.assert_close(found, expected)
-    assert not torch.allclose(found, step(module, batches[0])[0].unflatten(1, (6, 5, 2)))
     points = TensorDataModule(signals(2, 12, 10), batching=Batching("points", size=7))
-    for batch, _ in zip(points.train_dataloader(), range(3), strict=False):
-        step(module, batch)
-        assert not batch.derived
-    calls.clear()
-    monkeypatch.setattr(simple_mlp, "MAX_CACHED_BYTES", 8 * 30 * 12 * 2 - 1)
-    large = next(iter(full.train_dataloader()))
-    step(module, large)
-    assert large.derived == {"lookups": []}
+    assert type(module.make_step(next(iter(points.train_dataloader())))) is OutputStep
+    monkeypatch.setattr(simple_mlp, "MAX_HELD_BYTES", 8 * 30 * 12 * 2 - 1)
+    assert type(module.make_step(batch)) is OutputStep
 
 
 def test_steps_are_compiled_as_a_whole() -> None:
