@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 from torch.utils.checkpoint import checkpoint
 
+from pe_lightning.errors import InputError, paragraph
 from pe_lightning.networks.base import Network
 from pe_lightning.networks.scaling import TargetScaling
 
@@ -93,7 +94,7 @@ class VmapEnsemble(nn.Module):
 
     def network_of(self, signal: int) -> nn.Module:
         """A copy of the network of one signal."""
-        network = copy.deepcopy(self.network)
+        network = copy_of(self.network)
         for name, tensor in itertools.chain(network.named_parameters(), network.named_buffers()):
             tensor.data = tensor.data if name in self.shared else tensor.data[signal].clone()
         return network
@@ -181,6 +182,17 @@ class VmapEnsemble(nn.Module):
         """Values of every signal at the same points: ``(*batch, D)`` -> ``(S, *batch, C)``."""
         values: Tensor = self.call("forward", coords)
         return values
+
+
+def copy_of(network: nn.Module) -> nn.Module:
+    """A deep copy; tensors that an evaluation leaves as attributes have none."""
+    try:
+        return copy.deepcopy(network)
+    except RuntimeError as error:
+        raise InputError(
+            f"{type(network).__name__} cannot be copied: {paragraph(str(error), 300)}; leave out computed tensors as "
+            "attributes, and use torch.nn.utils.parametrizations.weight_norm in place of torch.nn.utils.weight_norm"
+        ) from error
 
 
 def _owner(network: nn.Module, name: str) -> tuple[nn.Module, str]:

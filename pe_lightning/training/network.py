@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -15,11 +14,14 @@ from typing_extensions import Self
 
 from pe_lightning.errors import InputError, paragraph, refuse
 from pe_lightning.networks import ScaledNetwork
+from pe_lightning.networks.ensemble import copy_of
 from pe_lightning.registry import Described, path_of
 from pe_lightning.signals import validation
-from pe_lightning.signals.batches import SignalInfo
+from pe_lightning.signals.batches import PointBatch, SignalInfo
+from pe_lightning.signals.splits import PointSplit
 from pe_lightning.training.base import models
 from pe_lightning.training.coordinate import CoordinateModule
+from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import FallAtEnd, refused_arguments
 
@@ -52,8 +54,8 @@ class NetworkModule(CoordinateModule):
         lr: Learning rate in place of the optimiser's own, also of the default optimiser's. ``None``: its own.
 
     Raises:
-        InputError: When the module is built for signals, if the network does not map ``(P, D)`` to ``(P, C)``, changes its
-            buffers as it is evaluated, or has no parameters.
+        InputError: When the module is built for signals, if the network does not map ``(P, D)`` to ``(P, C)``, each point by
+            itself, changes its buffers as it is evaluated, or has no parameters; before a fit, if it has no gradient.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 3))
@@ -91,7 +93,7 @@ class NetworkModule(CoordinateModule):
         self._described: dict[str, Any] = {}
         if isinstance(network, nn.Module):
             cls, described = type(network), {}
-            self._make = partial(copy.deepcopy, network)
+            self._make = partial(copy_of, network)
         else:
             name, arguments = models.read(network)
             cls = models.get(name)
@@ -119,26 +121,33 @@ class NetworkModule(CoordinateModule):
         return factor, str(factor)
 
     def make_network(self, info: SignalInfo) -> nn.Module:
-        network = self._create().cpu().float().train()
+        network = self._create()
+        if any(isinstance(layer, torch.jit.ScriptModule) for layer in network.modules()):
+            raise InputError(
+                f"{self._name} is or has a module of torch.jit, which cannot have weights per signal: give the module that "
+                "torch.jit.script or torch.jit.trace got"
+            )
+        network = network.cpu().float().train()
+        points = _check_points(info)
         with torch.random.fork_rng(devices=[]):  # dropout draws
-            self._evaluate(network, info)  # creates the parameters of lazy layers
+            self._evaluate(network, info, points)  # creates the parameters of lazy layers
             before = {name: buffer.clone() for name, buffer in network.named_buffers()}
-            self._evaluate(network, info)
+            self._evaluate(network, info, points)
+            changed = [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]
+            every = [parameter for layer in network.modules() for parameter in layer.parameters(recurse=False)]
+            refuse(
+                (not any(p.requires_grad for p in network.parameters()), f"{self._name} has no parameters to train"),
+                (
+                    changed,
+                    f"{self._name} changes its buffers in every evaluation ({', '.join(changed)}), as BatchNorm does: use "
+                    "layers without running statistics, such as nn.LayerNorm",
+                ),
+                (
+                    len(every) > len(set(every)),
+                    f"{self._name} has layers with one parameter in common: use one layer twice, or give each its own",
+                ),
+            )
             self._check_independence(network, info)
-        changed = [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]
-        every = [parameter for layer in network.modules() for parameter in layer.parameters(recurse=False)]
-        refuse(
-            (not any(p.requires_grad for p in network.parameters()), f"{self._name} has no parameters to train"),
-            (
-                changed,
-                f"{self._name} changes its buffers in every evaluation ({', '.join(changed)}), as BatchNorm does: values "
-                "of a point then depend on other points. Use layers without running statistics, such as nn.LayerNorm",
-            ),
-            (
-                len(every) > len(set(every)),
-                f"{self._name} has layers with one parameter in common: use one layer twice, or give each its own",
-            ),
-        )
         return ScaledNetwork(network, info.channels) if self.scale_targets else network
 
     def _create(self) -> nn.Module:
@@ -161,50 +170,74 @@ class NetworkModule(CoordinateModule):
             text = paragraph(str(error), 200)
             raise InputError(f"{self._name} refuses {refused}: {type(error).__name__}: {text}") from error
 
-    def build(self, info: SignalInfo, source: str = "the data") -> None:
-        is_new = self.info is None
-        super().build(info, source)
-        if is_new and info.num_signals > 1:
-            with torch.random.fork_rng(devices=[]):
-                self._evaluate(self.networks, info, info.num_signals)
+    def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
+        """As in the base class; computes a gradient at a few points, so that no step of the fit fails where this does."""
+        super().build_from(data, device)
+        info, count, split = self.require_info(), self.networks.num_signals, data.split
+        own = count if isinstance(split, PointSplit) and len(split.index) > 1 else 1
+        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        problem, remedy = "fails in training", "it must map coordinates to values by operations of PyTorch"
+        if count > 1 and self.signals_per_chunk != 1:
+            problem = f"cannot be evaluated for {count} signals together by torch.func.vmap"
+            remedy = "signals_per_chunk=1 (--model.signals_per_chunk 1) evaluates one signal after another"
+        with torch.device(self.device), torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
+            values = torch.zeros(count, NUM_POINTS, info.channels, dtype=parameters[0].dtype.to_real())
+            batch = PointBatch(_check_points(info).expand(own, -1, -1), values)
+            try:
+                errors = self.errors(batch)
+                problem = "has no gradient"
+                remedy = (
+                    "for less memory, set signals_per_chunk or take batches of points, in place of torch.utils.checkpoint"
+                )
+                if errors.requires_grad:
+                    errors.sum().backward()  # type: ignore[no-untyped-call]
+            except Exception as error:  # code of the user raises anything
+                words = paragraph(f"{type(error).__name__}: {error}", 300)
+                raise InputError(f"{self._name} {problem}: {words}; {remedy}") from error
+        if all(parameter.grad is None for parameter in parameters):
+            raise InputError(
+                f"{self._name} returns values that do not depend on its parameters, so that there is nothing to train: "
+                "compute them without detach(), item(), NumPy and torch.no_grad()"
+            )
+        self.zero_grad()
 
     @torch.no_grad()
-    def _evaluate(self, network: nn.Module, info: SignalInfo, *signals: int) -> None:
-        """Checks that a network, or the networks of all ``signals``, map ``(P, D)`` to ``(*signals, P, C)``."""
-        points = _check_points(info)
+    def _evaluate(self, network: nn.Module, info: SignalInfo, points: Tensor) -> Tensor:
+        """The values ``(P, C)`` of a network, which is checked to map ``(P, D)`` to ``(P, C)``."""
         wanted = f"it must map coordinates (..., {info.num_axes}) to floating-point values (..., {info.channels})"
+        given = points.clone()
         try:
-            values = network(points)
+            values = network(given)
         except Exception as error:  # code of the user raises anything
             words = f"{type(error).__name__}: {error}"
-            if not signals:
-                raise InputError(f"{self._name} fails at coordinates {tuple(points.shape)}: {words}; {wanted}") from error
-            raise InputError(
-                f"{self._name} cannot be evaluated for {signals[0]} signals together by torch.func.vmap: {words}; leave out "
-                "operations that vmap does not take, or fit one signal at a time"
-            ) from error
-        shape = (*signals, NUM_POINTS, info.channels)
+            raise InputError(f"{self._name} fails at coordinates {tuple(points.shape)}: {words}; {wanted}") from error
+        shape = (len(points), info.channels)
         if not isinstance(values, Tensor) or tuple(values.shape) != shape or not values.is_floating_point():
-            given = f"{tuple(values.shape)}, {values.dtype}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
-            raise InputError(f"{self._name} returns {given} for coordinates {tuple(points.shape)}; {wanted}")
-        if not torch.equal(points, _check_points(info)):
+            kind = f"{tuple(values.shape)}, {values.dtype}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
+            raise InputError(f"{self._name} returns {kind} for coordinates {tuple(points.shape)}; {wanted}")
+        if not torch.equal(points, given):
             raise InputError(
                 f"{self._name} changes its input in place, the coordinates of the data in every step: compute a new tensor, "
                 "such as x - 0.5 in place of x.sub_(0.5)"
             )
+        return values
 
-    @torch.no_grad()
     def _check_independence(self, network: nn.Module, info: SignalInfo) -> None:
-        """Refuses a network whose values at a point depend on the other points that it is evaluated with."""
-        points, was_training = _check_points(info), network.training
-        network.eval()  # dropout draws other units for a part
-        whole, part = network(points.clone()), network(points[: NUM_POINTS // 2].clone())
-        network.train(was_training)
-        if not torch.allclose(whole[: NUM_POINTS // 2], part, rtol=1e-3, atol=1e-5, equal_nan=True):
-            raise InputError(
-                f"{self._name} gives a point another value where it is evaluated with other points: it must map each point "
-                "by itself, without statistics of the batch or attention over points"
-            )
+        """Refuses a network whose values at a point depend on other points: in training on their values, else on any."""
+        points = _check_points(info)
+        others = torch.cat([points[:-1] / 2, points[-1:]])
+        for training, different in ((True, others), (False, points[-1:])):  # dropout draws other units for a part
+            network.train(training)
+            torch.manual_seed(0)
+            whole = self._evaluate(network, info, points)
+            torch.manual_seed(0)
+            other = self._evaluate(network, info, different)
+            if not torch.allclose(whole[-1], other[-1], rtol=1e-3, atol=1e-5, equal_nan=True):
+                raise InputError(
+                    f"{self._name} gives a point another value where it is evaluated with other points: it must map each "
+                    "point by itself, without statistics of the batch or attention over points"
+                )
+        network.train()
 
     @property
     def _generator(self) -> torch.Generator:
@@ -250,7 +283,7 @@ class NetworkModule(CoordinateModule):
 
 def _check_points(info: SignalInfo) -> Tensor:
     """Coordinates at which a network is checked, ``(P, D)``."""
-    return torch.linspace(0.1, 0.9, NUM_POINTS * info.num_axes).reshape(NUM_POINTS, info.num_axes)
+    return torch.linspace(0.1, 0.9, NUM_POINTS * info.num_axes, dtype=torch.float32).reshape(NUM_POINTS, info.num_axes)
 
 
 def as_model(given: nn.Module) -> FunctionModule:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from pe_lightning import fit, load
 from pe_lightning.errors import InputError
@@ -123,6 +127,32 @@ class Branching(nn.Linear):
         return values if values.sum() > 0 else -values
 
 
+class Of(nn.Module):
+    """A layer, and a function of it and the coordinates."""
+
+    def __init__(self, function: Any, channels: int) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Linear(2, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self, x)
+
+
+def of(function: Callable[[nn.Linear, Tensor], Tensor], channels: int = 3) -> nn.Module:
+    return Of(lambda self, x: function(self.layer, x), channels)
+
+
+def recomputed(layer: nn.Linear, x: Tensor) -> Tensor:
+    values: Tensor = checkpoint(lambda given: layer(given).tanh(), x, use_reentrant=False)
+    return values
+
+
+with warnings.catch_warnings():  # PyTorch has newer ones
+    warnings.simplefilter("ignore")
+    NORMALISED = nn.utils.weight_norm(nn.Linear(2, 3))
+    SCRIPTED, TRACED = torch.jit.script(nn.Linear(2, 3)), torch.jit.trace(nn.Linear(2, 3), torch.rand(4, 2))
+
+
 class Plain(LightningModule):
     """Steps of its own."""
 
@@ -132,8 +162,17 @@ REFUSED = {
     "channels": (nn.Linear(2, 1), r"Linear returns \(4, 1\), torch.float32 .*floating-point values \(\.\.\., 3\)"),
     "no tensor": (nn.Sequential(nn.Linear(2, 3), nn.LSTM(3, 3)), r"Sequential returns a tuple"),
     "statistics": (nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)), r"changes its buffers.*1.running_mean.*LayerNorm"),
-    "vmap": (Branching(2, 3), r"Branching cannot be evaluated for 3 signals together.*one signal at a time"),
+    "vmap": (Branching(2, 3), r"Branching cannot be evaluated for 3 signals together.*signals_per_chunk=1"),
     "tied": (nn.Sequential(Tied(), nn.Linear(2, 3)), "fails"),
+    "constant": (of(lambda layer, x: torch.zeros(len(x), 3)), r"Of returns values that do not depend on its parameters"),
+    "detached": (of(lambda layer, x: layer(x).detach()), r"do not depend on its parameters.*without detach\(\)"),
+    "checkpoint": (
+        of(recomputed),
+        r"Of has no gradient: .*signals_per_chunk or take batches of points.*torch.utils.checkpoint",
+    ),
+    "normalised": (NORMALISED, r"Linear cannot be copied.*torch.nn.utils.parametrizations.weight_norm"),
+    "scripted": (SCRIPTED, r"is or has a module of torch.jit.*give the module that"),
+    "traced inside": (nn.Sequential(TRACED), r"is or has a module of torch.jit"),
     "no parameters": (nn.ZeroPad1d((0, 1)), "no parameters to train"),
     "steps": (Plain(), r"Plain is a LightningModule .*Trainer.*--model .*Plain --data"),
     "word": ("SimpleMLP", r"model is an nn.Module.*got 'SimpleMLP'"),
@@ -154,25 +193,56 @@ def test_lazy_layers_have_their_size_before_a_fit() -> None:
     assert model.num_params == 12 + 15
 
 
-class InPlace(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(2, 1)
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda layer, x: layer(x) * (1 + 0 * x.sum().item()),
+        lambda layer, x: layer(torch.from_numpy(np.cos(x.numpy()))),
+        lambda layer, x: layer(x) if x.max() > 0 else layer(-x),
+    ],
+    ids=["item", "numpy", "branch"],
+)
+def test_a_network_without_vmap_fits_several_signals_with_points_of_their_own_one_after_another(function: Any) -> None:
+    random: dict[str, Any] = {"sampling": "random", "max_steps": 2}
+    with pytest.raises(InputError, match=r"Of cannot be evaluated for 3 signals together.*signals_per_chunk=1"):
+        fit(VALUES, model=of(function), **random)
+    network = of(function)
+    together = fit(VALUES, model=NetworkModule(network, signals_per_chunk=1), **random)
+    alone = fit(VALUES[:1], model=network, **random)
+    torch.testing.assert_close(together.scores["test/psnr"][:1], alone.scores["test/psnr"])
 
-    def forward(self, x):
-        return self.layer(x.sub_(0.5))
+
+def test_a_network_that_keeps_computed_tensors_is_not_copied() -> None:
+    model = fit(VALUES, model=Of(lambda self, x: setattr(self, "kept", self.layer(x)) or self.kept, 3), max_steps=1)
+    with pytest.raises(InputError, match=r"Of cannot be copied: .*leave out computed tensors as attributes"):
+        model.networks.network_of(0)
 
 
-class Attends(InPlace):
-    def forward(self, x):
-        return self.layer(x - x.mean(0))
+def test_a_fit_in_float64() -> None:
+    model = NetworkModule(perceptron())
+    Trainer(max_steps=2, precision="64-true", enable_checkpointing=False, **SETTINGS).fit(model, TensorDataModule(VALUES))
+    assert model(torch.rand(5, 2)).dtype == torch.float64
+
+
+DEPENDENT = {
+    "mean": lambda self, x: self.layer(x - x.mean(0)),
+    "mean in training alone": lambda self, x: self.layer(x - x.mean(0) if self.training else x),
+    "statistics of batches": lambda self, x: nn.functional.batch_norm(self.layer(x), None, None, training=True),
+    "attention": lambda self, x: nn.functional.scaled_dot_product_attention(*[self.layer(x)[None]] * 3)[0],
+    "earlier points": lambda self, x: self.layer(x).cumsum(0),
+    "position": lambda self, x: self.layer(x) + torch.arange(len(x))[:, None],
+}
 
 
 @pytest.mark.parametrize(
-    ("network", "words"),
-    [(InPlace, "changes its input in place.*x - 0.5 in place of"), (Attends, "another value where it is evaluated with")],
+    ("function", "words"),
+    [
+        (lambda self, x: self.layer(x.sub_(0.5)), r"changes its input in place.*x - 0.5 in place of"),
+        *((function, "another value where it is evaluated with other points") for function in DEPENDENT.values()),
+    ],
+    ids=["in place", *DEPENDENT],
 )
-def test_networks_of_more_than_a_point_are_refused(network, words):
-    """In place they damage the coordinates of later steps; attention over points trains other values than it predicts."""
+def test_networks_of_more_than_a_point_are_refused(function: Any, words: str) -> None:
+    """In place they damage the coordinates of later steps; statistics and attention train other values than they predict."""
     with pytest.raises(InputError, match=words):
-        fit(torch.rand(1, 8, 8, 1), model=network(), max_steps=2)
+        fit(torch.rand(1, 8, 8, 3), model=Of(function, 3), max_steps=2)
