@@ -42,7 +42,7 @@ def fit(
     *,
     model: nn.Module,
     max_steps: int = 0,
-    init: str | Path | Mapping[str, Tensor] | None = None,
+    init: str | Path | FunctionModule | Mapping[str, Tensor] | None = None,
     **data: Any,
 ) -> FunctionModule: ...
 def fit(
@@ -50,7 +50,7 @@ def fit(
     encoder: Encoders = None,
     model: nn.Module | None = None,
     max_steps: int = 0,
-    init: str | Path | Mapping[str, Tensor] | None = None,
+    init: str | Path | FunctionModule | Mapping[str, Tensor] | None = None,
     **data: Any,
 ) -> Fitted | FunctionModule:
     """Fits signals, and scores the samples that are held out.
@@ -66,7 +66,7 @@ def fit(
             ``(P, D)`` in [0, 1) to values ``(P, C)``, of which each signal trains a copy
             (:class:`~pe_lightning.training.NetworkModule`).
         max_steps: Optimiser steps; a model that is trained needs some.
-        init: Weights from which the model starts: a run directory, a file or a ``state_dict``
+        init: Weights from which the model starts: a run directory, a file, a fitted model or a ``state_dict``
             (:class:`~pe_lightning.training.callbacks.InitialWeights`).
         **data: Arguments of the DataModule, such as ``sampling="random"`` (:func:`~pe_lightning.training.make_datamodule`);
             ``sampling`` and ``missing`` may be arrays that are not zero at trained and at missing samples.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +64,42 @@ def test_by_a_state_dict_and_in_one_line() -> None:
         pe_lightning.fit(values, model=ComplexLinear.exact("gau"), init=first.state_dict())
     with pytest.raises(InputError, match="give model too"):
         pe_lightning.fit(values, "gau", init=first.state_dict())  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("encoder", ["hash", "planes", "grid", "embed"])
+def test_by_a_fitted_model_of_a_grid_of_another_size(encoder: str) -> None:
+    """Sizes of tables are the model's; a state_dict does not have them."""
+
+    def fitted(*shape: int, lr: float = 1e-12, init: Any = None) -> Any:
+        model = ComplexLinear(encoder, lr=lr, encoder_lr=lr)
+        return pe_lightning.fit(torch.rand(1, *shape, 1), model=model, max_steps=1, init=init)
+
+    first, points = fitted(12, 12, lr=0.01), torch.rand(5, 2)
+    assert torch.allclose(fitted(9, 14, init=first)(points), first(points), atol=1e-6)
+    with pytest.raises(InputError, match=r"are of another model: .*For a grid of another size give the fitted model"):
+        fitted(9, 14, init=first.state_dict())
+
+
+@pytest.mark.parametrize("given", [3, [1, 2], b"run", torch.zeros(2), nn.Linear(2, 2), {1: torch.zeros(2)}], ids=repr)
+def test_what_holds_no_weights_is_refused(given: Any) -> None:
+    with pytest.raises(InputError, match=r"init is a run directory, .* a fitted model or its state_dict; got"):
+        pe_lightning.fit(torch.rand(1, 4, 4, 1), model=SimpleMLP("gau", 1, 2), max_steps=1, init=given)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda x: x * (1 + 1j), "is torch.complex64, that of the model torch.float32"),
+        (lambda x: x.long(), "is torch.int64, that of the model torch.float32"),
+        (lambda x: x * torch.nan, "has values that are not finite: give the weights of another fit"),
+    ],
+    ids=["complex", "integers", "NaN"],
+)
+def test_weights_of_other_numbers_are_refused(change: Callable[[torch.Tensor], torch.Tensor], words: str) -> None:
+    values, name = torch.rand(1, 6, 6, 1), "networks.network.mlp.layers.0.bias"
+    state = pe_lightning.fit(values, model=SimpleMLP("gau", 1, 2), max_steps=1).state_dict()
+    with pytest.raises(InputError, match=f"{name} of the state_dict {words}"):
+        pe_lightning.fit(values, model=SimpleMLP("gau", 1, 2), max_steps=1, init={**state, name: change(state[name])})
 
 
 def test_the_scaling_is_of_the_new_data() -> None:
