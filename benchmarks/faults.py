@@ -10,7 +10,8 @@ folder that was there is lost or changed; and what succeeds has the result of a 
 - ``fits``, ``sweeps``, ``comparisons``, ``fills``: killed at a random moment, given again. ``stopping``, ``averaging``,
   ``double``: fits with ``EarlyStopping``, with SWA, in float64. ``accumulated``, ``terminated``, ``terminated_sweeps``:
   SIGTERM instead; the exit status is 143, or 0 if the command had ended.
-- ``caches``: killed while they are written; bytes are changed; removed and written while two processes read.
+- ``caches``: killed while they are written; bytes are changed; entries are replaced by other files; removed and written
+  while two processes read.
 - ``resumptions``: with other data and other fits, refused; twice at a time. ``reuse``: sweeps given again after content,
   settings or files of the run changed.
 - ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration is written and read back.

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import tifffile
 from attempts import BROKEN, HELD, REFUSED, Row, Size, Work, folder, forked, killed, together
+from cache_entries import KINDS, replace_entry
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Batching, Storage
@@ -27,6 +28,7 @@ def caches(size: Size) -> Iterable[Row]:
         row = Row("cache writes killed, read again")
         yield killed(row, size.few, size.rng, lambda name: partial(read, values, cache=name), lambda _: None)
         yield changed_bytes(values, size.mutations // 10, size.rng)
+        yield replaced(values, size.rng)
         yield several_processes(values, size.few, size.rng)
 
 
@@ -71,6 +73,17 @@ def change_byte(path: Path, place: int, bits: int) -> None:
             file.write(bytes([byte[0] ^ bits]))
         else:
             file.truncate()
+
+
+def replaced(values: np.ndarray, rng: random.Random) -> Row:
+    """Every other file in the place of an entry, before it is opened."""
+    row = Row("cache entries replaced by other files, read again")
+    for kind in KINDS:
+        forked(partial(read, values))
+        replace_entry(next(Path(os.environ["PE_LIGHTNING_CACHE"]).glob("*.h5")), kind)
+        status, errors = forked(partial(read, values, rng.random() < 0.5), kill_after=60)
+        row.add(status == HELD and "were damaged" in errors, f"{kind}: status {status}, {errors[-250:]}")
+    return row
 
 
 def several_processes(values: np.ndarray, number: int, rng: random.Random) -> Row:

@@ -185,7 +185,7 @@ def _content(entry: Entry) -> tuple[Text, str, str]:
         first, *others = signals.names
         names = f"{first} and {len(others)} more" if others else first
         return Text(names), "x".join(map(str, signals.shape)), signals.stored
-    except Exception:  # HDF5 raises many types for a damaged file, which the next fit replaces
+    except OSError:  # a damaged file, which the next fit replaces
         return Text("(not readable)"), "", ""
 
 

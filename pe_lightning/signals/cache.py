@@ -37,7 +37,7 @@ REMEDY = (
 )
 ENTRY_NAME = re.compile(r"\.?(?P<key>[0-9a-f]{64})(\.[0-9a-f]{32})?\.(h5|part|npy)")
 """Names of entries and temporary files, also of earlier formats."""
-ENTRY_FORMAT = 8
+ENTRY_FORMAT = 9
 """Increment when the meaning of an entry changes: entries of other formats are not found."""
 ABANDONED_SECONDS = 86_400.0
 """Age of a temporary file that no living process is expected to write."""
@@ -137,7 +137,7 @@ class SignalCache:
         return removed
 
     def find(self, key: str, source: Source) -> RawSignals | None:
-        """The cached signals of a key, or ``None``; an entry that cannot be opened is removed.
+        """The cached signals of a key, or ``None``; an entry that is not what :func:`write_entry` writes is removed.
 
         Values with a wrong checksum are decoded again from ``source`` when they are read.
         """
@@ -146,7 +146,7 @@ class SignalCache:
             raw = EntryValues(path, partial(self._restore, key, source)).signals()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except Exception as error:  # HDF5 raises many types for a damaged file
+        except OSError as error:
             self._remove_damaged(path, error)
             return None
         with suppress(OSError):  # the cache may be read-only
@@ -167,7 +167,7 @@ class SignalCache:
     def _restore(self, key: str, source: Source, error: Exception, inode: int) -> None:
         path = self.entry(key)
         with suppress(FileNotFoundError):
-            if path.stat().st_ino == inode:
+            if path.lstat().st_ino == inode:
                 self._remove_damaged(path, error)
         self.store(key, source)
 
@@ -182,7 +182,7 @@ class SignalCache:
         self._make_room(stored_bytes(raw.shape, np.dtype(raw.stored).itemsize))
         temporary = self.path / f".{key}.{uuid4().hex}.part"
         try:
-            write_entry(temporary, raw, f"pe_lightning {__version__}")
+            write_entry(temporary, raw, f"pe_lightning {__version__}", key)
             if source.files() and self.key(source) != key:
                 raise InputError("a file was changed while it was read, so its signals were not cached: run again")
             os.replace(temporary, self.entry(key))

@@ -1,15 +1,17 @@
 """One entry of the cache: an HDF5 file of decoded signals, which any HDF5 tool opens. No torch.
 
 The dataset ``values``, ``(S, N_1, ..., N_D, C)``, has chunks with Fletcher-32 checksums, and attributes that describe the
-signals.
+signals, with a checksum of their own. Only what :func:`write_entry` writes is read.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -32,6 +34,8 @@ CHUNK_CACHE_BYTES = 1 << 22
 """Four of the largest chunks: blocks are whole chunks, and a larger cache takes more time to fill."""
 CHUNK_CACHE_SLOTS = 1_009
 """A prime number of slots, many more than the cache holds chunks, as HDF5 recommends."""
+CHECKSUM = "sha256"
+"""Attribute with the checksum of an entry's description."""
 
 
 def chunk_shape(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:
@@ -91,7 +95,7 @@ class _ErrorKeepingFile(FileIO):
             raise self.error
 
 
-def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
+def write_entry(path: Path, raw: RawSignals, creator: str, key: str) -> None:
     """Decodes signals into a new file, which must not exist, and flushes it to the disk."""
     stored = np.dtype(raw.stored)
     together, rows, *_ = chunks = chunk_shape(raw.shape, stored.itemsize)
@@ -116,6 +120,8 @@ def write_entry(path: Path, raw: RawSignals, creator: str) -> None:
             for index, layer in _layers(raw, together, rows):
                 values[index] = layer
                 file.check()
+            entry.flush()  # allocates the last chunks
+            values.attrs[CHECKSUM] = np.bytes_(_checksum(values, key))
         file.check()
         os.fsync(file.fileno())
 
@@ -137,6 +143,36 @@ def _layers(raw: RawSignals, together: int, rows: int) -> Iterator[tuple[tuple[s
                 held, row = 0, row + some
                 if row == length:
                     start, row = start + many, 0
+
+
+def open_entry(path: Path) -> h5py.Dataset:
+    """The values of the entry ``<key>.h5``.
+
+    Raises:
+        OSError: If the file is not exactly what :func:`write_entry` writes for this key, beside the numbers, whose checksums
+            are checked as they are read. A ``FileNotFoundError`` or ``NotADirectoryError`` if there is none.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise OSError("it is not a regular file")
+    try:
+        # network file systems may lack locks
+        file = h5py.File(path, locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES, rdcc_nslots=CHUNK_CACHE_SLOTS)
+        if list(file) == ["values"] and isinstance(file.get("values", getlink=True), h5py.HardLink):
+            values = file["values"]
+            if values.attrs[CHECKSUM].decode() == _checksum(values, path.stem):
+                return values
+    except Exception as error:  # HDF5 raises many types for a damaged file
+        raise OSError(str(error)) from error
+    raise OSError("it is not what was written")
+
+
+def _checksum(values: h5py.Dataset, key: str) -> str:
+    """SHA-256 of everything but the numbers: key, layout and attributes."""
+    about = sorted((name, np.asarray(value).tolist()) for name, value in values.attrs.items() if name != CHECKSUM)
+    # virtual and external values have no chunks
+    layout = values.shape, values.dtype.str, values.chunks, values.fletcher32, values.id.get_storage_size()
+    text = ascii((key, layout, about))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class EntryValues:
@@ -162,10 +198,7 @@ class EntryValues:
     @property
     def dataset(self) -> h5py.Dataset:
         if self._opened is None or self._opened[0] != os.getpid():
-            inode = self.path.stat().st_ino  # HDF5 does not distinguish a missing file from a damaged one
-            # network file systems may lack locks
-            file = h5py.File(self.path, locking=False, rdcc_nbytes=CHUNK_CACHE_BYTES, rdcc_nslots=CHUNK_CACHE_SLOTS)
-            self._opened = os.getpid(), inode, file["values"]
+            self._opened = os.getpid(), self.path.lstat().st_ino, open_entry(self.path)
         return self._opened[2]
 
     def signals(self) -> RawSignals:
@@ -191,7 +224,7 @@ class EntryValues:
         """The values of a block; values with a wrong checksum are restored first."""
         try:
             values: AnyArray = self.dataset[index]
-        except (OSError, KeyError) as error:  # a wrong checksum, or a file that cannot be opened again
+        except OSError as error:  # a wrong checksum, or a file that cannot be opened again
             if self._restore is None:
                 raise
             inode = -1 if self._opened is None else self._opened[1]

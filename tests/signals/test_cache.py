@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from benchmarks.cache_entries import KINDS, replace_entry
 from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage, entries
 from pe_lightning.signals.axes import Axis
@@ -157,6 +158,22 @@ def test_the_key_depends_on_parameters_content_names_and_order(tmp_path, cache):
 def test_truncated_and_foreign_files_are_made_anew(cache, change, caplog):
     cache.store(KEY, Counting())
     cache.entry(KEY).write_bytes(change(cache.entry(KEY).read_bytes()))
+    source = Counting()
+    with caplog.at_level("INFO"):
+        found = cache.store(KEY, source)
+    assert "were damaged" in caplog.text
+    assert np.array_equal(in_order(found), numbers())
+    assert source.decoded == 1
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "other key"])
+def test_what_the_cache_did_not_write_is_made_anew(cache, kind, caplog):
+    written = "cd" * 32 if kind == "other key" else KEY
+    cache.store(written, Counting(numbers(seed=1)))
+    if kind == "other key":
+        cache.entry(written).rename(cache.entry(KEY))
+    else:
+        replace_entry(cache.entry(KEY), kind)
     source = Counting()
     with caplog.at_level("INFO"):
         found = cache.store(KEY, source)
