@@ -12,7 +12,6 @@ from lightning.pytorch import Callback
 from lightning.pytorch.cli import LRSchedulerCallable, OptimizerCallable
 from lightning.pytorch.utilities.types import LRSchedulerTypeUnion
 from torch import Tensor, nn
-from torch.optim.lr_scheduler import LambdaLR
 from typing_extensions import Self
 
 from pe_lightning.encoders import ConfiguredEncoders, Encoder, EncoderLike
@@ -27,6 +26,7 @@ from pe_lightning.training.compilation import check_compiler
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.optimization import (
+    FactorSchedule,
     check_length,
     check_optimization,
     clip_by_norm,
@@ -42,6 +42,8 @@ EncoderChoice: TypeAlias = Described[Encoder] | list[Described[Encoder]]
 
 LR_HALF_LIFE_STEPS = 500
 """Steps after which the learning rate of the default schedule has halved."""
+FLUSH_INTERVAL = 50
+"""Steps after which a fit without gradients near zero looks for some again."""
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 
@@ -114,6 +116,7 @@ class CoordinateModule(FunctionModule):
         """The strategy ``independent_signals``, while the networks are of the signals of this process alone."""
         self._last_errors = torch.zeros(0), 0
         self._step: Step | None = None
+        self._flushes = True  # whether there are gradients and momenta near zero
 
     def configure_callbacks(self) -> list[Callback]:
         if self.is_fitting and self.compile_errors and self.trainer.max_steps != 0:
@@ -134,7 +137,7 @@ class CoordinateModule(FunctionModule):
             check_length(scheduler, self.trainer.max_steps)
             return optimizer, scheduler, type(scheduler).__name__
         factor, schedule = (None, "constant") if self.optimizer else self.default_schedule()
-        return optimizer, None if factor is None else LambdaLR(optimizer, factor), schedule
+        return optimizer, None if factor is None else FactorSchedule(optimizer, factor), schedule
 
     def unread_arguments(self) -> dict[str, list[str]]:
         """Names of the arguments that were given and that this fit does not read, by the reason."""
@@ -210,7 +213,8 @@ class CoordinateModule(FunctionModule):
         return psnr(squared, torch.full_like(squared, count)).mean()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        flush_subnormal(optimizer)
+        if self._flushes or self.trainer.global_step % FLUSH_INTERVAL == 0:
+            self._flushes = flush_subnormal(optimizer)
 
     def configure_gradient_clipping(
         self,

@@ -165,18 +165,25 @@ def describe_optimizer(optimizer: Optimizer, schedule: str) -> dict[str, Any]:
     return {"name": type(optimizer).__name__, **settings, "schedule": schedule}
 
 
-def flush_subnormal(optimizer: Optimizer) -> None:
+def flush_subnormal(optimizer: Optimizer) -> bool:
     """Flushes gradients and momenta on CPUs to zero below 128 times the square root of the smallest normal number, in place.
 
     They change no weight, but their squares, and momenta as they decay, are subnormal numbers, which CPUs are slow at; GPUs
     are not. ``torch.set_flush_denormal`` would not reach threads that run already.
+
+    Returns:
+        Whether there were some.
     """
+    found = False
     # not by module.parameters(), which visits the metrics too: their hashes cost time in every step
     for parameter in (parameter for group in optimizer.param_groups for parameter in group["params"]):
         for values in (parameter.grad, optimizer.state[parameter].get("momentum_buffer")):
             if values is not None and values.is_cpu:
                 values = torch.view_as_real(values) if values.is_complex() else values
+                count = values.count_nonzero()
                 torch.hardshrink(values, 128 * torch.finfo(values.dtype).tiny ** 0.5, out=values)
+                found |= bool(values.count_nonzero() != count)
+    return found
 
 
 def clip_by_norm(optimizer: Optimizer, max_norm: float, sum_over_processes: Callable[[Tensor], Tensor]) -> None:
@@ -218,6 +225,17 @@ class FallAtEnd:
     def __str__(self) -> str:
         falling = f"constant, then linearly to 0 in the last {FALLING_SHARE:.0%} of {self.steps} steps"
         return falling if self.steps > 0 else "constant"
+
+
+class FactorSchedule(LambdaLR):
+    """As the base class; a step that leaves the factor of the rates as it is only counts, which is faster."""
+
+    def step(self, epoch: int | None = None) -> None:
+        (factor,) = set(self.lr_lambdas)
+        if epoch is None and self.last_epoch >= 0 and factor(self.last_epoch) == factor(self.last_epoch + 1):
+            self.last_epoch += 1
+        else:
+            super().step(epoch)
 
 
 def warm_up_and_cosine(optimizer: Optimizer, warm_up: int, total: float) -> LambdaLR:

@@ -124,7 +124,7 @@ class Tied(nn.Module):
 class Branching(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         values = super().forward(x)
-        return values if values.sum() > 0 else -values
+        return values if self.weight.sum() > 0 else -values
 
 
 class Of(nn.Module):
