@@ -3,7 +3,6 @@
 from pe_lightning.linalg.conjugate_gradients import LeastSquares, Minimum, conjugate_gradients, min_tolerance, optimality
 from pe_lightning.linalg.factor import AxisFactor, eigh, factor_axes, factor_axis, largest_eigenvalue, ridge_response
 from pe_lightning.linalg.operators import (
-    Band,
     Banded,
     Call,
     Dense,
@@ -11,7 +10,6 @@ from pe_lightning.linalg.operators import (
     Identity,
     LinearMap,
     Operator,
-    PairRotation,
     as_operator,
     contraction_order,
     encode_axis,
@@ -26,7 +24,6 @@ from pe_lightning.linalg.row_banded import RowBanded
 
 __all__ = [
     "AxisFactor",
-    "Band",
     "Banded",
     "Call",
     "Dense",
@@ -36,7 +33,6 @@ __all__ = [
     "LinearMap",
     "Minimum",
     "Operator",
-    "PairRotation",
     "RowBanded",
     "as_operator",
     "conjugate_gradients",

@@ -190,11 +190,6 @@ class Banded(GridOperator):
         """:meth:`build` from a dense matrix ``(N, K)``."""
         return cls.build(lambda i, j: matrix[i:j], (matrix.shape[0], matrix.shape[1]), tolerance, max_density, width)
 
-    @property
-    def density(self) -> float:
-        """Share of the entries that are stored."""
-        return sum(band.values.numel() for band in self.bands) / max(self.shape[0] * self.shape[1], 1)
-
     def matvec(self, x: Tensor, axis: int = -1) -> Tensor:
         """As in the base class, one product per band; not differentiable."""
         axis %= x.ndim
@@ -244,21 +239,6 @@ class Banded(GridOperator):
         return first, Banded(bands, (self.shape[0], last - first))
 
 
-class PairRotation(NamedTuple):
-    """A rotation of each pair of entries j and j + K/2: cosines and sines of the K/2 angles."""
-
-    cosines: Tensor
-    sines: Tensor
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return 2 * len(self.cosines), 2 * len(self.cosines)
-
-    @property
-    def transposed(self) -> PairRotation:
-        return PairRotation(self.cosines, -self.sines)
-
-
 def as_operator(matrix: Tensor | Operator) -> Operator:
     """:class:`Dense` of a tensor ``(N, K)``."""
     return Dense(matrix) if isinstance(matrix, Tensor) else matrix
@@ -298,22 +278,13 @@ def mode_product(x: Tensor, matrix: Tensor | Operator, axis: int) -> Tensor:
     return product.reshape(*lead, matrix.shape[0], *trail)
 
 
-def mode_product_calls(x: Tensor, matrix: Tensor | Banded | PairRotation, axis: int, out: Tensor) -> list[Call]:
+def mode_product_calls(x: Tensor, matrix: Tensor | Banded, axis: int, out: Tensor) -> list[Call]:
     """The calls that write the product of a matrix and an axis of ``x`` to ``out``, both contiguous.
 
     Repeated calls allocate nothing and read what is then in ``x``. A tensor is the matrix ``(N, K)``, or its diagonal
     ``(K,)``.
     """
     trailing = (1,) * (x.ndim - 1 - axis)
-    if isinstance(matrix, PairRotation):
-        cosines, sines = (values.reshape(-1, *trailing) for values in matrix)
-        (first, second), (above, below) = x.chunk(2, axis), out.chunk(2, axis)
-        return [
-            (torch.mul, (first, cosines), above),
-            (torch.addcmul, (above, second, sines), above),
-            (torch.mul, (second, cosines), below),
-            (torch.addcmul, (below, first, -sines), below),
-        ]
     if isinstance(matrix, Tensor) and matrix.ndim == 1:
         return [(torch.mul, (x, matrix.reshape(-1, *trailing)), out)]
     bands = matrix.bands if isinstance(matrix, Banded) else (Band(0, 0, matrix),)

@@ -3,53 +3,22 @@ r"""The squared error of a linear layer at samples of a grid, and its gradient, 
 With :math:`G_a = \Psi_a^T \Psi_a` the gradient of :math:`\|W \times_1 \Psi_1 \dots \times_D \Psi_D - Y\|^2` is
 :math:`2(W \times_1 G_1 \dots \times_D G_D - Y \times_1 \Psi_1^T \dots \times_D \Psi_D^T)`, whose last term is computed once.
 A step then takes half of the multiplications through the samples if there are as many features as samples, and fewer if
-there are more samples. Features that overlap with a few neighbours have a banded Gram matrix, multiplied in blocks, and
-features that interpolate a diagonal one. Cosines and sines, rotated in pairs to be even and odd about the centre of the
-grid, have a Gram matrix of two blocks. Axes with more features than samples, and all axes if only some samples of the grid
-are known, are multiplied by their features and by the transposed features.
+there are more samples. Features that interpolate have a diagonal Gram matrix. Axes with more features than samples, and all
+axes if only some samples of the grid are known, are multiplied by their features and by the transposed features.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-from pe_lightning.linalg import (
-    Band,
-    Banded,
-    Call,
-    PairRotation,
-    contraction_order,
-    full_precision,
-    mode_product,
-    mode_product_calls,
-    mode_products,
-)
+from pe_lightning.linalg import Call, contraction_order, full_precision, mode_product, mode_product_calls, mode_products
 from pe_lightning.signals.blocks import grid_blocks
-
-Factor: TypeAlias = Tensor | Banded | PairRotation
-"""A matrix that multiplies an axis, or its diagonal."""
-
-MIN_BANDED_FEATURES_CPU = 128
-"""Features of an axis from which matrices are stored in blocks on a CPU."""
-MIN_BANDED_FEATURES = 1024
-"""The same on other devices, where starting a small product takes longer than computing it."""
-MAX_BLOCK_DENSITY = 0.5
-"""Largest share of entries in blocks; matrices with more are stored densely."""
-MAX_ASYMMETRY = 1024
-"""Largest difference of features from even and odd ones, in units of their rounding: phases of 1000 have that error."""
-
-
-class Gram(NamedTuple):
-    """The Gram matrix of an axis by its factors, the first of which is multiplied first, and its features in float64."""
-
-    factors: tuple[Factor, ...]
-    features: Tensor
 
 
 class Group(NamedTuple):
@@ -74,23 +43,17 @@ class QuadraticErrors:
 
     def __init__(self, features: Sequence[Tensor], target: Tensor, mask: Tensor | None = None) -> None:
         self.mask = None if mask is None else mask.unsqueeze(1).to(target.dtype)
-        self.rows = [_compact(rows) for rows in features]
-        self.grams: dict[int, Gram] = {}
-        if mask is None:
-            with full_precision(target.device):
-                operators = zip(features, self.rows, strict=True)
-                grams = {axis: _gram_if_cheaper(dense, rows) for axis, (dense, rows) in enumerate(operators)}
-            self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
-        self.target = target
-        self.axes = tuple(self.grams)
+        self.features, self.target = list(features), target
         with full_precision(target.device):
+            grams = {} if mask is not None else {axis: _gram_if_cheaper(rows) for axis, rows in enumerate(features)}
+            self.grams = {axis: gram for axis, gram in grams.items() if gram is not None}
+            self.axes = tuple(self.grams)
             # sums over the samples in float64: rounding errors here would last for the whole fit
-            adjoints = {axis: gram.features.T for axis, gram in self.grams.items()}
+            adjoints = {axis: features[axis].double().T for axis in self.axes}
             self.projected = torch.stack([_project(y.double(), adjoints).to(target.dtype) for y in target])
         sizes = [rows.shape for rows in features]
         order = contraction_order([k for _, k in sizes], [n for n, _ in sizes])
         self.sampled = [axis for axis in order if axis not in self.axes]
-        self.columns = {axis: _compact(features[axis].T) for axis in self.sampled}
         self._groups: list[Group] = []
         self._address: int | None = None  # of the weights that the calls of the groups read
         self._half = torch.empty(0, device=target.device)
@@ -124,7 +87,7 @@ class QuadraticErrors:
 
     def through_samples(self, weight: Tensor) -> Tensor:
         """The squared errors on a whole grid as they are defined, ``(S,)``."""
-        errors = mode_products(weight, self.rows).sub_(self.target)
+        errors = mode_products(weight, self.features).sub_(self.target)
         return _total(errors.square_())
 
     def _bind(self, weight: Tensor) -> list[Group]:
@@ -138,10 +101,10 @@ class QuadraticErrors:
         return self._groups
 
     def _group(self, x: Tensor, signals: slice, out: Tensor, memory: _Memory) -> Group:
-        before: list[tuple[Factor, int]] = [(self.rows[axis], 2 + axis) for axis in self.sampled]
+        before = [(self.features[axis], 2 + axis) for axis in self.sampled]
         # the last axis first: one large product into contiguous memory
-        before += [(factor, 2 + axis) for axis in reversed(self.axes) for factor in self.grams[axis].factors]
-        products = [*before, *((self.columns[axis], 2 + axis) for axis in reversed(self.sampled))]
+        before += [(self.grams[axis], 2 + axis) for axis in reversed(self.axes)]
+        products = [*before, *((self.features[axis].T, 2 + axis) for axis in reversed(self.sampled))]
         calls: list[Call] = []
         errors = None
         for number, (matrix, axis) in enumerate(products, 1):
@@ -192,75 +155,20 @@ def _signals_at_once(weight: Tensor) -> int:
     return max(1, (1 << 20) // max(bytes_per_signal, 1)) if weight.device.type == "cpu" else len(weight)
 
 
-def _min_banded(device: torch.device) -> int:
-    return MIN_BANDED_FEATURES_CPU if device.type == "cpu" else MIN_BANDED_FEATURES
+def _gram_if_cheaper(features: Tensor) -> Tensor | None:
+    """The Gram matrix ``(K, K)`` of features ``(N, K)``, its diagonal ``(K,)`` if that is all; or ``None``.
 
-
-def _compact(features: Tensor) -> Tensor | Banded:
-    """The features in blocks, if most entries are zero to rounding."""
-    enough = features.shape[1] >= _min_banded(features.device)
-    return (enough and Banded.from_dense(features, _negligible(features), MAX_BLOCK_DENSITY)) or features
-
-
-def _gram(features: Tensor, rows: Tensor | Banded) -> Gram:
-    """The Gram matrix ``(K, K)``, whose factors are in the dtype of the features, from sums in float64."""
-    precise, dtype = features.double(), features.dtype
-    if not isinstance(rows, Banded) and (gram := _even_and_odd(precise, dtype)) is not None:
-        return gram
-    matrix = rows.to(torch.float64).gram() if isinstance(rows, Banded) else precise.T @ precise
-    diagonal = matrix.diagonal()
-    if bool(((matrix - diagonal.diag()).abs() <= _negligible(features) * diagonal.amax()).all()):
-        return Gram((diagonal.to(dtype),), precise)
-    banded = None
-    if isinstance(rows, Banded):
-        banded = Banded.from_dense(matrix.to(dtype), _negligible(features), MAX_BLOCK_DENSITY, width=16)
-    return Gram((banded or matrix.to(dtype),), precise)
-
-
-def _even_and_odd(features: Tensor, dtype: torch.dtype) -> Gram | None:
-    """The Gram matrix of cosines and sines in pairs, rotated to be even and odd about the centre of the samples.
-
-    Even and odd features are orthogonal. ``None`` if the features ``(N, K)`` are too few, or not such pairs.
+    Sums are in float64, and the result in the dtype of the features.
     """
-    half, rest = divmod(features.shape[1], 2)
-    if rest or features.shape[1] < _min_banded(features.device):
-        return None
-    first, second = torch.split(features, half, 1)
-    mirrored_first, mirrored_second = (values.flip(0) for values in (first, second))
-    # the angle with the smallest odd part of the even feature and even part of the odd feature, in least squares
-    mixed = (first * mirrored_second + second * mirrored_first).sum(0)
-    angles = torch.atan2(mixed, (first * mirrored_first - second * mirrored_second).sum(0)) / 2
-    cosines, sines = angles.cos(), angles.sin()
-    rotated = cosines * first + sines * second, cosines * second - sines * first
-    even, odd = rotated[0] + rotated[0].flip(0), rotated[1] - rotated[1].flip(0)
-    even, odd = even / 2, odd / 2
-    rounding = MAX_ASYMMETRY * torch.finfo(dtype).eps * features.abs().amax()
-    if any(bool((x - y).abs().amax() > rounding) for x, y in zip((even, odd), rotated, strict=True)):
-        return None
-    blocks = [(values.T @ values).to(dtype) for values in (even, odd)]
-    matrix = Banded([Band(0, 0, blocks[0]), Band(half, half, blocks[1])], (2 * half, 2 * half))
-    rotation = PairRotation(cosines.to(dtype), sines.to(dtype))
-    precise = torch.cat([cosines * even - sines * odd, sines * even + cosines * odd], 1)
-    return Gram((rotation, matrix, rotation.transposed), precise)
-
-
-def _gram_if_cheaper(features: Tensor, rows: Tensor | Banded) -> Gram | None:
     samples, count = features.shape
-    if not isinstance(rows, Banded) and count >= 2 * samples:
+    if count >= 2 * samples:
         return None
-    gram = _gram(features, rows)
-    return None if sum(_operations(factor) for factor in gram.factors) >= 2 * samples * count else gram
-
-
-def _operations(factor: Factor) -> float:
-    """Multiplications per entry of the other axes."""
-    if isinstance(factor, PairRotation):
-        return 2.0 * factor.shape[0]
-    return factor.density * math.prod(factor.shape) if isinstance(factor, Banded) else factor.numel()
-
-
-def _negligible(values: Tensor) -> float:
-    return torch.finfo(values.dtype).eps / 128
+    matrix = features.double().T @ features.double()
+    diagonal = matrix.diagonal()
+    negligible = torch.finfo(features.dtype).eps / 128 * diagonal.amax()
+    if bool(((matrix - diagonal.diag()).abs() <= negligible).all()):
+        return diagonal.to(features.dtype)
+    return matrix.to(features.dtype)
 
 
 def _project(target: Tensor, adjoints: dict[int, Tensor]) -> Tensor:

@@ -10,7 +10,6 @@ from fits import GAU, Losses, MakeTrainer, fit, signals
 from torch import Tensor
 
 from pe_lightning import encoders
-from pe_lightning.linalg import Banded, PairRotation
 from pe_lightning.networks import complex_ensemble
 from pe_lightning.networks import quadratic as quadratic_module
 from pe_lightning.networks.quadratic import QuadraticErrors
@@ -80,9 +79,7 @@ def test_value_and_gradient(
     count = 3
     rows, target, weight, whole = problem(*SIZES[name], count, dtype)
     chosen = iter(axis in axes for axis in range(len(rows)))
-    monkeypatch.setattr(
-        quadratic_module, "_gram_if_cheaper", lambda *axis: quadratic_module._gram(*axis) if next(chosen) else None
-    )
+    monkeypatch.setattr(quadratic_module, "_gram_if_cheaper", lambda part: part.T @ part if next(chosen) else None)
     known = torch.rand(max(masks, 1), *target.shape[2:], generator=torch.Generator().manual_seed(1)) < 0.5
     errors = QuadraticErrors(rows, target, known if masks else None)
     assert errors.axes == axes
@@ -102,39 +99,12 @@ def test_value_and_gradient(
         assert at.grad.dtype == dtype
 
 
-# -- bands ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    ("name", "samples", "local"),
-    [("gau", 256, True), ("tri", 128, True), ("bspline", 200, True), ("rect", 300, True), ("rff", 256, False)],
-)
-def test_neighbouring_features_are_multiplied_in_blocks(
-    name: str, samples: int, local: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.manual_seed(0)
-    sizes = samples, samples // 2 + 1
-    rows = [encoders.create(name, num_features=256)(torch.arange(n, dtype=dtype) / n) for n in sizes]
-    target = torch.rand(2, 3, *sizes, dtype=dtype)
-    weight = torch.rand(2, 3, *(part.shape[1] for part in rows), dtype=dtype)
+def test_features_that_interpolate_have_a_diagonal_matrix() -> None:
+    rows = [encoders.create("tri", num_features=n)(torch.arange(n) / n) for n in (8, 16)]
+    target, weight = torch.rand(2, 3, 8, 16), torch.rand(2, 3, 8, 16)
     errors = QuadraticErrors(rows, target)
-    for gram in errors.grams.values():
-        if not local:  # waves in pairs: two blocks, even and odd
-            assert [type(factor) for factor in gram.factors] == [PairRotation, Banded, PairRotation]
-            assert len(gram.factors[1].bands) == 2
-        else:  # features that interpolate have a diagonal matrix
-            (factor,) = gram.factors
-            assert factor.density < 0.5 if isinstance(factor, Banded) else factor.ndim == 1
-    assert errors.axes == (0, 1) if local else (0,)
-    monkeypatch.setattr(quadratic_module, "MIN_BANDED_FEATURES_CPU", 1000)
-    monkeypatch.setattr(quadratic_module, "_gram_if_cheaper", quadratic_module._gram)
-    dense = QuadraticErrors(rows, target)
-    assert all(isinstance(factor, Tensor) for gram in dense.grams.values() for factor in gram.factors)
-    tolerance = 30 * torch.finfo(dtype).eps * (1 if local else 10)  # phases of hundreds are less exact
-    got, wanted = (made.evaluate(weight)[1] for made in (errors, dense))
-    assert (got - wanted).abs().max() <= tolerance * wanted.abs().max()
-    torch.testing.assert_close(errors(weight), dense(weight), rtol=tolerance, atol=0)
+    assert [gram.ndim for gram in errors.grams.values()] == [1, 1]
+    torch.testing.assert_close(errors.evaluate(weight)[1], weight - target)
 
 
 # -- fits ---------------------------------------------------------------------------------------------------------------
