@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encodings.base import check_points
 from pe_lightning.errors import InputError
 from pe_lightning.estimators.report import FitReport
+from pe_lightning.evaluation.scores import held_out_psnr
 from pe_lightning.linalg import full_precision
 from pe_lightning.registry import Registry
 from pe_lightning.signals.batches import SignalInfo
@@ -102,8 +105,31 @@ class FittedField(ABC):
         spread: Callable[[], Spread] | None = None,
     ) -> None:
         self.label, self.solution, self.device, self.num_axes = label, solution, device, num_axes
+        self.scores: dict[str, Tensor] = {}
+        """The scores of each signal ``(S,)``, of :func:`pe_lightning.fit`: ``train/psnr``, and ``test/psnr`` if samples are
+        held out."""
         self._make_spread = spread
         self._spread: Spread | None = None
+
+    def __call__(self, coords: npt.ArrayLike | Tensor) -> Tensor:
+        """Values at any coordinates: ``(*batch, D)`` in [0, 1) -> ``(S, *batch, C)``; differentiable in them."""
+        points = coords if isinstance(coords, Tensor) else torch.as_tensor(np.asarray(coords))
+        check_points(points, self.num_axes)
+        values = self.at(points.reshape(-1, self.num_axes))
+        return values.reshape(len(values), *points.shape[:-1], values.shape[-1])
+
+    @property
+    def psnr(self) -> float:
+        """PSNR of the held-out samples in dB, mean over signals."""
+        return held_out_psnr(self.label, self.scores)
+
+    @property
+    def train_psnr(self) -> float:
+        """PSNR of the trained samples in dB, mean over signals."""
+        return float(self.scores["train/psnr"].mean())
+
+    def __repr__(self) -> str:
+        return f"<{self.label} of {self.num_axes} axes, fitted: {', '.join(self.scores) or 'without scores'}>"
 
     @abstractmethod
     def evaluate(self, points: Tensor) -> Tensor:

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from pe_lightning.encoders import EncoderLike, automatic_width
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.base import Estimator, estimators
-from pe_lightning.estimators.fitted import Fitted
+from pe_lightning.estimators.base import Estimator, FittedField, estimators
 from pe_lightning.estimators.folds import score_folds
 from pe_lightning.estimators.linear import LinearRidge
+from pe_lightning.estimators.scored import fit_and_score
 from pe_lightning.signals.sources.paths import Paths
 from pe_lightning.signals.split_signals import Signals, read_signals
 
@@ -34,7 +34,9 @@ Encoders: TypeAlias = "EncoderLike | Sequence[EncoderLike] | None"
 
 
 @overload
-def fit(signals: AnySignals, encoder: Encoders = None, model: None = None, max_steps: int = 0, **data: Any) -> Fitted: ...
+def fit(
+    signals: AnySignals, encoder: Encoders = None, model: None = None, max_steps: int = 0, **data: Any
+) -> FittedField: ...
 @overload
 def fit(
     signals: AnySignals,
@@ -52,7 +54,7 @@ def fit(
     max_steps: int = 0,
     init: str | Path | FunctionModule | Mapping[str, Tensor] | None = None,
     **data: Any,
-) -> Fitted | FunctionModule:
+) -> FittedField | FunctionModule:
     """Fits signals, and scores the samples that are held out.
 
     By default the adaptive fit, as ``pe-lightning fit FILE``; with an encoder, or where no package has the adaptive fit, the
@@ -88,7 +90,7 @@ def fit(
     if model is None:
         linear = None if encoder is None else LinearRidge(automatic_width(encoder))
         read, folds = (signals.signals, signals.folds) if is_datamodule else read_signals(signals, **data)  # type: ignore
-        return Fitted.fit(linear or usual_estimator(read), read, folds)
+        return fit_and_score(linear or usual_estimator(read), read, folds)
     from pe_lightning.training.datamodules import make_datamodule  # these import Lightning
     from pe_lightning.training.initialization import InitialWeights
     from pe_lightning.training.network import as_model

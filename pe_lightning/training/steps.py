@@ -7,22 +7,47 @@ What a step holds goes with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
+from lightning.pytorch import Trainer
 from torch import Tensor
 
 from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.lookups import SparseLookup
 from pe_lightning.linalg import without_autocast
-from pe_lightning.networks import VmapEnsemble
+from pe_lightning.networks import ComplexEnsemble, VmapEnsemble
 from pe_lightning.networks.quadratic import QuadraticErrors
 from pe_lightning.signals.batches import GridBatch, PointBatch
 from pe_lightning.training.compilation import CompiledErrors
 
-if TYPE_CHECKING:
-    from pe_lightning.training.complex_linear import ComplexLinear
-    from pe_lightning.training.coordinate import CoordinateModule
+
+class SteppedModule(Protocol):
+    """What a step needs of a :class:`~pe_lightning.training.CoordinateModule`."""
+
+    networks: VmapEnsemble
+    compile_errors: bool
+    """Whether errors and their gradient are compiled."""
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def trainer(self) -> Trainer: ...
+    @property
+    def encoding(self) -> Any:
+        """The encoding of the networks, or ``None``."""
+
+    def errors(self, batch: GridBatch | PointBatch) -> Tensor:
+        """Output minus target, ``(S, M)``."""
+
+    def targets(self, batch: GridBatch | PointBatch) -> Tensor:
+        """What the networks are trained on, of the shape of the batch's values."""
+
+    def loss_of(self, squared: Tensor, batch: GridBatch | PointBatch) -> Tensor:
+        """The loss ``()`` of a batch from the sum of squared errors of each signal, ``(S,)``."""
+
+    def derivative_of_loss(self, batch: GridBatch | PointBatch) -> float:
+        """The derivative of the loss by the squared error of any one signal."""
 
 
 class Step:
@@ -33,7 +58,7 @@ class Step:
         batch: The first batch; others are like it.
     """
 
-    def __init__(self, module: CoordinateModule, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
         self.module, self.networks = module, module.networks
         self.repeated = batch.repeated
         self.features_are_trained = self.networks.features_are_trained
@@ -78,7 +103,7 @@ class OutputStep(Step):
     method = "forward"
     """The method of the networks that is called."""
 
-    def __init__(self, module: CoordinateModule, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
         super().__init__(module, batch)
         if self.networks.scaling is not None and self.method == "forward":
             self.method = "outputs"
@@ -146,7 +171,7 @@ class LookupStep(OutputStep):
 
     method = "look_up"
 
-    def __init__(self, module: CoordinateModule, batch: GridBatch | PointBatch, lookups: list[list[SparseLookup]]) -> None:
+    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch, lookups: list[list[SparseLookup]]) -> None:
         self.lookups, self.sets = lookups, len(batch.coords) if isinstance(batch, PointBatch) else 1
         super().__init__(module, batch)
 
@@ -165,11 +190,9 @@ class LookupStep(OutputStep):
 class AxisStep(Step):
     """A linear layer, and hidden layers, on fixed features of the axes, computed once for all batches of the same grid."""
 
-    module: ComplexLinear
-
-    def __init__(self, module: ComplexLinear, batch: GridBatch | PointBatch) -> None:
+    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch) -> None:
         super().__init__(module, batch)
-        self.stack = module.stack
+        self.stack = ComplexEnsemble(self.networks)
         self._axes: Sequence[Tensor] | None = None
         self._features: list[Any] = []
         self._target = self.stack.target(batch) if self.repeated else None
@@ -189,17 +212,16 @@ class AxisStep(Step):
 class QuadraticStep(Step):
     """A single linear layer on fixed features of a repeated batch: the gradient by Gram matrices, without autograd."""
 
-    module: ComplexLinear
-
-    def __init__(self, module: ComplexLinear, batch: GridBatch | PointBatch, quadratic: QuadraticErrors) -> None:
+    def __init__(self, module: SteppedModule, batch: GridBatch | PointBatch, quadratic: QuadraticErrors) -> None:
         super().__init__(module, batch)
+        self.network = ComplexEnsemble(self.networks).network
         self.quadratic, self.factor = quadratic, 2 * module.derivative_of_loss(batch)
 
     def squared_errors(self, batch: GridBatch | PointBatch) -> Tensor:
-        return self.quadratic(self.module.weight)
+        return self.quadratic(self.network.weight)
 
     def set_gradients(self, batch: GridBatch | PointBatch) -> None:
-        weight = self.module.weight
+        weight = self.network.weight
         weight.grad = self.quadratic.scaled_gradient(weight, self.factor)
 
 

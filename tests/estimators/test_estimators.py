@@ -49,8 +49,8 @@ def test_what_other_packages_give_is_asked_for(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("pe_lightning.estimators.linear.linear_spread", lambda: None)
     monkeypatch.setattr("pe_lightning.training.fit.estimators", Registry("estimator", Estimator))
     fitted = pe_lightning.fit(values)
-    assert (fitted.field.label, fitted.psnr) == ("ComplexLinear", expected.psnr)
-    assert not fitted.field.has_std
+    assert (fitted.label, fitted.psnr) == ("ComplexLinear", expected.psnr)
+    assert not fitted.has_std
     with pytest.raises(InputError, match="the package pe_fill gives"):
         fitted.std(torch.rand(3, 2))
     with pytest.raises(InputError, match=r"use pe_lightning\.ComplexLinear"):

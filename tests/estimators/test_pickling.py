@@ -37,7 +37,7 @@ def check(result: Any, values: Callable[[Any], list[Any]]) -> None:
 
 
 def of_fit(result: Any) -> list[Any]:
-    return [result(QUESTIONS).detach(), result.psnr, *([result.std(QUESTIONS)] if result.field.has_std else [])]
+    return [result(QUESTIONS).detach(), result.psnr, *([result.std(QUESTIONS)] if result.has_std else [])]
 
 
 @pytest.mark.filterwarnings("ignore::pe_lightning.solvers.LowRankWarning")

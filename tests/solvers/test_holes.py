@@ -86,7 +86,7 @@ def test_one_missing_sample_changes_nothing_else(name):
     whole, fitted = (pe_lightning.fit(values, described) for values in (crop, missing))
     assert fitted.psnr == pytest.approx(whole.psnr, abs=1 if name in LEARNED else 0.1)
     assert fitted.solution.solver == whole.solution.solver
-    assert fitted.field.solutions[0].weight.shape == whole.field.solutions[0].weight.shape
+    assert fitted.solutions[0].weight.shape == whole.solutions[0].weight.shape
 
 
 def test_a_line_with_missing_samples_is_fitted_as_a_line():
