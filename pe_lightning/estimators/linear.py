@@ -156,17 +156,16 @@ class LinearRidge(Estimator):
     ) -> Choice:
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
         options: dict[str, Any] = {"ridge": self.ridge, "sigma": width, "center": self.center}
+        of_grid = {"max_weights": self.max_weights, "features": self.features, **options}
         if isinstance(dataset.values, FileValues):
-            options |= {"max_weights": self.max_weights, "features": self.features}
             in_file = TrainedGrid(dataset, device)
-            return choose_grid(in_file, in_file.axes, encoders, **options)
+            return choose_grid(in_file, in_file.axes, encoders, **of_grid)
         if dataset.lattice is not None:
-            options |= {"max_weights": self.max_weights, "features": self.features}
             grid = _lattice(dataset, device)
-            values, axes = grid.batch.values, grid.batch.axes
+            where = grid.batch.values, grid.batch.axes, encoders
             if grid.mask is None:
-                return choose_grid(values, axes, encoders, **options)
-            return choose_with_holes(values, axes, encoders, grid.mask, **options)[0]
+                return choose_grid(*where, **of_grid)
+            return choose_with_holes(*where, grid.mask, **of_grid)[0]
         points, encoders = _points(dataset, device), size_encoders(dataset, encoders, self.max_weights)
         return choose_points(points.values, encoders, **options, **_where(points))
 
