@@ -73,9 +73,9 @@ def suggest(
     from rich.status import Status
 
     from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
+    from pe_lightning.studies.suggest.crop import scored_signals
     from pe_lightning.studies.suggest.report import configuration, print_result
     from pe_lightning.studies.suggest.search import encoder_candidates, search
-    from pe_lightning.studies.suggest.windows import all_signals, make_windows
     from pe_lightning.training.datamodule import SignalDataModule
 
     prepare()
@@ -102,10 +102,9 @@ def suggest(
         say(f"the best, ready to fit: pe-lightning fit --config {out}")
         return 0
     candidates, skipped = encoder_candidates(names, [int(word) for word in counts])
-    signals, windows = all_signals(data), make_windows(data)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     with Status("loading", console=console(None, stderr=True)) as status:
-        result = search(candidates, signals, windows, began + budget, device, status.update)
+        result = search(candidates, scored_signals(data), began + budget, device, status.update)
     result.skipped = {**skipped, **result.skipped}
     _print_data(data)
     print_result(result, all)

@@ -25,51 +25,43 @@ TIE_DB = 0.05
 
 
 def _metric(result: SearchResult) -> Metric:
-    return Metric.of(result.shown.data.info.metric)
+    return Metric.of(result.signals.data.info.metric)
 
 
 def print_result(result: SearchResult, everything: bool = False) -> None:
     """Prints the ranked table, or all rows and columns of it, the candidates that were not tried, and the verdict."""
     console, metric = errors.console(140 if everything else 100), _metric(result)
-    on_all = any(trial.whole is not None for trial in result.trials)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    unit = metric.unit or metric.name
-    scored = [f"held out\n({unit})", f"in windows\n({unit})"]
-    titles = ["encoder", "chosen", *scored, "seconds", "parameters", "stable rank", "note"]
-    shown = [0, 1, 2, 4, 5, 7]
-    if everything:
-        shown = [n for n in range(8) if (n != 2 or result.signals) and (n != 3 or result.windows)]
-    elif not on_all:
-        shown[2] = 3
+    scored = f"held out\n({metric.unit or metric.name})"
+    titles = ["encoder", "chosen", scored, "seconds", "parameters", "stable rank", "note"]
+    shown = [n for n in range(len(titles)) if everything or titles[n] != "stable rank"]
     for n in shown:
         words = titles[n] in ("chosen", "note")
         table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
     best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
     trials = result.trials if everything else result.trials[:8]
     for trial in [*trials, *(method for method in methods if method not in trials)]:
-        found, measured = trial.best, trial.whole is not None or result.signals is None
+        found = trial.found
         cells = [
-            trial.candidate.label(result.shown),
-            _chosen(found) if measured else "",
-            _score(metric, trial.whole),
-            _score(metric, trial.windows),
-            f"{found.seconds:.2f}" if measured else "–",
-            f"{found.params:,}" if measured and found.params is not None else "–",
-            f"{found.stable_rank:,.1f}" if measured and found.stable_rank is not None else "–",
+            trial.candidate.label(result.signals),
+            _chosen(found),
+            _score(metric, found),
+            f"{found.seconds:.2f}",
+            "–" if found.params is None else f"{found.params:,}",
+            "–" if found.stable_rank is None else f"{found.stable_rank:,.1f}",
             ", ".join(found.notes),
         ]
         style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
         table.add_row(*(Text(cells[n]) for n in shown), style=style)
     console.print(table)
-    if (signals := result.shown.data.info.num_signals) > 1:
+    if (signals := result.signals.data.info.num_signals) > 1:
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
     for remark in filter(None, dict.fromkeys(trial.candidate.remark for trial in trials)):
         console.print(remark)
     if len(trials) < len(result.trials):
         console.print(Text(f"{len(result.trials)} candidates were tried; --all shows all."), style="dim")
-    if result.windows is not None:
-        rest = "; the best of these also on all samples" if on_all else ""
-        console.print(Text(f"Scored on {result.windows.text}{rest}."))
+    if result.signals.crop:
+        console.print(Text(f"Scored on {result.signals.crop}."))
     for reason in dict.fromkeys(result.skipped.values()):
         labels = [label for label, other in result.skipped.items() if other == reason]
         console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")
@@ -82,12 +74,12 @@ def verdict(result: SearchResult) -> str:
     if not tried:
         return "No encoder could be tried."
     best, metric = tried[0], _metric(result)
-    text = f"Best encoder: {best.candidate.label(result.shown)}, {metric.text(best.best.mean, unit=True)}."
-    rivals = [trial for trial in result.of(interpolation=True) if (trial.whole is None) == (best.whole is None)]
+    text = f"Best encoder: {best.candidate.label(result.signals)}, {metric.text(best.found.mean, unit=True)}."
+    rivals = result.of(interpolation=True)
     if not rivals:
         return text
-    ahead, name = best.best.mean - rivals[0].best.mean, rivals[0].candidate.label(result.shown)
-    theirs, by = (metric.text(value, unit=True) for value in (rivals[0].best.mean, abs(ahead)))
+    ahead, name = best.found.mean - rivals[0].found.mean, rivals[0].candidate.label(result.signals)
+    theirs, by = (metric.text(value, unit=True) for value in (rivals[0].found.mean, abs(ahead)))
     if metric.unit == "dB" and abs(ahead) < TIE_DB:
         return f"{text} It ties with {name} ({theirs})."
     if ahead < 0:
@@ -98,9 +90,7 @@ def verdict(result: SearchResult) -> str:
     return f"{text} It beats the best interpolation, {name} ({theirs}), by {by}."
 
 
-def _score(metric: Metric, found: TrialScore | None) -> str:
-    if found is None:
-        return "–"
+def _score(metric: Metric, found: TrialScore) -> str:
     if not math.isfinite(found.mean):
         return "not finite" if found.mean < 0 else "exact"
     spread = f" ± {metric.text(statistics.stdev(found.per_signal))}" if len(found.per_signal) > 1 else ""
@@ -121,19 +111,19 @@ def _chosen(found: TrialScore) -> str:
 def configuration(result: SearchResult, tree: Mapping[str, Any], out: Path) -> str:
     """The text of ``out``: the best encoder and the data of ``tree``, as :func:`as_text` takes it."""
     best = result.of(interpolation=False)[0]
-    candidate, found = best.candidate, best.whole
+    candidate, found = best.candidate, best.found
     if isinstance(candidate, EstimatorCandidate):
         return as_text([verdict(result)], candidate.estimator.section(candidate.variant.arguments), tree, out)
     assert isinstance(candidate, EncoderCandidate)
-    if found is not None:
+    arguments: dict[str, Any] = {"ridge": found.ridge, "solver": "exact"}
+    if result.signals.crop:
+        arguments |= {"encoder": candidate.describe(result.signals, full=True), "ridge": "auto"}
+        how = f"The fit chooses sigma and ridge from all samples; the encoder was scored on {result.signals.crop}."
+    else:
         each = [{"name": encoder.name, **encoder.changed_arguments()} for encoder in found.encoders]
-        encoder: object = each[0] if each[1:] == each[:-1] else each
+        arguments["encoder"] = each[0] if each[1:] == each[:-1] else each
         what = "sigma and ridge were" if candidate.width else "ridge was"
         how = f"{what} chosen on held-out training samples; write auto to choose again for other data."
-    else:
-        encoder = candidate.describe(result.shown, full=True)
-        how = "The fit chooses sigma and ridge from all samples; the encoder was scored on windows of them."
-    arguments = {"encoder": encoder, "ridge": "auto" if found is None else found.ridge, "solver": "exact"}
     return as_text([verdict(result), how], {"class_path": "pe_lightning.ComplexLinear", "init_args": arguments}, tree, out)
 
 

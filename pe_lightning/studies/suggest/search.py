@@ -1,4 +1,4 @@
-"""The search of ``suggest``: scores every candidate on windows of the signals, then the best ones on all samples."""
+"""The search of ``suggest``: fits every candidate to the trained samples, and scores it by the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
 from pe_lightning.signals.dataset import to_device
 from pe_lightning.signals.validation import free_memory
-from pe_lightning.studies.suggest.windows import ScoredSignals
+from pe_lightning.studies.suggest.crop import ScoredSignals
 
 FEATURE_SHARES: tuple[dict[str, Any], ...] = ({"share": 1.0}, {"share": 0.5})
 """Numbers of features that are tried, relative to ``num_features: auto``."""
@@ -33,8 +33,6 @@ MAX_DENSE_WORK = 1 << 33
 """Largest number of samples of an axis times the square of its features, without local support."""
 MAX_MEMORY_SHARE = 0.25
 """Largest share of the free memory for weights and features."""
-MAX_GAP_DB = 1.0
-"""Encoders whose score on windows is further below the best one are not tried on all samples."""
 WARNING_NOTES = {"LowRankWarning": "low rank", "ConvergenceWarning": "not converged", "ChoiceWarning": "ridge by rule"}
 """Notes on a trial, by the name of the warning of the solver."""
 
@@ -193,7 +191,7 @@ class EncoderCandidate(Candidate):
 def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> tuple[FittedField, float]:
     """The field, and the seconds of the fit."""
     began, dataset = time.perf_counter(), signals.data.dataset
-    # the spacing of the coordinates of a window is not one over its number of samples
+    # the spacing of the coordinates of a crop is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in dataset.axes)
     field = estimator.fit(replace(signals.data, info=replace(signals.data.info, grid=grid)), device)
     return field, time.perf_counter() - began
@@ -242,99 +240,58 @@ def reason(error: Exception) -> str:
     return f"{'' if isinstance(error, InputError) else f'failed: {type(error).__name__}: '}{paragraph(str(error), 500)}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Trial:
-    """A candidate with its scores on windows and on all samples, as far as there are windows and there was time."""
+    """A candidate with its score."""
 
     candidate: Candidate
-    windows: TrialScore | None = None
-    whole: TrialScore | None = None
-
-    @property
-    def best(self) -> TrialScore:
-        found = self.whole or self.windows
-        assert found is not None
-        return found
+    found: TrialScore
 
 
 @dataclass
 class SearchResult:
     """The trials, best first, and the candidates that were skipped, with the reasons."""
 
-    signals: ScoredSignals | None
-    """All signals; ``None`` if they are streamed from their file."""
-    windows: ScoredSignals | None
-    """Windows of them; ``None`` if all samples are few."""
+    signals: ScoredSignals
     trials: list[Trial] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> ScoredSignals:
-        """The signals for which numbers of features are reported: all of them, else the windows."""
-        shown = self.signals or self.windows
-        assert shown is not None
-        return shown
 
     def of(self, interpolation: bool) -> list[Trial]:
         return [trial for trial in self.trials if trial.candidate.interpolation == interpolation]
 
-    def sort(self) -> None:
-        """Sorts by score, best first; trials on all samples precede those on windows alone."""
-        self.trials.sort(key=lambda trial: (trial.whole is None, -trial.best.mean))
-
 
 def search(
     candidates: Sequence[Candidate],
-    signals: ScoredSignals | None,
-    windows: ScoredSignals | None,
+    signals: ScoredSignals,
     deadline: float,
     device: torch.device,
     progress: Callable[[str], None],
 ) -> SearchResult:
-    """Scores interpolation, then candidates; starts no trial but the first candidate's after the deadline.
+    """Scores candidates and interpolation; starts no trial but the first after the deadline.
 
     Args:
         candidates: Encoders and estimators.
-        signals: All signals; ``None`` if they are streamed from their file.
-        windows: Windows of the signals; ``None`` if all samples are few.
+        signals: The signals.
         deadline: In seconds of :func:`time.perf_counter`.
         device: Where to compute.
         progress: Called before each trial, with its description.
     """
-    result = SearchResult(signals, windows)
-    first, began = windows or result.shown, time.perf_counter()
-
-    def attempt(candidate: Candidate, on: ScoredSignals, until: float) -> TrialScore | None:
-        label = candidate.label(result.shown)
+    result = SearchResult(signals)
+    # the limits on the number of features can make both shares equal
+    labelled = {candidate.label(signals): candidate for candidate in reversed(candidates)}.values()
+    ordered = [candidate for candidate in candidates if candidate in labelled]
+    for candidate in [*ordered[:1], *map(InterpolationCandidate, baselines), *ordered[1:]]:
+        label = candidate.label(signals)
         try:
-            if not candidate.applies_to(on):
-                return None
-            if time.perf_counter() > until:
+            if not candidate.applies_to(signals):
+                continue
+            if time.perf_counter() > deadline and candidate not in ordered[:1]:
                 raise InputError("no time left; give a larger --budget")
-            progress(f"{label}, {on.text}")
-            return score(candidate, on, device)
+            progress(label)
+            result.trials.append(Trial(candidate, score(candidate, signals, device)))
         except Exception as error:  # an encoder or a plug-in that fails does not end the search
             result.skipped[label] = reason(error)
-        return None
-
-    two_stages = windows is not None and signals is not None
-    seconds = (0.5 if two_stages else 1.0) * (deadline - began)
-    # the limits on the number of features can make both shares equal
-    tried = {candidate.label(result.shown): candidate for candidate in reversed(candidates)}.values()
-    for candidate in [*map(InterpolationCandidate, baselines), *(c for c in candidates if c in tried)]:
-        is_first = [candidate] == list(candidates[:1])  # it is tried whatever the budget is
-        share = 0.3 if candidate.interpolation else 1.0
-        found = attempt(candidate, first, math.inf if is_first else began + share * seconds)
-        if found is not None:
-            result.trials.append(Trial(candidate, found) if first is windows else Trial(candidate, whole=found))
-    result.sort()
-    if windows is not None and signals is not None:
-        ranked = result.of(interpolation=False)
-        close = [trial for trial in ranked if trial.best.mean >= ranked[0].best.mean - MAX_GAP_DB]
-        for trial in [*close[:1], *result.of(interpolation=True), *close[1:]]:
-            if time.perf_counter() < deadline:
-                trial.whole = attempt(trial.candidate, signals, math.inf)
-        result.sort()
+    result.trials.sort(key=lambda trial: -trial.found.mean)
     return result
 
 

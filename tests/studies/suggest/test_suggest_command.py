@@ -170,12 +170,12 @@ def test_signals_that_stay_in_their_file_are_left_to_the_fit_to_choose_for(capsy
     x = np.linspace(0, 1, 64, dtype=np.float32)
     with h5py.File("v.h5", "w") as file:
         file["v"] = (x[:, None, None] + x[:, None] ** 2 + np.sin(5 * x)) / 3
-    source = "--data VideoDataModule --data.paths v.h5 --data.storage.in_memory false --data.batching.kind blocks"
+    source = "--data VideoDataModule --data.paths v.h5 --data.storage.in_memory false"
     assert main(["suggest", *source.split(), "--encoders", "gau", "--num_features", "16"]) == 0
     text = Path("suggested.yaml").read_text()
     encoder = {"name": "gau", "num_features": 16, "sigma": "auto"}
     assert yaml.safe_load(text)["model"]["init_args"] == {"encoder": encoder, "ridge": "auto", "solver": "exact"}
-    assert "scored on windows" in text
+    assert "scored on the central 63x63x63 samples" in text
     assert fitted()["encoder"]["num_features"] == 16
 
 
