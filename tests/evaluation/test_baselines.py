@@ -23,8 +23,8 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.folds import interpolated_folds
 from pe_lightning.evaluation.baselines import Interpolation, baselines, interpolate, names, refuse_slow
 from pe_lightning.signals import FoldSampling, GridBatch, PointBatch, SignalInfo, Split, grid_axes, samplings
+from pe_lightning.studies.suggest.crop import scored_signals
 from pe_lightning.studies.suggest.search import search
-from pe_lightning.studies.suggest.windows import all_signals
 from pe_lightning.training import TensorDataModule
 from pe_lightning.training.callbacks.baseline_scores import score_baselines
 
@@ -238,7 +238,7 @@ def test_every_table_has_all_registered_baselines_that_apply(
     refused = {"zero"} if grid == (6, 6) else set()
     assert {name for name, row in rows.items() if row["test/psnr"] is not None} == set(expected)
     assert rows.keys() - set(expected) == refused
-    result = search([], all_signals(data), None, math.inf, torch.device("cpu"), lambda _: None)
+    result = search([], scored_signals(data), math.inf, torch.device("cpu"), lambda _: None)
     assert {trial.candidate.name for trial in result.trials} == set(expected)
     assert result.skipped.keys() == {f"{name} interpolation" for name in refused}
 
