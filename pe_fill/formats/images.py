@@ -21,7 +21,8 @@ from pe_lightning.signals.raw import AnyArray, Mask, full_value
 from pe_lightning.signals.sources.images import frame_files
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.sources.pictures import declared_missing, decode_image, deep_png
+from pe_lightning.signals.sources.pictures import decode_image, deep_png
+from pe_lightning.signals.sources.tiff import declared_missing
 
 SAVED_FORMATS = {".png": "PNG", ".tif": "TIFF", ".tiff": "TIFF", ".webp": "WEBP", ".jpg": "JPEG", ".jpeg": "JPEG"}
 """Formats of Pillow in which a picture is written, by suffix; PNG is the default."""

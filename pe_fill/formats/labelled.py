@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pe_fill.formats.editable import EditableFile, valid_values
 from pe_fill.formats.point_axes import periods_of_grid
 from pe_fill.formats.points import names_of
-from pe_fill.formats.volumes import declared_by_raster
+from pe_fill.formats.volumes import turned_raster
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals import Axis, RawSignals, ValueRange
 from pe_lightning.signals.axes import as_numbers
@@ -30,6 +30,7 @@ from pe_lightning.signals.sources.declared import FILL_ATTRIBUTES, Declared
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SourceFile, numbered, reading
 from pe_lightning.signals.sources.tables import file_name_of
+from pe_lightning.signals.sources.tiff import declared_by_page, mask_of, open_tiff, orientation_of
 from pe_lightning.signals.validation import check_memory, check_numbers
 
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
@@ -191,15 +192,20 @@ def _decoded(dataset: Any, path: str, xarray: Any) -> Any:
 def _geotiff(file: Path, path: str, band: str | None, xarray: Any) -> tuple[Any, Mask]:
     """A band of a GeoTIFF ``(y, x)`` at the centres of its pixels, and where it is missing."""
     rasterio = require("rasterio", f"reading {path!r}")
-    with reading(path), rasterio.open(file, driver="GTiff") as tiff:
+    source = SourceFile(file, path)
+    with open_tiff(source) as stored, rasterio.open(file, driver="GTiff") as tiff:
+        page, mask = stored.pages[0], mask_of(source, stored)
+        refuse((orientation_of(page) > 1, turned_raster(source, page)))
         chosen = band or ("1" if tiff.count == 1 else "")
         number = int(chosen) if chosen.isdecimal() else 0
         if not 1 <= number <= tiff.count:
             raise InputError(f"{path!r} has bands 1 to {tiff.count}: choose one by variable; got {band!r}")
         check_memory(repr(path), (tiff.height, tiff.width), 8, "Save a part of it, or a coarser one")
         values = tiff.read(number)
-        missing = declared_by_raster(SourceFile(file, path), tiff).marks(values)
-        if rasterio.enums.MaskFlags.per_dataset in tiff.mask_flag_enums[number - 1]:  # opacity, or a mask in the file
+        missing = declared_by_page(source, page).marks(values)
+        if mask is not None:
+            missing |= mask[..., number - 1 if mask.shape[-1] > 1 else 0]
+        if rasterio.enums.MaskFlags.alpha in tiff.mask_flag_enums[number - 1]:
             missing |= tiff.read_masks(number) == 0
         x, y = pixel_centres(tiff, path)
         name = tiff.descriptions[number - 1] or (file.stem if tiff.count == 1 else f"band{number}")

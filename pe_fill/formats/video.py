@@ -73,6 +73,10 @@ def edit_video(file: SourceFile, missing: Missing, axes: int | None = None) -> E
         marked[0, place] = missing.kind in ("colour", "value") and np.isnan(missing.in_picture(frame, file.given))
 
     with av.open(f"file:{file.path}") as container:  # what can hold the frames and the sound without loss
+        others = sorted({stream.type for stream in container.streams if stream.type not in ("video", "audio")})
+        others += ["video"] * (len(container.streams.video) > 1)
+        if others:
+            rank_zero_info(f"{file.given!r} has other streams ({', '.join(others)}), which the copy has not")
         fits = not container.streams.audio or any(name in container.format.name for name in MP4_LIKE)
     mp4 = values.dtype == np.uint8 and fits and "libx264rgb" in av.codecs_available
     suffixes = (".mp4", ".mkv") if mp4 else (".mkv",)
@@ -97,7 +101,12 @@ def _write_clip(rate: float, source: Path, times: npt.NDArray[np.float64] | None
     flags = {"movflags": "faststart", "movie_timescale": str(every.numerator)} if mp4 else {}
     with av.open(f"file:{source}") as old, av.open(str(path), "w", format=form, options=flags) as new:
         new.metadata.update(old.metadata)
-        stream = new.add_stream(codec, rate=every, options=options)
+        new.set_chapters(old.chapters())
+        stream, aspect = new.add_stream(codec, rate=every, options=options), old.streams.video[0].sample_aspect_ratio or 1
+        if mp4:
+            stream.codec_context.sample_aspect_ratio = Fraction(aspect)
+        elif aspect != 1:
+            rank_zero_info(f"the pixels of {source.name!r} are not square, which a copy in Matroska does not say")
         stream.height, stream.width = frames.shape[1:3]
         stream.pix_fmt = stored
         if times is not None:

@@ -45,21 +45,21 @@ def about_png(path: Path) -> object:
 
 
 def tiff(path: Path, values: np.ndarray) -> None:
-    """With a value that marks missing samples, tags, and a smaller page."""
-    tags = [("GDAL_NODATA", 2, 3, "-3", True), ("Artist", 2, 3, "me", True)]
-    options = {"description": "about", "compression": "zlib", "software": "s", "resolution": (300, 200), "extratags": tags}
+    """With a value that marks missing samples, tags of any kind, and a reduced page."""
+    tags = [("GDAL_NODATA", 2, 3, "-3", True), ("Artist", 2, 3, "me", True), (65000, 12, 2, (0.5, 3.0), True)]
+    options = {"description": "größe".encode(), "compression": "zlib", "software": "s", "resolution": (300, 200)}
+    options |= {"extratags": tags}
     photometric = "rgb" if values.shape[-1] == 3 else "minisblack"
     with tifffile.TiffWriter(path, byteorder=">") as file:
         file.write(values[0] if values.shape[-1] == 3 else values[0, ..., 0], photometric=photometric, **options)
         if values.ndim == 4:
-            file.write(np.arange(20, dtype="u1").reshape(4, 5), photometric="minisblack")
+            file.write(np.arange(20, dtype="u1").reshape(4, 5), photometric="minisblack", subfiletype=1)
 
 
 def about_tiff(path: Path) -> object:
     with tifffile.TiffFile(path) as file:
-        page, last = file.pages[0], file.series[-1].asarray() if len(file.series) > 1 else np.zeros(0)
-        names = ("Artist", "GDAL_NODATA", "Compression", "Software", "XResolution", "YResolution", "ImageDescription")
-        return file.byteorder, page.dtype, last.tolist(), [page.tags.valueof(name) for name in names]
+        page, names = file.pages[0], ("Artist", "GDAL_NODATA", "Compression", "Software", "XResolution", "ImageDescription")
+        return file.byteorder, page.dtype, page.tags.valueof(65000), [page.tags.valueof(name) for name in names]
 
 
 def about_raster(path: Path) -> object:

@@ -20,14 +20,8 @@ from pe_lightning.signals.sources.base import FileSource, sources
 from pe_lightning.signals.sources.clips import Clip, Limits, alike, as_signals, in_parts
 from pe_lightning.signals.sources.missing import Missing, with_missing
 from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of
-from pe_lightning.signals.sources.pictures import (
-    declared_by_tiff,
-    declared_missing,
-    decode_image,
-    header_of,
-    over_white,
-)
-from pe_lightning.signals.sources.volumes import is_stack
+from pe_lightning.signals.sources.pictures import decode_image, header_of, over_white
+from pe_lightning.signals.sources.tiff import declared_missing, declares_missing, is_stack
 from pe_lightning.signals.validation import Size, choice, in_common
 
 Alpha: TypeAlias = Literal["composite", "keep"]
@@ -161,7 +155,7 @@ def read_frames(folder: SourceFile, max_pixels: int | None, limits: Limits, miss
     size = in_common("sizes (height x width) of frames", sizes, "Use ImageDataModule if each picture is a signal")
     bits = {max(header.bits, 8) for header in headers}
     stored = range_dtype = "uint8" if bits == {8} else "uint16" if bits <= {8, 16} else "float32"
-    if missing.kind in ("alpha", "colour", "value") or not all(declared_by_tiff(file).is_empty for file in files):
+    if missing.kind in ("alpha", "colour", "value") or any(map(declares_missing, files)):
         stored = "float32"
     shape, every = (*size, 1 if all(header.grey for header in headers) else 3), range(len(files))
 

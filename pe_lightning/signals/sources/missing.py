@@ -23,7 +23,8 @@ from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, float_for, is_o
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.declared import exact_number
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
-from pe_lightning.signals.sources.pictures import decode_image, upright
+from pe_lightning.signals.sources.pictures import decode_image
+from pe_lightning.signals.sources.tiff import upright
 from pe_lightning.signals.sources.volumes import open_nifti
 
 MissingLike: TypeAlias = str | float | list[str]

@@ -1,8 +1,7 @@
 """One picture as an exact array, of all bits and with the EXIF orientation applied.
 
-Pillow reads files of 8 bits and 16-bit grey, pypng colour PNG files of 16 bits, and tifffile the TIFF files that Pillow does
-not read exactly. JPEG 2000, AVIF and colour PPM files of more than 8 bits are read at 8 bits. Colour profiles are not
-applied.
+Pillow reads files of 8 bits and 16-bit grey, pypng colour PNG files of 16 bits, and the module ``tiff`` TIFF. JPEG 2000,
+AVIF and colour PPM files of more than 8 bits are read at 8 bits. Colour profiles are not applied.
 """
 
 from __future__ import annotations
@@ -11,22 +10,37 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from PIL import ExifTags, Image, TiffImagePlugin, UnidentifiedImageError
+from PIL import ExifTags, Image
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.raw import AnyArray, Mask, full_value, to_unit
-from pe_lightning.signals.sources.declared import GDAL_NODATA, NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
+from pe_lightning.signals.sources.tiff import (
+    CMYK,
+    MIN_IS_BLACK,
+    MIN_IS_WHITE,
+    PALETTE,
+    PICTURE_AXES,
+    PREMULTIPLIED,
+    RGB,
+    YCBCR,
+    colours_of,
+    full_pages,
+    has_opacity,
+    open_tiff,
+    orientation_of,
+    read_pixels,
+    unlimited,
+    upright,
+)
 from pe_lightning.signals.validation import MAX_PIXELS, check_area, check_claim, check_memory
 
-PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "TIFF", "WEBP")
+PILLOW_FORMATS = ("AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TGA", "WEBP")
 BLOCK_PIXELS = 1 << 20
 GREY_MODES = frozenset({"1", "F", "I", "L", "LA", "La"})
-MIN_IS_WHITE, RGB = 0, 2  # TIFF PhotometricInterpretation
-PREMULTIPLIED, STRAIGHT = 1, 2  # TIFF ExtraSamples
 AS_NUMBERS = "fit the numbers of a band: --data LabelledDataModule --data.variable 1"
 
 
@@ -50,16 +64,14 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyAr
     float32: in [0, 1] for integers, unchanged for floating point. A header of more than ``max_pixels`` is refused.
     """
     with reading(file.given):
-        try:
+        if format_of(file.path) == "tiff":
+            array = _decode_tiff(file, max_pixels)
+        else:
             with _opened(file) as image:
                 if image.format == "PNG":
                     image.verify()  # checksums, which decoding does not verify
             with _opened(file) as image:
                 array = _decode(file, image, max_pixels)
-        except UnidentifiedImageError:
-            if format_of(file.path) != "tiff":
-                raise
-            array = _decode_tiff(file, max_pixels)  # Pillow reads no 64-bit and no multi-channel floating-point TIFF
     if min(array.shape[:2]) < 2:
         raise InputError(
             f"{file.given!r} is {array.shape[0]}x{array.shape[1]} (height x width): a signal needs at least 2 samples on "
@@ -68,50 +80,20 @@ def decode_image(file: SourceFile, max_pixels: int | None = MAX_PIXELS) -> AnyAr
     return array
 
 
-@contextmanager
-def open_tiff(file: SourceFile) -> Iterator[Any]:
-    """Opens a TIFF file by tifffile."""
-    import tifffile
-
-    with reading(file.given), tifffile.TiffFile(file.path) as tiff:
-        yield tiff
-
-
-def declared_missing(file: SourceFile) -> Mask | None:
-    """Upright pixels ``(H, W)`` that the tag ``GDAL_NODATA`` of a TIFF picture declares missing; ``None`` without one."""
-    if (declared := declared_by_tiff(file)).is_empty:
-        return None
-    with open_tiff(file) as tiff:
-        page = tiff.pages[0]
-        stored = np.moveaxis(page.asarray(), 0, -1) if page.axes == "SYX" else page.asarray()
-        colours = stored.reshape(*stored.shape[:2], -1)[..., : page.samplesperpixel - len(page.extrasamples)]
-        turn = page.tags.valueof(ExifTags.Base.Orientation, 1)
-        marked = np.asarray(declared.marks(colours).any(-1, keepdims=True), np.uint8)
-        return np.asarray(upright(marked, turn)[..., 0] > 0)
-
-
-def declared_by_tiff(file: SourceFile) -> Declared:
-    """The missing values that the first page of a TIFF file declares; none of other files."""
-    if format_of(file.path) != "tiff":
-        return NOTHING
-    with open_tiff(file) as tiff:
-        page = tiff.pages[0]
-        return Declared.by_tag(page.tags.valueof(GDAL_NODATA), page.dtype, repr(file.given))
-
-
 def header_of(file: SourceFile) -> Header:
-    """Header of an image; the file is decoded if Pillow cannot read it."""
-    try:
+    """Header of an image."""
+    if format_of(file.path) == "tiff":
+        with open_tiff(file) as tiff:
+            page = tiff.pages[0]
+            height, width, photometric = page.imagelength, page.imagewidth, int(page.photometric)
+            bits = 32 if page.dtype.kind == "f" else 8 if photometric == PALETTE else page.bitspersample
+            turn, grey = orientation_of(page), photometric in (MIN_IS_WHITE, MIN_IS_BLACK)
+    else:
         with reading(file.given), _opened(file) as image:
-            tags: Any = getattr(image, "tag_v2", {})  # some versions of Pillow swap the size of a rotated TIFF
-            height = tags.get(TiffImagePlugin.IMAGELENGTH, image.height)
-            width = tags.get(TiffImagePlugin.IMAGEWIDTH, image.width)
-            if image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8):
-                height, width = width, height
-            return Header(height, width, _bits(image, file.path), image.mode in GREY_MODES or image.mode.startswith("I;16"))
-    except InputError:
-        array = decode_image(file)
-        return Header(array.shape[0], array.shape[1], 32, array.shape[-1] <= 2)
+            height, width, bits = image.height, image.width, _bits(image, file.path)
+            turn = image.getexif().get(ExifTags.Base.Orientation, 1)
+            grey = image.mode in GREY_MODES or image.mode.startswith("I;16")
+    return Header(*((width, height) if turn in (5, 6, 7, 8) else (height, width)), bits, grey)
 
 
 def read_pictures(paths: Sequence[str]) -> Iterator[tuple[str, AnyArray]]:
@@ -134,12 +116,8 @@ def over_white(image: AnyArray) -> AnyArray:
 def _opened(file: SourceFile) -> Iterator[Image.Image]:
     """Opens a picture of any size: ``max_pixels`` replaces Pillow's limit of pixels."""
     Image.init()  # registers the formats of this build of Pillow
-    limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
-    try:
-        with Image.open(file.path, formats=[name for name in PILLOW_FORMATS if name in Image.OPEN]) as image:
-            yield image
-    finally:
-        Image.MAX_IMAGE_PIXELS = limit
+    with unlimited(), Image.open(file.path, formats=[name for name in PILLOW_FORMATS if name in Image.OPEN]) as image:
+        yield image
 
 
 def _bits(image: Image.Image, path: Path) -> int:
@@ -147,9 +125,6 @@ def _bits(image: Image.Image, path: Path) -> int:
     if image.format == "PNG":
         with path.open("rb") as file:
             return file.read(25)[24]
-    tags: Any = getattr(image, "tag_v2", None)
-    if tags is not None:
-        return 32 if 3 in tags.get(TiffImagePlugin.SAMPLEFORMAT, ()) else max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,)))
     return 32 if image.mode == "F" else 16 if image.mode.startswith("I") else 8
 
 
@@ -158,23 +133,17 @@ def _decode(file: SourceFile, image: Image.Image, max_pixels: int | None) -> Any
     bits, grey = _bits(image, file.path), image.mode == "F" or image.mode.startswith("I")
     shape, pictures = (image.height, image.width, len(image.getbands())), getattr(image, "n_frames", 1)
     _check(file, shape, bits, 1 if image.format == "MPO" else pictures, max_pixels)
-    if image.format == "TIFF" and bits > 8 and image.mode != "F" and not image.mode.startswith("I;16"):
-        return _decode_tiff(file, max_pixels)
     array: AnyArray
     if image.format == "PNG" and bits > 8 and not grey:
         array = _decode_png16(file.path)
     elif grey:
         raw = np.asarray(image)[..., None]  # Pillow reads grey of 9 to 16 bits and floating point exactly
-        # TIFF of 9 to 15 bits is not scaled to 16 bits; other formats are
         array = raw.astype(np.float32) if image.mode == "F" else _whole_range(raw, bits)
         if "transparency" in image.info:  # PNG only: the transparent grey level as a 16-bit number
             array = _with_opacity(array, raw != image.info["transparency"])
-        if getattr(image, "tag_v2", {}).get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == MIN_IS_WHITE:
-            array = full_value(array.dtype) - array
     else:
         mode = "L" if image.mode in ("1", "L", "LA", "La") else "RGB"
         mode = {"L": "LA", "RGB": "RGBA"}[mode] if image.has_transparency_data else mode
-        image.load()  # before the size is read: Pillow turns TIFF files when it loads them, and removes the tag
         array = np.empty((image.height, image.width, len(mode)), np.uint8)
         rows = max(1, BLOCK_PIXELS // image.width)
         for top in range(0, image.height, rows):  # in blocks, because the copies made by Pillow take three times the memory
@@ -193,7 +162,9 @@ def _check(file: SourceFile, shape: tuple[int, int, int], bits: int, pictures: i
 
 
 def _whole_range(raw: AnyArray, bits: int) -> AnyArray:
-    """Integers of 8 or 16 bits unchanged, others as float32 in [0, 1]."""
+    """Integers of 1, 2, 4, 8 or 16 bits in the full range of uint8 or uint16, others as float32 in [0, 1]."""
+    if bits in (1, 2, 4):
+        return np.asarray(raw * np.uint8(255 // (2**bits - 1)))
     stored = np.dtype(np.uint8 if bits == 8 else np.uint16)
     return raw.astype(stored, copy=False) if bits in (8, 16) else raw.astype(np.float32) / np.float32(2**bits - 1)
 
@@ -219,29 +190,32 @@ def _with_opacity(array: AnyArray, opaque: Mask) -> AnyArray:
 
 def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
     with open_tiff(file) as tiff:
-        page = tiff.pages[0]
+        page, pictures = tiff.pages[0], sum(1 for _ in full_pages(tiff))
         shape = (page.imagelength, page.imagewidth, page.samplesperpixel)
-        _check(file, shape, page.bitspersample, len(tiff.pages), max_pixels)
+        _check(file, shape, page.bitspersample, pictures, max_pixels)
         photometric, extra = int(page.photometric), [int(sample) for sample in page.extrasamples]
-        colors = {MIN_IS_WHITE: 1, 1: 1, RGB: 3}.get(photometric)
-        known = page.samplesperpixel - len(extra) == colors and extra in ([], [PREMULTIPLIED], [STRAIGHT])
-        if not known or page.axes not in ("YX", "YXS", "SYX"):
+        colors = {MIN_IS_WHITE: 1, MIN_IS_BLACK: 1, RGB: 3, PALETTE: 1, YCBCR: 3}.get(photometric)
+        colors = 4 if photometric == CMYK and page.bitspersample == 8 else colors
+        known = page.samplesperpixel - len(extra) == colors and (not extra or (has_opacity(extra) and photometric < PALETTE))
+        if not known or page.axes not in PICTURE_AXES:
             raise InputError(
                 f"{file.given!r} is an unsupported kind of TIFF ({page.photometric!s}, axes {page.axes}, "
                 f"{len(extra)} extra channel(s)); save it as grey, RGB or RGBA, or {AS_NUMBERS}"
             )
-        raw, bits, turn = page.asarray(), page.bitspersample, page.tags.valueof(ExifTags.Base.Orientation, 1)
-        raw = np.moveaxis(raw, 0, -1) if page.axes == "SYX" else raw.reshape(*raw.shape[:2], -1)
+        raw, extra = read_pixels(file, page)
+        if photometric == PALETTE:
+            return colours_of(page, raw)
     if raw.dtype.kind == "f":
         with np.errstate(over="ignore"):  # numbers that stand for missing values may be beyond float32
-            array: AnyArray = raw.astype(np.float32)
-    elif raw.dtype in (np.uint8, np.uint16):
-        array = _whole_range(raw, max(bits, 8))
-    else:
+            return raw.astype(np.float32)
+    if raw.dtype not in (np.uint8, np.uint16):
         raise InputError(
             f"{file.given!r} holds {raw.dtype} values of unknown range; save it as 16-bit unsigned or floating point, or "
             f"{AS_NUMBERS}"
         )
+    if photometric == CMYK:
+        return np.asarray(Image.fromarray(raw, "CMYK").convert("RGB"))
+    array = _whole_range(raw, page.bitspersample)
     if photometric == MIN_IS_WHITE:
         array = array.copy()
         array[..., 0] = full_value(array.dtype) - array[..., 0]
@@ -249,15 +223,7 @@ def _decode_tiff(file: SourceFile, max_pixels: int | None) -> AnyArray:
         array = to_unit(array)
         alpha = array[..., -1:]
         array[..., :-1] = np.minimum(array[..., :-1] / np.where(alpha > 0, alpha, 1), 1)
-    return upright(array, turn)
-
-
-def upright(array: AnyArray, orientation: int) -> AnyArray:
-    """Applies the EXIF orientation."""
-    turns = {3: 2, 4: 2, 5: 1, 6: 3, 7: 3, 8: 1}  # by 90 degrees, counterclockwise
-    if orientation in (2, 4, 5, 7):
-        array = array[:, ::-1]
-    return np.ascontiguousarray(np.rot90(array, turns.get(orientation, 0)))
+    return array
 
 
 def deep_png(pixels: AnyArray) -> bytes:

@@ -16,8 +16,9 @@ from pe_lightning.signals.sources.clips import Clip, alike, as_signals
 from pe_lightning.signals.sources.images import read_frames
 from pe_lightning.signals.sources.missing import with_missing
 from pe_lightning.signals.sources.paths import SourceFile, as_list, expand, format_of
+from pe_lightning.signals.sources.tiff import is_stack
 from pe_lightning.signals.sources.video_files import read_video
-from pe_lightning.signals.sources.volumes import is_stack, read_nifti, read_tiff
+from pe_lightning.signals.sources.volumes import read_nifti, read_tiff
 from pe_lightning.signals.validation import as_size, choice, in_common, integer, is_integer, number
 
 Preset: TypeAlias = Literal["papers"]

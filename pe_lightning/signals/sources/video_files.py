@@ -96,6 +96,9 @@ def describe_video(file: SourceFile, max_pixels: int | None) -> tuple[Clip, npt.
         first = next(container.decode(stream))
         check_area(file.given, first.height, first.width, max_pixels)
         pixels, turn = _pixels_of(first.format), _turn_of(first, file)
+        opacity = stream.codec_context.name != "gif" and any(component.is_alpha for component in first.format.components)
+        if opacity or stream.metadata.get("alpha_mode") == "1":  # of WebM
+            rank_zero_info(f"{file.given!r} has an opacity channel, which is not read: the colours alone are the signal")
         height, width = turn(np.empty((first.height, first.width, 1), dtype=np.uint8)).shape[:2]
     dtype = "uint16" if pixels.endswith("le") else "uint8"
     clip = Clip(

@@ -11,43 +11,35 @@ from typing import Any
 import numpy as np
 
 from pe_lightning.errors import InputError, require
-from pe_lightning.signals.files import format_of_suffix
 from pe_lightning.signals.raw import AnyArray, value_scaling
 from pe_lightning.signals.sources.clips import Clip, Limits, in_parts
 from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, reading
-from pe_lightning.signals.sources.pictures import declared_by_tiff, open_tiff
+from pe_lightning.signals.sources.tiff import RGB, declared_by_page, open_tiff, read_stack, series_of_stack
 from pe_lightning.signals.validation import check_area, check_claim, check_memory, check_numbers
 
 DEPTH_AXES = "ZTQI"  # letters of tifffile for the axis along which pages are stacked; Q and I are unnamed axes
-PHOTOMETRIC_GREY_OR_RGB = (0, 1, 2)  # TIFF PhotometricInterpretation
-
-
-def is_stack(file: SourceFile) -> bool:
-    """Whether a file is a TIFF, by its suffix, of more than one picture; :class:`InputError` if it is damaged."""
-    if format_of_suffix(file.path) != "tiff" or not file.path.is_file():
-        return False
-    with open_tiff(file) as tiff:
-        return len(tiff.pages) > 1 or bool(tiff.series[0].size > tiff.pages[0].size)
 
 
 def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: Sequence[float]) -> Clip:
     """Describes a TIFF stack: pages, or one image of three axes, with up to 4 channels. Inverted grey is left as it is."""
     with _opened(file) as tiff:
-        series, page = tiff.series[0], tiff.pages[0]
+        series = series_of_stack(file, tiff)
         sizes = [(letter, size) for letter, size in zip(series.axes, series.shape, strict=True) if size > 1]
         axes = "".join("Z" if letter in DEPTH_AXES else "C" if letter == "S" else letter for letter, _ in sizes)
         shape, dtype = [size for _, size in sizes], series.dtype
         num_channels = shape[axes.index("C")] if "C" in axes else 1
         known = sorted(axes) in (["X", "Y", "Z"], ["C", "X", "Y", "Z"]) and num_channels <= 4
-        if len(tiff.series) > 1 or not known or int(page.photometric) not in PHOTOMETRIC_GREY_OR_RGB:
+        if not known or int(series.keyframe.photometric) > RGB:
             raise InputError(
-                f"{file.given!r} holds {len(tiff.series)} image series; the first has the axes {series.axes} of sizes "
-                f"{series.shape}, stored as {page.photometric!s}. A TIFF stack is one series of (Z, Y, X), grey or RGB, "
-                "with up to 4 channels; a single picture is read by ImageDataModule"
+                f"{file.given!r} has the axes {series.axes} of sizes {series.shape}, stored as "
+                f"{series.keyframe.photometric!s}. A TIFF stack is one series of (Z, Y, X), grey or RGB, with up to 4 "
+                "channels; a single picture is read by ImageDataModule"
             )
         # read page by page if each page is one slice with its channels last
         paged = len(series.pages) == shape[0] and axes in ("ZYX", "ZYXC")
+        native = _native(np.empty(0, dtype)).dtype
+        declared = declared_by_page(file, series.keyframe).plus(fills, native)
     order = [axes.index(letter) for letter in "ZYXC" if letter in axes]
     depth, height, width, channels = ([shape[place] for place in order] + [1])[:4]
     check_area(file.given, height, width, max_pixels)
@@ -58,15 +50,13 @@ def read_tiff(file: SourceFile, max_pixels: int | None, limits: Limits, fills: S
             series = tiff.series[0]
             if not paged:
                 check_memory(repr(file.given), shape, dtype.itemsize, "Save it with one page per slice")
-            whole = None if paged else series.asarray().reshape(shape).transpose(order)
+            whole = None if paged else read_stack(file, series).reshape(shape).transpose(order)
             for part in in_parts(frames, height * width * channels * dtype.itemsize):
-                pages = [series.pages[number].asarray() for number in part] if whole is None else whole[list(part)]
+                pages = [read_stack(file, series.pages[number]) for number in part] if whole is None else whole[list(part)]
                 yield _native(np.asarray(pages).reshape(len(part), height, width, channels))
 
     if dtype.kind == "b" and limits is None:
         limits = (0.0, 1.0)
-    native = _native(np.empty(0, dtype)).dtype
-    declared = declared_by_tiff(file).plus(fills, native)
     return _clip(file, (depth, height, width, channels), native, read, limits, True, declared)
 
 
