@@ -41,7 +41,7 @@ from pe_lightning.signals.sources.tiff import (
     read_stack,
     series_of_stack,
 )
-from pe_lightning.signals.sources.volumes import open_nifti
+from pe_lightning.signals.sources.volumes import open_nifti, shape_of_volume
 from pe_lightning.signals.validation import check_numbers
 
 LOSSLESS_CODECS = (1, 8, 32946, 5, 32773, 34925, 50000)
@@ -314,7 +314,9 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     image = open_nifti(file)
     with reading(file.given):
         stored = np.asanyarray(image.dataobj.get_unscaled())
-    signals = array_as_signals(stored, repr(file.given), axes or 3)
+    shape = shape_of_volume(file, image)
+    is_volume = axes in (None, 3)
+    signals = stored.reshape(1, *shape[:3], -1) if is_volume else array_as_signals(stored, repr(file.given), axes)
     real = signals * image.dataobj.slope + image.dataobj.inter if missing.values else signals
     marked = marked_values(real, NOTHING.plus(missing.values, real.dtype))
     suffix = ".nii.gz" if file.path.name.lower().endswith(".nii.gz") else ".nii"

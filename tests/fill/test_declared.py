@@ -13,7 +13,7 @@ import nibabel
 import numpy as np
 import pytest
 import tifffile
-from source_checks import stored
+from source_checks import refused, stored
 
 from pe_fill.estimators.filling import fill, read_file
 from pe_fill.formats.editable import valid_values
@@ -182,3 +182,16 @@ def test_masks_of_volumes_have_the_order_of_axes_of_the_file(tmp_path: Path) -> 
         nibabel.Nifti1Image(values, np.eye(4)).to_filename(tmp_path / f"{name}.nii.gz")
     original = read_file(tmp_path / "a.nii.gz", str(tmp_path / "mask.nii.gz"), axes=3)
     np.testing.assert_array_equal(original.missing[0, ..., 0], mask > 0.8)
+
+
+def test_volumes_that_a_fit_refuses_are_not_filled(tmp_path):
+    """One reader: colours in one number, and a series of volumes, which was taken for signals along x."""
+    colours = np.zeros((4, 5, 6), [(name, "u1") for name in "RGB"])
+    nibabel.Nifti1Image(colours, np.eye(4)).to_filename(tmp_path / "rgb.nii")
+    nibabel.Nifti1Image(np.zeros((4, 5, 6, 7), "f4"), np.eye(4)).to_filename(tmp_path / "series.nii")
+    for name, part in (("rgb", "holds [('R', 'u1')"), ("series", "has the shape (4, 5, 6, 7); a volume has three axes")):
+        path = str(tmp_path / f"{name}.nii")
+        refused(lambda path=path: read_file(path), part)
+        refused(VideoSource(path).read, part)
+    nibabel.Nifti1Image(np.zeros((4, 5, 6, 1, 3), "f4"), np.eye(4)).to_filename(tmp_path / "channels.nii")
+    assert read_file(tmp_path / "channels.nii").values.shape == (1, 4, 5, 6, 3)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from pe_lightning.errors import InputError, require
+from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.raw import AnyArray, value_scaling
 from pe_lightning.signals.sources.clips import Clip, Limits, in_parts
 from pe_lightning.signals.sources.declared import NOTHING, Declared
@@ -93,15 +94,28 @@ def read_nifti(file: SourceFile, max_pixels: int | None, limits: Limits, fills: 
 
 
 def open_nifti(file: SourceFile) -> Any:
-    """Opens a NIfTI file by ``nibabel``; refused if it claims more than it can hold, or than the free memory."""
+    """Opens a NIfTI file of numbers by ``nibabel``; refused if it claims more than it can hold, or than the free memory."""
     nibabel: Any = require("nibabel", f"reading {file.given!r}")
     with reading(file.given):
         image = nibabel.load(file.path)
+        check_numbers(repr(file.given), image.get_data_dtype())
         shape, itemsize = tuple(int(size) for size in image.shape), image.get_data_dtype().itemsize
         check_claim(repr(file.given), shape, itemsize, file.path.stat().st_size)
         # nibabel scales in float64
         check_memory(repr(file.given), shape, 8 if _is_scaled(image) else itemsize, "Save a part of it, or a coarser one")
         return image
+
+
+def shape_of_volume(file: SourceFile, image: Any) -> tuple[int, ...]:
+    """``(X, Y, Z)``, or with channels ``(X, Y, Z, C)``, of an open NIfTI file; series of volumes are refused."""
+    shape = tuple(int(size) for size in image.shape)
+    trimmed = (*shape[:3], *(size for size in shape[3:] if size > 1))
+    if len(trimmed) not in (3, 4) or (len(trimmed) == 4 and trimmed[3] > MAX_CHANNELS):
+        raise InputError(
+            f"{file.given!r} has the shape {shape}; a volume has three axes, or four with at most 4 channels last. Save "
+            "one volume of the series as a separate file"
+        )
+    return trimmed
 
 
 def _is_scaled(image: Any) -> bool:
@@ -111,16 +125,10 @@ def _is_scaled(image: Any) -> bool:
 def _load_nifti(file: SourceFile, max_pixels: int | None) -> AnyArray:
     """``(Z, Y, X, C)``."""
     image = open_nifti(file)
-    shape = tuple(int(size) for size in image.shape)
-    trimmed = (*shape[:3], *(size for size in shape[3:] if size > 1))
-    if len(trimmed) not in (3, 4) or (len(trimmed) == 4 and trimmed[3] > 4):
-        raise InputError(
-            f"{file.given!r} has the shape {shape}; a volume has three axes, or four with at most 4 channels last. Save "
-            "one volume of the series as a separate file"
-        )
-    check_area(file.given, shape[1], shape[0], max_pixels)
+    width, height, *_ = shape = shape_of_volume(file, image)
+    check_area(file.given, height, width, max_pixels)
     with reading(file.given):
-        volume = np.asanyarray(image.dataobj).reshape(*trimmed[:3], -1).transpose(2, 1, 0, 3)
+        volume = np.asanyarray(image.dataobj).reshape(*shape[:3], -1).transpose(2, 1, 0, 3)
     return volume.astype(np.float32) if _is_scaled(image) else _native(volume)
 
 
