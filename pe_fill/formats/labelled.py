@@ -19,7 +19,7 @@ from pe_fill.formats.points import names_of
 from pe_fill.formats.volumes import turned_raster
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals import Axis, RawSignals, ValueRange
-from pe_lightning.signals.axes import as_numbers
+from pe_lightning.signals.axes import as_numbers, origin_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import check_readable, user_path
 from pe_lightning.signals.raw import AnyArray, Mask, is_one_of
@@ -251,8 +251,7 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
     for name in dims:
         size = array.sizes[name]
         column: AnyArray = np.asarray(array[name].values) if name in array.coords else np.arange(size)
-        time = column.dtype.kind == "M"
-        numbers = as_numbers(name, column, time)
+        numbers = as_numbers(name, column, column.dtype.kind == "M", origin_of(column))
         steps = np.diff(numbers)
         missing, same = int((~np.isfinite(numbers)).sum()), np.flatnonzero(steps == 0).tolist()
         label = f"coordinates {name!r}"
@@ -262,7 +261,7 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
             (same, f"{label}: samples {same[:1]} and the next are equal: each needs its own"),
             (not (steps > 0).all() and not (steps < 0).all(), f"{label}: they neither ascend nor descend: sort by them"),
         )
-        axes.append(Axis.at(name, numbers, time))
+        axes.append(Axis.of(name, column))
     return tuple(axes)
 
 

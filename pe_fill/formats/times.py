@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers
+from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers, origin_of
 from pe_lightning.signals.sources.tables import Table, number_in
 
 Times = npt.NDArray[Any]
@@ -39,8 +39,9 @@ class Clock:
 
     def even_axis(self, name: str) -> Axis:
         """The axis of times that are at equal distances, also in months or in business days."""
-        low, high = as_numbers(name, self.times[[0, -1]], self.times.dtype.kind == "M").tolist()
-        return Axis(name, low, high, len(self.times), self.times.dtype.kind == "M")
+        time, origin = self.times.dtype.kind == "M", origin_of(self.times)
+        low, high = as_numbers(name, self.times[[0, -1]], time, origin).tolist()
+        return Axis(name, low, high, len(self.times), time, origin=origin)
 
     @classmethod
     def of(cls, name: str, times: Times) -> Clock | None:
@@ -52,7 +53,7 @@ class Clock:
         >>> Clock.of("day", np.array(["2024-01-01", "2024-01-02", "2024-01-04"], "M8[D]")).places.tolist()
         [0, 1, 3]
         """
-        numbers = as_numbers(name, times, times.dtype.kind == "M")
+        numbers = as_numbers(name, times, times.dtype.kind == "M", origin_of(times))
         steps = np.diff(numbers)
         every = np.arange(len(times))
         if len(times) < 3:
@@ -63,7 +64,7 @@ class Clock:
         if times.dtype.kind == "M":
             spreads += [_by_months(times), _by_business_days(times)]
         found = min((spread for spread in spreads if spread is not None), key=lambda spread: len(spread.times), default=None)
-        return found or cls(times, every, Axis.at(name, numbers, times.dtype.kind == "M"))
+        return found or cls(times, every, Axis.of(name, times))
 
 
 def clock_of(table: Table) -> tuple[int, Clock | None]:

@@ -25,6 +25,10 @@ PICTURE_CHANNELS = (1, 3, 4)
 MAX_ASPECT_RATIO = 8
 """Arrays of two axes whose ratio is larger may be pictures or sets of rows."""
 NOUNS: dict[Kind, str] = {"rows": "row", "images": "picture", "video": "cube"}
+NANOSECONDS = 10**9
+"""Nanoseconds in a second."""
+FINE_UNITS = ("ns", "ps", "fs", "as")
+"""Units of ``datetime64`` that are read in nanoseconds, from 1678 to 2262; others in microseconds."""
 EQUAL_DISTANCE = 1e-4
 """Largest deviation of a coordinate from equal distances, in samples, that is taken for rounding."""
 
@@ -38,9 +42,10 @@ class Axis:
         low: Coordinate of the first sample.
         high: Coordinate of the last sample, below ``low`` on a descending axis; on a periodic axis one period after ``low``.
         size: Number of samples; for scattered samples, the number on a grid of their density.
-        time: Whether coordinates are dates and times, in seconds since 1970-01-01 UTC.
+        time: Whether coordinates are dates and times, in seconds since the ``origin``.
         periodic: Whether coordinates are taken modulo the period.
         samples: Coordinates of the samples, where they are not at equal distances.
+        origin: For times, nanoseconds from 1970-01-01 UTC on (:func:`origin_of`).
 
     >>> axis = Axis("lat", 40.0, 60.0, size=5)
     >>> axis.to_unit(np.array([40.0, 60.0])).tolist(), axis.restore(np.array([0.4])).tolist()
@@ -54,14 +59,17 @@ class Axis:
     time: bool = False
     periodic: bool = False
     samples: tuple[float, ...] | None = None
+    origin: int = 0
 
     @classmethod
-    def at(cls, name: str, numbers: Floats, time: bool = False) -> Axis:
-        """The axis of a grid with samples at these coordinates ``(N,)``, which ascend or descend."""
+    def of(cls, name: str, values: npt.NDArray[Any]) -> Axis:
+        """The axis of a grid with samples at these numbers or dates ``(N,)``, which ascend or descend."""
+        time, origin = values.dtype.kind == "M", origin_of(values)
+        numbers = as_numbers(name, values, time, origin)
         deviation = np.abs(numbers - np.linspace(numbers[0], numbers[-1], len(numbers))).max()
         uneven = deviation >= EQUAL_DISTANCE * abs(np.diff(numbers)).mean()
-        ends = float(numbers[0]), float(numbers[-1])
-        return cls(name, *ends, len(numbers), time, samples=tuple(numbers.tolist()) if uneven else None)
+        samples = tuple(numbers.tolist()) if uneven else None
+        return cls(name, float(numbers[0]), float(numbers[-1]), len(numbers), time, samples=samples, origin=origin)
 
     def __post_init__(self) -> None:
         length = self.length
@@ -78,7 +86,7 @@ class Axis:
 
     def to_unit(self, values: npt.ArrayLike) -> Floats:
         """Coordinates in [0, 1) from the user's units, numbers or ``datetime64``."""
-        numbers = as_numbers(self.name, values, self.time)
+        numbers = as_numbers(self.name, values, self.time, self.origin)
         unit: Floats = (numbers - self.low) / self.length
         return unit % 1.0 if self.periodic else unit
 
@@ -94,8 +102,10 @@ class Axis:
         return uneven
 
     def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Coordinates in the user's units: ``float64``, or ``datetime64[ms]`` on an axis of time."""
+        """Coordinates in the user's units: ``float64``, or on an axis of time ``datetime64[ms]``, ``[ns]`` of fine ones."""
         numbers = self.low + np.asarray(unit, np.float64) * self.length
+        if self.origin:
+            return np.asarray(np.datetime64(self.origin, "ns") + (numbers * NANOSECONDS).round().astype("timedelta64[ns]"))
         return (numbers * 1000).round().astype("datetime64[ms]") if self.time else numbers
 
     def spread(self, count: int) -> Floats:
@@ -105,15 +115,19 @@ class Axis:
         return np.linspace(0, (self.size - 1) / self.size, count)
 
     def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "samples": None if self.samples is None else list(self.samples)}
+        plain = {**vars(self), "samples": None if self.samples is None else list(self.samples)}
+        return plain if self.origin else {key: value for key, value in plain.items() if key != "origin"}
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Axis:
         return cls(**{**plain, "samples": None if plain["samples"] is None else tuple(plain["samples"])})
 
 
-def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
-    """Numbers as float64; dates, also as text in ISO 8601, as seconds since 1970-01-01 UTC; missing ones as NaN."""
+def as_numbers(name: str, values: npt.ArrayLike, time: bool = False, origin: int = 0) -> Floats:
+    """Numbers as float64; dates, also as text in ISO 8601, as seconds since the ``origin``; missing ones as NaN.
+
+    The origin is in nanoseconds since 1970-01-01 UTC, which is the default.
+    """
     array = np.asarray(values)
     if array.dtype.kind in "OUS" and time:
         try:
@@ -123,11 +137,23 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False) -> Floats:
     if array.dtype.kind == "M":
         if not time:
             raise InputError(f"coordinate {name!r} holds dates; the model was fitted to numbers")
-        seconds = array.astype("datetime64[us]").astype(np.int64) / 1e6
-        return np.where(np.isnat(array), np.nan, seconds)
+        unit, per_second = ("ns", NANOSECONDS) if np.datetime_data(array.dtype)[0] in FINE_UNITS else ("us", 10**6)
+        seconds, parts = np.divmod(array.astype(f"datetime64[{unit}]").astype(np.int64), per_second)
+        whole, rest = divmod(origin, NANOSECONDS)
+        return np.where(np.isnat(array), np.nan, (seconds - whole) + (parts / per_second - rest / NANOSECONDS))
     if array.dtype.kind not in "biuf":
         raise InputError(f"coordinate {name!r} holds {array.dtype} values; give numbers or dates")
     return array.astype(np.float64)
+
+
+def origin_of(values: npt.NDArray[Any]) -> int:
+    """The origin of the times ``(N,)`` of an axis: 0, or of times below a millisecond apart the second of the first one.
+
+    As float64, seconds since 1970 are exact to a quarter of a microsecond.
+    """
+    known = values[~np.isnat(values)] if values.dtype.kind == "M" else values[:0]
+    fine = len(known) > 1 and bool((abs(np.diff(known)) < np.timedelta64(1, "ms")).any())
+    return int(known[0].astype("datetime64[s]").astype(np.int64)) * NANOSECONDS if fine else 0
 
 
 @dataclass(frozen=True)

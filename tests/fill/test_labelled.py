@@ -11,7 +11,8 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import LabelledDataModule
-from pe_fill.formats.labelled import LabelledSource, edit_labelled, original_of, packed
+from pe_fill.formats.labelled import LabelledSource, axes_of, edit_labelled, original_of, packed
+from pe_fill.formats.times import Clock
 from pe_fill.results.before_after import draw_before_after
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
@@ -290,3 +291,13 @@ def test_netcdf_3_is_read_and_becomes_netcdf_4(sst, tmp_path, form):
     (tmp_path / "c.nc").write_bytes(b"CDF\x05" + bytes(40))
     with pytest.raises(InputError, match="64-bit data: convert it by nccopy -k nc4"):
         edit_labelled(str(tmp_path / "c.nc"))
+
+
+def test_times_keep_their_resolution():
+    """Microseconds of today: rows of a table with an absent one, and a coordinate of NetCDF."""
+    dates = np.datetime64("2024-05-01T12:00:00.000250", "ns") + 1_000 * np.arange(9).astype("timedelta64[ns]")
+    assert Clock.of("when", dates).axis is None, "at equal distances"
+    assert Clock.of("when", np.delete(dates, 3)).absent.tolist() == [3]
+    (axis,) = axes_of(xarray.DataArray(np.arange(9.0), [("when", dates)], name="x"), ["when"])
+    assert axis.samples is None
+    np.testing.assert_array_equal(axis.restore(axis.grid()), dates)

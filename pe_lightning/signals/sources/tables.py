@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pe_lightning.errors import InputError, did_you_mean
-from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers
+from pe_lightning.signals.axes import EQUAL_DISTANCE, Axis, as_numbers, origin_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, RawSignals, is_one_of, join_scalings, value_scaling
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
@@ -67,10 +67,9 @@ def read_tables(
     """
     tables = [Table.open(file) for file in files]
     alone = tables[0] if len(tables) == 1 else None
-    place, times = (-1, None) if alone is None else _times_of(alone)
-    is_time = times is not None
-    if alone is not None and times is None and columns is None:
-        place, times = _numbers_of(alone)
+    place, along = (-1, None) if alone is None else _times_of(alone)
+    if alone is not None and along is None and columns is None:
+        place, along = _numbers_of(alone)
     every = [(table.file, column) for table in tables for column in table.columns(columns, fills, place)]
     rows = one_length([(file.given, len(column.values)) for file, column in every], length)
     values = np.stack([column.values[:rows] for _, column in every])[..., None]
@@ -87,21 +86,21 @@ def read_tables(
         scaling=join_scalings(scalings, notify=False),
         unit=False,
         blocks=partial(iter, values),
-        axes=() if times is None else (Axis.at(tables[0].names[place] or str(place), times[:rows], time=is_time),),
+        axes=() if along is None else (Axis.of(tables[0].names[place] or str(place), along[:rows]),),
     )
 
 
-def _times_of(table: Table) -> tuple[int, NDArray[np.float64] | None]:
-    """Index and times of the only column of dates, in seconds since 1970, if all have equal distances; else -1."""
+def _times_of(table: Table) -> tuple[int, AnyArray | None]:
+    """Index and dates of the only column of dates, if all have equal distances; else -1."""
     dates = table.dates()
     if len(dates) != 1 or len(table.lines) < 2:
         return -1, None
     ((place, found),) = dates.items()
-    numbers = as_numbers(table.names[place], found, time=True)
-    return (place, numbers) if _at_equal_distances(numbers) else (-1, None)
+    numbers = as_numbers(table.names[place], found, True, origin_of(found))
+    return (place, found) if _at_equal_distances(numbers) else (-1, None)
 
 
-def _numbers_of(table: Table) -> tuple[int, NDArray[np.float64] | None]:
+def _numbers_of(table: Table) -> tuple[int, AnyArray | None]:
     """Index 0 and numbers of the first column, if all have equal distances and another column holds numbers; else -1."""
     numbers = [place for place, cells in enumerate(table.cells) if any(np.isfinite(number_in(cell)) for cell in cells)]
     if numbers[:1] != [0] or len(numbers) == 1 or len(table.lines) < MIN_AXIS_ROWS:
@@ -334,9 +333,10 @@ def number_in(cell: str) -> float:
 
 
 def date_in(cell: str) -> np.datetime64:
-    """The date in a cell, ``NaT`` if there is none."""
+    """The date in a cell, ``NaT`` if there is none; in nanoseconds if it has more digits than microseconds have."""
+    text = cell.strip().removesuffix("Z").replace("/", "-")
     try:
-        return np.datetime64(cell.strip().removesuffix("Z").replace("/", "-"), "us")
+        return np.datetime64(text, "ns" if len(text.rpartition(".")[2]) > 6 and "." in text else "us")
     except ValueError:
         return np.datetime64("NaT", "us")
 

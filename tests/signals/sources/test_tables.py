@@ -1,11 +1,13 @@
 """Text tables as signals: headers, delimiters, columns, and every kind of bad cell."""
 
+import json
 import logging
 
 import numpy as np
 import pytest
 from source_checks import refused, stored, unit
 
+from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.sources import RowSource
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.tables import Table
@@ -67,6 +69,17 @@ def test_dates_at_equal_distances_are_the_axis(tmp_path, dates, first, last):
     axes = RowSource(str(write(tmp_path / "a.csv", text))).read().axes
     shown = [(axis.name, *axis.restore(axis.grid())[[0, -1]]) for axis in axes]
     assert shown == ([] if first is None else [("day", np.datetime64(first), np.datetime64(last))])
+
+
+@pytest.mark.parametrize("step", [1_000, 20, 1])
+def test_times_keep_their_resolution(tmp_path, step):
+    """Microseconds and nanoseconds of today, which a float64 of seconds since 1970 has not."""
+    dates = np.datetime64("2024-05-01T12:00:00.000000250", "ns") + step * np.arange(9).astype("timedelta64[ns]")
+    text = "when,x\n" + "".join(f"{date},{row % 3}\n" for row, date in enumerate(dates))
+    (axis,) = RowSource(str(write(tmp_path / "a.csv", text))).read().axes
+    np.testing.assert_array_equal(axis.restore(axis.grid()), dates)
+    np.testing.assert_allclose(axis.to_unit(dates), np.arange(9) / 9, atol=1e-6)
+    assert Axis.from_dict(json.loads(json.dumps(axis.to_dict()))) == axis
 
 
 @pytest.mark.parametrize(
