@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +33,8 @@ from pe_lightning.signals.sources.tables import file_name_of
 from pe_lightning.signals.sources.tiff import declared_by_page, mask_of, open_tiff, orientation_of
 from pe_lightning.signals.validation import check_memory, check_numbers
 
+CF_ATTRIBUTES = ("bounds", "climatology", "coordinates", "grid_mapping", "ancillary_variables", "cell_measures")
+"""Attributes of the CF conventions by which a variable names others."""
 LABELLED_SUFFIXES = (".nc", ".nc4", ".zarr", ".tif", ".tiff")
 MAX_AXES = 3
 
@@ -120,16 +122,42 @@ def _variable(file: Path, path: str, variable: str | None, xarray: Any) -> tuple
     """A variable of a NetCDF file or a Zarr store, and where its attributes declare it missing."""
     with _opened(file, path, xarray) as dataset:
         found = [str(name) for name, array in dataset.data_vars.items() if array.ndim]
-        if variable is None and len(found) != 1:
-            raise InputError(f"{path!r} holds {len(found)} variables: choose one by variable. It holds: {', '.join(found)}")
-        name = found[0] if variable is None else variable
+        data = [name for name in found if name not in _described_by(dataset.variables.values())]
+        if variable is None and len(data) != 1:
+            held = f"It holds: {', '.join(data)}" if data else _held_in_groups(file, path, xarray)
+            raise InputError(f"{path!r} holds {len(data)} variables: choose one by variable. {held}")
+        name = data[0] if variable is None else variable
         check_known(f"{path!r} has no variable", name, found, "It has")
         check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
         stored = dataset[name].load()
         declared = _declared(stored, file, path)
         # decoded here: the library takes a declaration that the dtype cannot represent for another number
         dataset[name].attrs = {key: value for key, value in stored.attrs.items() if key not in FILL_ATTRIBUTES}
-        return _decoded(dataset[[name]], path, xarray)[name].load(), declared.marks(stored.values)
+        located = [other for other in sorted(_described_by([dataset[name]])) if other in found and other != name]
+        return _decoded(dataset[[name, *located]], path, xarray)[name].load(), declared.marks(stored.values)
+
+
+def _described_by(arrays: Iterable[Any]) -> set[str]:
+    """The variables that others name by the attributes of the CF conventions: coordinates and bounds are no data."""
+    texts = (str(array.attrs.get(attribute, "")) for array in arrays for attribute in CF_ATTRIBUTES)
+    return {word for text in texts for word in text.split() if not word.endswith(":")}
+
+
+def _held_in_groups(file: Path, path: str, xarray: Any) -> str:
+    """The variables of the groups of a file whose root has none, and what to type."""
+    engine = "zarr" if file.suffix.lower() == ".zarr" else "h5netcdf"
+    with reading(path), xarray.open_datatree(file, engine=engine, decode_cf=False) as tree:
+        groups = {
+            node.path: ", ".join(map(str, node.data_vars)) for node in tree.subtree if node.path != "/" and node.data_vars
+        }
+    if not groups:
+        return "It holds none"
+    listed = "; ".join(f"{group} ({names})" for group, names in groups.items())
+    first = next(iter(groups))
+    return (
+        f"Its groups do: {listed}. Save one as a file: "
+        f"xarray.open_dataset({path!r}, group={first!r}).to_netcdf({Path(first).name + '.nc'!r})"
+    )
 
 
 @contextmanager
@@ -251,6 +279,12 @@ def axes_of(array: Any, dims: Sequence[str]) -> tuple[Axis, ...]:
     for name in dims:
         size = array.sizes[name]
         column: AnyArray = np.asarray(array[name].values) if name in array.coords else np.arange(size)
+        along = sorted(str(other) for other, found in array.coords.items() if found.ndim > 1 and name in found.dims)
+        if along and name not in array.coords:
+            rank_zero_info(
+                f"dimension {name!r} of {array.name!r} has coordinates of several dimensions ({', '.join(along)}): its axis "
+                "is the number of the sample"
+            )
         numbers = as_numbers(name, column, column.dtype.kind == "M", origin_of(column))
         steps = np.diff(numbers)
         missing, same = int((~np.isfinite(numbers)).sum()), np.flatnonzero(steps == 0).tolist()

@@ -301,3 +301,30 @@ def test_times_keep_their_resolution():
     (axis,) = axes_of(xarray.DataArray(np.arange(9.0), [("when", dates)], name="x"), ["when"])
     assert axis.samples is None
     np.testing.assert_array_equal(axis.restore(axis.grid()), dates)
+
+
+def test_variables_that_describe_others_are_no_data(tmp_path, caplog):
+    """Bounds, and latitudes of a curvilinear grid, of which the axes are the numbers of samples, with a notice."""
+    y, x = np.mgrid[:8, :9] / 9
+    dataset = xarray.Dataset(
+        {
+            "sst": (("y", "x"), np.where(y + x > 1.2, np.nan, x * y), {"coordinates": "lat lon"}),
+            "bounds_of_x": (("x", "n"), x[:2].T),
+        },
+        {"x": ("x", np.arange(9.0), {"bounds": "bounds_of_x"})},
+    )
+    for name in ("lat", "lon"):
+        dataset[name] = (("y", "x"), 40 + 20 * y + x)
+    dataset.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    for read in (LabelledSource(str(tmp_path / "a.nc")).read, lambda: edit_labelled(str(tmp_path / "a.nc"))):
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            axes = read().axes
+        assert [(axis.name, axis.high) for axis in axes] == [("y", 7), ("x", 8)]
+        assert "dimension 'y' of 'sst' has coordinates of several dimensions (lat, lon)" in caplog.text
+        assert "dimension 'x'" not in caplog.text
+    dataset.to_netcdf(tmp_path / "b.nc", group="forecast/day1", engine="h5netcdf")
+    with pytest.raises(
+        InputError, match=r"holds 0 variables.*/forecast/day1 \(sst.*group='/forecast/day1'\).to_netcdf\('day1.nc'\)"
+    ):
+        LabelledSource(str(tmp_path / "b.nc")).read()
