@@ -44,6 +44,10 @@ LR_HALF_LIFE_STEPS = 500
 """Steps after which the learning rate of the default schedule has halved."""
 FLUSH_INTERVAL = 50
 """Steps after which a fit without gradients near zero looks for some again."""
+COMPILATION = (
+    "compile: the first step compiles its program, which takes 5 s to a minute of a core; steps of a few milliseconds or less "
+    "take longer with it."
+)
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"
 
@@ -120,7 +124,8 @@ class CoordinateModule(FunctionModule):
 
     def configure_callbacks(self) -> list[Callback]:
         if self.is_fitting and self.compile_errors and self.trainer.max_steps != 0:
-            check_compiler(self.trainer.strategy.root_device)  # this hook precedes all work
+            rank_zero_info(COMPILATION)  # this hook precedes all work
+            check_compiler(self.trainer.strategy.root_device)
         return super().configure_callbacks()
 
     def make_optimizer(self) -> tuple[torch.optim.Optimizer, LRSchedulerTypeUnion | None, str]:

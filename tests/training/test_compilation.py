@@ -59,7 +59,9 @@ def test_a_compiled_fit_is_the_same_with_one_program_for_each_shape_of_a_batch(
     shapes: int,
     programs: list[torch.fx.GraphModule],
     make_trainer: MakeTrainer,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level("INFO")
     data = TensorDataModule(signals(count, 16, 8), batching=batching)
     fits = []
     for given in ({}, {"compile": True}):
@@ -70,6 +72,7 @@ def test_a_compiled_fit_is_the_same_with_one_program_for_each_shape_of_a_batch(
     assert plain.keys() == compiled.keys()
     torch.testing.assert_close(plain, compiled, rtol=1e-5, atol=1e-6)
     assert len(programs) == 1 + shapes  # the first is of the check of the compiler
+    assert caplog.text.count("the first step compiles its program, which takes 5 s to a minute") == 1
 
 
 def test_checkpoints_do_not_depend_on_it(
