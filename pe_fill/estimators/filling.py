@@ -89,6 +89,7 @@ LANCZOS_MARGIN = 2
 """Samples at the edges that the score of an enlargement of points leaves out."""
 PILLOW = {f"Pillow {method.name}": method for method in (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC)}
 """Filters that enlargements are compared with."""
+NO_FOLDS = "too few known samples, or too close to each other, to hold some out"
 TOO_SMALL = "an enlargement is scored from {} samples per axis on"
 
 
@@ -601,10 +602,10 @@ class _Signal:
             hidden = [some._replace(mask=some.mask & known, scored=some.scored & known) for some in hidden]
             hidden = [some for some in hidden if bool(some.scored.any())]
         protocol = f"{len(hidden)} {hidden[0].words}" if hidden else ""
-        if not hidden:
-            sampling, count, protocol = self.make_folds()
+        if not hidden and (scored := self.make_folds()) is not None:
+            sampling, count, protocol = scored
             folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
-            hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds]
+            hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds if bool((known & ~mask).any())]
         for name in options.members or ():
             if len(self.grid) not in (axes := MEMBER_AXES.get(name, (len(self.grid),))):
                 takes = " or ".join(map(str, axes))
@@ -621,8 +622,12 @@ class _Signal:
             raise InputError(f"{self.name!r} has no period for the member {SEASONAL!r}: leave it out, or give periodic")
         with without_notices():
             found = fill_gaps(self.unit, known, names, hidden, periodic, others, wanted)
+        for name, why in found.failed.items():
+            rank_zero_info(f"{self.name!r}: the member {name!r} is left out, as it cannot be computed ({why})")
         about = self.about(found, periods)
-        if options.folds != "none":
+        if not found.held_out:
+            about.protocol = NO_FOLDS
+        elif options.folds != "none":
             factors = torch.cat([some.carried for some in found.held_out]).flatten().tolist()
             low, high = f"{min(factors):.2f}", f"{max(factors):.2f}"
             times = low if low == high else f"{low} to {high}"
@@ -640,10 +645,12 @@ class _Signal:
         if options.folds != "none" and options.factors:
             held_out = _upscale_scores(data, fitted, options.factors)
         elif options.folds != "none":
-            sampling, count, held_out["protocol"] = self.make_folds()
-            with torch.random.fork_rng():
-                held_out["score"] = score_folds(data, fitted, sampling, count)
-            held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
+            held_out["protocol"] = NO_FOLDS
+            if (scored := self.make_folds()) is not None:
+                sampling, count, held_out["protocol"] = scored
+                with torch.random.fork_rng():
+                    held_out["score"] = score_folds(data, fitted, sampling, count)
+                held_out["baselines"], held_out["left_out"] = interpolated_folds(data, sampling, count)
         model = fitted(data)
         about = self.about(model, periods, **held_out)
         if options.factors:
@@ -665,10 +672,13 @@ class _Signal:
         deviations.reshape(-1, channels)[index] = np.where(where, found, 0)
         return result, about, deviations
 
-    def make_folds(self) -> tuple[FoldSampling, int, str]:
-        """Folds with held-out samples as far from known ones as missing samples; how many are scored; both in words."""
+    def make_folds(self) -> tuple[FoldSampling, int, str] | None:
+        """Folds with held-out samples as far from known ones as missing samples; how many are scored; both in words.
+
+        ``None`` if known samples are too few, or too close to each other, for folds that nobody has asked for.
+        """
         folds, block, seed = self.options.folds, self.options.block, self.options.seed
-        distance = mean_distance(self.unknown)
+        given, distance = folds in ("random", "blocks") or block is not None, mean_distance(self.unknown)
         if folds not in ("random", "blocks"):
             wide = block is not None or has_wide_gaps(distance, float(self.unknown.mean()), self.grid, seed)
             folds = "blocks" if wide else "random"
@@ -676,9 +686,20 @@ class _Signal:
             raise InputError("block is the size of blocks: set folds blocks, or leave it out")
         side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
         sizes = [min(side, max(1, n // 5)) if block is None else side for n in self.grid]
-        sampling = FoldSampling("random", seed=seed) if folds == "random" else FoldSampling("blocks", size=sizes, seed=seed)
-        count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // self.num_known))
-        return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+        of_blocks = [FoldSampling("blocks", size=sizes, seed=seed)] if folds == "blocks" else []
+        for sampling in [*of_blocks, *([] if given and of_blocks else [FoldSampling("random", seed=seed)])]:
+            count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // self.num_known))
+            if given or self._has_folds(sampling, count):
+                return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+        return None
+
+    def _has_folds(self, sampling: FoldSampling, count: int) -> bool:
+        """Whether each fold has a known sample to score, and others to be predicted from."""
+        for fold in range(count):
+            trained = sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid).numpy() & ~self.unknown
+            if not 2 <= int(trained.sum()) < self.num_known:
+                return False
+        return True
 
     def divide_cells(self) -> tuple[AnyArray, FilledSignal]:
         """Means over the parts of the samples, which are means over cells; missing cells are filled first."""

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.interpolate import LinearNDInterpolator, PchipInterpolator
 from scipy.ndimage import distance_transform_edt
 from scipy.sparse.linalg import spsolve
-from scipy.spatial import cKDTree
+from scipy.spatial import Delaunay, QhullError, cKDTree
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -111,7 +111,11 @@ def _delaunay(gaps: Gaps) -> Tensor:
     """Linear interpolation on the triangulation of the known samples next to gaps; outside of their hull a continuation."""
     border, found = gaps.known & (_distance_to(~gaps.known) <= 2), smooth_continuation(gaps.values, gaps.known)
     places, wanted = border.nonzero().cpu().numpy(), gaps.wanted.nonzero().cpu().numpy()
-    made = torch.from_numpy(LinearNDInterpolator(places, gaps.values[border].double().cpu().numpy())(wanted)).to(found)
+    try:
+        triangles = Delaunay(places)
+    except QhullError as error:
+        raise ValueError("the known samples next to gaps are on one line") from error
+    made = torch.from_numpy(LinearNDInterpolator(triangles, gaps.values[border].double().cpu().numpy())(wanted)).to(found)
     found[gaps.wanted] = torch.where(made.isnan(), found[gaps.wanted], made)
     return found
 

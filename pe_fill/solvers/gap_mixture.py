@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +78,7 @@ class GapMixture:
         weights: Mean weight of each member over the missing samples; zero of members that are left out.
         errors: Root mean squared error of each member and of the ``mixture`` at the hidden samples.
         held_out: Of each held-out fit.
+        failed: Members that cannot be computed from the known samples, with the reasons; they have no weight.
     """
 
     values: Tensor
@@ -85,6 +86,7 @@ class GapMixture:
     weights: dict[str, float]
     errors: dict[str, float]
     held_out: list[HeldOut]
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 @sized_threads(0)
@@ -173,7 +175,8 @@ def _together(kinds: Sequence[_Kind], mixtures: Sequence[GapMixture]) -> GapMixt
         return dict(zip(numbers[0], (np.average(rows, 1, counts) ** (1 / power)).tolist(), strict=True))
 
     weights, errors = mean([each.weights for each in mixtures], 1), mean([each.errors for each in mixtures], 2)
-    return GapMixture(values, std, weights, errors, list(held_out.values()))
+    failed = {name: why for mixture in mixtures for name, why in mixture.failed.items()}
+    return GapMixture(values, std, weights, errors, list(held_out.values()), failed)
 
 
 def _mixture(
@@ -198,8 +201,14 @@ def _mixture(
 
     parts = [_around(some.scored, periodic, some.part) for some in hidden]
     tasks = [gaps(known & ~some.mask, part, some.scored, members) for some, part in zip(hidden, parts, strict=True)]
-    methods = MEMBERS | dict(others)
-    predictions, distances = _predict(tasks, methods)
+    methods, failed = MEMBERS | dict(others), dict[str, str]()
+    predictions, distances = _predict(tasks, methods, failed)
+    if not tasks:  # nothing can be hidden: what fails is known by the gaps themselves
+        _predict([gaps(known, _around(wanted, periodic), wanted, members)], methods, failed)
+    if len(failed) == len(members):
+        flat[wanted.flatten()] = continuation(values, known, 1)[wanted].to(flat)
+        weights, std = dict.fromkeys(members, 0.0), torch.zeros_like(values)
+        return GapMixture(flat.reshape(values.shape), std, weights, {}, [], failed)
     carried = [torch.ones_like(truth[:, :1]) for truth in truths]
     sizes, axis = torch.ones(1).to(flat), kind.axis
     if hidden and hidden[0].step > 1:
@@ -220,10 +229,11 @@ def _mixture(
         predictions = [truth + some * (found - truth) for truth, some, found in pairs]
     width = 4 * float(np.concatenate(distances).mean()) - 2 if distances else 1.0  # of gaps as long as the grid
     prior_count = PRIOR_GAPS * max(width, 1.0) ** known.ndim
-    kept, single = list(range(len(members))), 0
+    kept = [number for number, name in enumerate(members) if name not in failed]
+    single = kept[0]
     if predictions:
         every = torch.cat(predictions, 1)
-        single = int((every - torch.cat(truths)).square().mean((1, 2)).argmin())
+        single = kept[int((every[kept] - torch.cat(truths)).square().mean((1, 2)).argmin())]
     while True:
         errors = [(some[kept] - truth, index) for some, truth, index in zip(predictions, truths, where, strict=True)]
         moments = [_Moments(*each, known.shape) for each in errors]
@@ -249,7 +259,7 @@ def _mixture(
     num_missing = max(1, int(wanted.sum()))
     for some in _divided(wanted):
         task = gaps(known, _around(some, periodic), some, [members[number] for number in kept])
-        (found,), (distance,) = _predict([task], methods)
+        (found,), (distance,) = _predict([task], methods, failed)
         missing = some.flatten().nonzero()[:, 0]
         made, variance, share = _mixed(found, moments, missing, prior_count)
         flat[missing] = found[kept.index(single)].lerp(made, trust)
@@ -271,6 +281,7 @@ def _mixture(
             HeldOut(known & ~h.mask, at, mix, each, factor)
             for h, at, mix, each, factor in zip(hidden, where, mixed, predictions, carried, strict=True)
         ],
+        failed,
     )
 
 
@@ -318,15 +329,22 @@ def _mixed(predicted: Tensor, moments: Sequence[_Moments], index: Tensor, prior_
     return values, variances, total / max(len(index), 1)
 
 
-def _predict(gaps: Sequence[Gaps], methods: Mapping[str, Member]) -> tuple[list[Tensor], list[Array]]:
+def _predict(
+    gaps: Sequence[Gaps], methods: Mapping[str, Member], failed: dict[str, str]
+) -> tuple[list[Tensor], list[Array]]:
     """Predictions of members at the wanted samples of each, ``(M, H, C)``, and distances of these from known ones, ``(H,)``.
 
-    A number that is not finite is replaced by the median of the members.
+    A number that is not finite, and a member that fails, which is added to ``failed``, is replaced by the median of the
+    members.
     """
 
     def predict(item: tuple[str, Gaps]) -> Tensor:
         name, some = item
-        return methods[name](some)[some.wanted]
+        try:
+            return methods[name](some)[some.wanted]
+        except (ArithmeticError, IndexError, RuntimeError, ValueError) as error:  # such as known samples on one line
+            failed[name] = str(error).partition("\n")[0]
+            return some.values.new_full((int(some.wanted.sum()), some.values.shape[-1]), torch.nan)
 
     members = gaps[0].members if gaps else ()
     items = [(name, some) for name in members for some in gaps]
@@ -335,7 +353,8 @@ def _predict(gaps: Sequence[Gaps], methods: Mapping[str, Member]) -> tuple[list[
     predictions, distances = [], []
     for number, some in enumerate(gaps):
         found = torch.stack(every[number :: len(gaps)])
-        found = torch.where(found.isfinite(), found, torch.nan_to_num(found, 0.0).median(0).values)
+        finite = found.where(found.isfinite(), torch.nan)
+        found = torch.where(found.isfinite(), found, finite.nanmedian(0).values.nan_to_num(0.0))
         distance: Array = distance_transform_edt((~some.known).cpu().numpy())[some.wanted.cpu().numpy()]
         near, far = FAR[some.known.ndim]
         if len(distance) and distance.max() > near:

@@ -104,7 +104,8 @@ def fill_patches(start: Tensor, known: Tensor, wanted: Tensor, mixture: PatchMix
     tables = oriented(mixture, start.dtype)
     width = known.shape[1]
     inner = (torch.arange(SIDE)[:, None] * width + torch.arange(SIDE)).flatten()
-    corners = _corners(known, wanted, stride)
+    if not len(corners := _corners(known, wanted, stride)):
+        return start
     result = start.flatten(0, 1).clone()
     have = known.flatten()
     sample = result[have][:: max(1, int(have.sum()) >> 14)]

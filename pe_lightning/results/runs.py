@@ -28,12 +28,17 @@ MAX_FILES = 64
 """Largest number of signals that all have files of their own; one HDF5 file has more."""
 
 
+DEVICE = re.compile(r"^(con|prn|aux|nul|(?:com|lpt)[1-9¹²³])(?=\.|$)", re.IGNORECASE)
+"""Names that Windows opens no file by, whatever suffix follows."""
+
+
 def slug(text: str) -> str:
     """Part of a file name: letters, digits, dot, dash and underscore of ``text``, anything else as a dash.
 
-    At most 180 bytes: file systems allow 255, and suffixes follow.
+    At most 180 bytes: file systems allow 255, and suffixes follow. Names of devices of Windows get an underscore.
     """
     plain = re.sub(r"[^\w.-]+", "-", in_utf8(text).decode()).strip("-.")
+    plain = DEVICE.sub(r"\1_", plain)
     return os.fsdecode(plain.encode()[:180].decode(errors="ignore").encode()) or "unnamed"
 
 

@@ -45,8 +45,8 @@ LR_HALF_LIFE_STEPS = 500
 FLUSH_INTERVAL = 50
 """Steps after which a fit without gradients near zero looks for some again."""
 COMPILATION = (
-    "compile: the first step compiles its program, which takes 5 s to a minute of a core; steps of a few milliseconds or less "
-    "take longer with it."
+    "compile: the first step compiles its program, which takes 5 s to a minute of a core; steps of a few milliseconds or "
+    "less take longer with it."
 )
 ENCODERS_KEY = "pe_lightning/encoders"
 FIRST_AXES_KEY = "pe_lightning/shared_by_axes"

@@ -437,3 +437,33 @@ def test_large_integers_are_compared_exactly() -> None:
     values[3, 4] = 2**53
     assert pe_fill.fill(values, 2**53, **EXACT).missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
     assert pe_fill.fill(values, "9007199254740993,9007199254740999", **EXACT).missing.sum() == 2
+
+
+LINES = {
+    "first rows": lambda known: known[:3].fill_(True),
+    "every eighth column": lambda known: known[:, ::8].fill_(True),
+    "every fortieth row": lambda known: known[::40].fill_(True),
+    "one row": lambda known: known[5].fill_(True),
+    "one column": lambda known: known[:, 5].fill_(True),
+    "diagonal": lambda known: known.diagonal()[:].fill_(True),
+    "corner": lambda known: known[:2, :2].fill_(True),
+    "two": lambda known: known[5, :2].fill_(True),
+}
+
+
+@pytest.mark.filterwarnings("ignore:ridge. auto uses the relative ridge")  # of two samples none can be held out
+@pytest.mark.parametrize("name", LINES)
+def test_known_samples_on_few_lines(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A member that cannot be computed is left out and named; nobody is told to set the folds that nobody set."""
+    known = torch.zeros(96, 96, dtype=torch.bool)
+    LINES[name](known)
+    truth = torch.linspace(0.2, 0.8, 96).expand(96, 96)[..., None].clone()
+    with caplog.at_level("INFO"):
+        filled = fill(truth.numpy(), ~known.numpy())
+    found = torch.from_numpy(filled.values).reshape(96, 96)
+    assert torch.equal(found[known], truth[..., 0][known])
+    assert found.isfinite().all()
+    if name == "every eighth column":
+        assert (found - truth[..., 0]).abs().mean() < 0.02
+    on_a_line = name in ("one row", "one column", "diagonal", "every fortieth row")  # of which one is hidden
+    assert ("'delaunay' is left out, as it cannot be computed" in caplog.text) == on_a_line

@@ -77,6 +77,9 @@ def test_processes_never_share_a_directory(tmp_path: Path) -> None:
         ("a\\b:c*d", "a-b-c-d"),
         ("...", "unnamed"),
         (".hidden", "hidden"),
+        ("CON", "CON_"),
+        ("nul.png", "nul_.png"),
+        ("Com1-x", "Com1-x"),
     ],
 )
 def test_slug(text: str, expected: str) -> None:
