@@ -58,7 +58,8 @@ def fit(
     """Fits signals, and scores the samples that are held out.
 
     By default the adaptive fit, as ``pe-lightning fit FILE``; with an encoder, or where no package has the adaptive fit, the
-    exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk.
+    exact fit of a linear layer, whose ridge and widths are chosen by held-out samples. Nothing is written to disk, and
+    random generators are left as they were: two fits of a model start from the same weights, unless a seed is set between.
 
     Args:
         signals: Values ``(signals, *grid, channels)`` in [0, 1], or with ``value_range=(low, high)`` within it; or files,
@@ -103,8 +104,9 @@ def fit(
     start = [] if init is None else [InitialWeights(init)]
     for callback in start:
         callback.refuse_folds(module_data)
-    module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
-    return fit_quietly(module, module_data, max_steps, score=True, callbacks=start)
+    with torch.random.fork_rng(range(torch.cuda.device_count())):  # initial weights follow the generator of the caller
+        module.fold_scores = fold_scores(module, module_data, lambda made, part: fit_quietly(made, part, max_steps))
+        return fit_quietly(module, module_data, max_steps, score=True, callbacks=start)
 
 
 def _check_arguments(encoder: Encoders, model: nn.Module | None, max_steps: int, init: Any, data: Mapping[str, Any]) -> None:
