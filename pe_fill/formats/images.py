@@ -17,6 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from pe_fill.formats.editable import EditableFile
 from pe_lightning.errors import InputError, refuse
+from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, Mask, full_value
 from pe_lightning.signals.sources.images import frame_files
 from pe_lightning.signals.sources.missing import Missing
@@ -50,6 +51,9 @@ def edit_picture(file: SourceFile, missing: Missing, axes: int | None = None) ->
         jpeg, orientation = opened.format in ("JPEG", "MPO"), int(opened.getexif().get(ExifTags.Base.Orientation, 1))
         ImageOps.exif_transpose(opened, in_place=True)  # also takes the orientation out of EXIF and XMP data
         info = dict(opened.info)
+        if opened.mode in ("P", "PA", "CMYK"):
+            what = "CMYK" if opened.mode == "CMYK" else "stored with a palette"
+            rank_zero_info(f"{file.given!r} is {what}: its colours are filled, and the copy is RGB")
 
     refused = {"JPEG", "WEBP"} if image.dtype == np.uint16 else {"JPEG"} if opacity is not None else set()
     return EditableFile(

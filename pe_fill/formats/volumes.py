@@ -26,8 +26,8 @@ from pe_lightning.signals.sources.paths import SourceFile, reading
 from pe_lightning.signals.sources.tiff import (
     PALETTE,
     PICTURE_AXES,
+    REDUCED,
     RGB,
-    SEPARATE,
     YCBCR,
     colours_of,
     declared_by_page,
@@ -40,6 +40,7 @@ from pe_lightning.signals.sources.tiff import (
     read_pixels,
     read_stack,
     series_of_stack,
+    subfile_type,
 )
 from pe_lightning.signals.sources.volumes import open_nifti, shape_of_volume
 from pe_lightning.signals.validation import check_numbers
@@ -55,6 +56,9 @@ FORM_TAGS |= {347, *range(512, 522), *range(529, 533)}  # of JPEG and YCbCr
 GDAL_TAGS = {269, 270, 274, *range(280, 284), 296, 305, 306, 315, 316, 700, 33432, 33550, 33922, 34264, 34675}
 GDAL_TAGS |= {34735, 34736, 34737, 42112, 42113, 50674, 50844}
 """Tags that rasterio copies."""
+GDAL_COLOURS = {0: "miniswhite", 1: "minisblack", 2: "rgb", 5: "cmyk", 6: "rgb"}
+GDAL_OPACITY = {1: "premultiplied", 2: "non-premultiplied"}
+"""Creation options of GDAL for PhotometricInterpretation and ExtraSamples."""
 POINTER_TAGS = (34665, 34853, 40965, 33628, 33629, 33630, 33631, 34412)
 """Tags with offsets in the file, which a copy cannot have: EXIF, GPS, and metadata of STK and LSM."""
 
@@ -82,16 +86,17 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
             marked = missing_among(file, tiff, array, extras)
             colours = colours_of(page, array) if is_palette else array
             located = page.is_geotiff or page.is_gdal or mask_of(file, tiff) is not None
-            orientation = orientation_of(page)
+            orientation, is_planar = orientation_of(page), page.axes.startswith("S")
         else:
             series, extras, orientation = series_of_stack(file, tiff), [int(each) for each in page.extrasamples], 1
             array = read_stack(file, series)
-            array = np.moveaxis(array, 0, -1) if page.samplesperpixel > 1 and series.axes.startswith("S") else array
+            is_planar = page.samplesperpixel > 1 and series.axes.startswith("S")
+            array = np.moveaxis(array, 0, -1) if is_planar else array
             marked = declared_by_page(file, page).marks(array)
         declared, opaque = declared_by_page(file, page), has_opacity(extras)
         options = _options_of(file, tiff, extras, orientation, located)
     if located:
-        return _edit_raster(file, missing, array, marked, declared, page, opaque)
+        return _edit_raster(file, missing, array, marked, declared, page, extras)
     if is_palette:
         rank_zero_info(f"{file.given!r} has a palette: its colours are filled, and the copy is RGB")
         array, marked, declared = colours, np.repeat(marked, 3, -1), NOTHING
@@ -103,7 +108,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
         signals,
         _marked_tiff(signals, marked.reshape(signals.shape), missing, file.given, opaque),
         (".tif", ".tiff"),
-        partial(_write_tiff, array.shape, signals.shape, declared, opaque, options),
+        partial(_write_tiff, array.shape, signals.shape, declared, opaque, is_planar, options),
         "image" if is_picture else "array",
         resizes=is_picture,
         orientation=orientation,
@@ -114,7 +119,7 @@ def edit_tiff(file: SourceFile, missing: Missing, axes: int | None = None) -> Ed
 def _options_of(file: SourceFile, tiff: Any, extras: list[int], orientation: int, located: bool) -> dict[str, Any]:
     """Arguments of ``tifffile.imwrite`` for a copy of an open file; what it cannot have is named."""
     page, lost, tags = tiff.pages[0], [], []
-    if levels := sum(each.is_reduced for each in tiff.pages[1:]) + len(page.subifds or ()):
+    if levels := sum(subfile_type(each) & REDUCED for each in tiff.pages[1:]) + len(page.subifds or ()):
         lost.append(f"{levels} reduced pages (overviews)")
     becomes_rgb = int(page.photometric) in (PALETTE, YCBCR)
     replaced = {*FORM_TAGS, *RESOLUTION, ORIENTATION if orientation > 1 else 0, COLOR_MAP if becomes_rgb else 0}
@@ -169,6 +174,7 @@ def _write_tiff(
     signals: Sequence[int],
     declared: Declared,
     opaque: bool,
+    is_planar: bool,
     options: Mapping[str, Any],
     path: Path,
     values: AnyArray,
@@ -178,7 +184,6 @@ def _write_tiff(
 
     content = io.BytesIO()  # NumPy does not report a full disk
     result = signals_as_array(_valid(values, declared, opaque, left), shape, signals)
-    is_planar = options["planarconfig"] == SEPARATE
     tifffile.imwrite(content, np.ascontiguousarray(np.moveaxis(result, -1, 0) if is_planar else result), **options)
     path.write_bytes(content.getbuffer())
 
@@ -205,7 +210,7 @@ def _valid(values: AnyArray, declared: Declared, opaque: bool, left: Mask | None
 
 
 def _edit_raster(
-    file: SourceFile, missing: Missing, pixels: AnyArray, marked: Mask, declared: Declared, page: Any, opaque: bool
+    file: SourceFile, missing: Missing, pixels: AnyArray, marked: Mask, declared: Declared, page: Any, extras: list[int]
 ) -> EditableFile:
     """A GeoTIFF ``(H, W, C)``: up to 4 bands are channels of one signal, more are signals of their own."""
     rasterio = require("rasterio", f"filling {file.given!r}, a raster with coordinates, a fill value or a mask")
@@ -222,13 +227,15 @@ def _edit_raster(
     if str(codec).lower() in LOSSY_COMPRESSION:
         rank_zero_info(f"{file.given!r} is compressed by {codec}, which may change known pixels: the result is, by deflate")
     together = pixels.shape[-1] <= MAX_CHANNELS
+    colours = {"photometric": GDAL_COLOURS.get(int(page.photometric), "minisblack")}
+    colours |= {"alpha": GDAL_OPACITY.get(extras[0], "unspecified")} if extras else {}
     signals, marks = (each[None] if together else np.moveaxis(each, -1, 0)[..., None] for each in (pixels, marked))
     return EditableFile(
         file.names(len(signals)),
         np.ascontiguousarray(signals),
-        _marked_tiff(signals, marks, missing, file.given, opaque),
+        _marked_tiff(signals, marks, missing, file.given, has_opacity(extras)),
         (".tif", ".tiff"),
-        partial(_write_raster, file, declared, opaque),
+        partial(_write_raster, file, declared, has_opacity(extras), colours),
         "image" if together else "array",
         resizes=True,
         located=True,
@@ -250,6 +257,7 @@ def _write_raster(
     file: SourceFile,
     declared: Declared,
     opaque: bool,
+    colours: Mapping[str, str],
     path: Path,
     values: AnyArray,
     deviations: bool = False,
@@ -258,7 +266,7 @@ def _write_raster(
 ) -> None:
     rasterio = require("rasterio", "writing a raster with coordinates")
     with _unlocated(), rasterio.open(file.path, driver="GTiff") as tiff, rasterio.MemoryFile() as memory:
-        options = dict(tiff.profile)
+        options = {name: value for name, value in tiff.profile.items() if name != "photometric"}
         values = values if deviations else _valid(values, declared, opaque, left)
         bands = np.moveaxis(values[0], -1, 0) if tiff.count <= MAX_CHANNELS else values[..., 0]
         scales = tiff.width / bands.shape[2], tiff.height / bands.shape[1]
@@ -268,13 +276,13 @@ def _write_raster(
         if tiff.transform.is_identity:
             del options["transform"]
         if str(options.get("compress")).lower() in LOSSY_COMPRESSION:
-            options |= {"compress": "deflate", "photometric": None}
+            options["compress"] = "deflate"
         if declared.is_empty and options["nodata"] is not None and np.isfinite(options["nodata"]):
             options["nodata"] = None  # which GDAL takes for a text that is no number, or for a number beyond the dtype
-        if [band.name for band in tiff.colorinterp[:3]] == ["red", "green", "blue"]:  # GDAL takes it for 8 bits alone
-            options["photometric"] = "rgb"
         if deviations:
-            options |= {"dtype": "float32", "nodata": None, "photometric": None}
+            options |= {"dtype": "float32", "nodata": None}
+        else:
+            options |= colours  # the defaults of GDAL depend on the number of bands and bits
         # in memory: GDAL does not report a full disk
         with memory.open(**{name: value for name, value in options.items() if value is not None}) as result:
             result.write(bands)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import av
 import h5py
 import numpy as np
 import pytest
+import soundfile
 import tifffile
+from clip_files import pictures, write_video
 from file_formats import FORMATS, RNG, geotiff, hdf5, write_sample
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
@@ -19,6 +26,7 @@ from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.original import read_original
 from pe_lightning.errors import InputError
 from pe_lightning.signals.files import replacing
+from pe_lightning.signals.sources import VideoSource
 from pe_lightning.signals.sources.missing import Missing
 from pe_lightning.signals.sources.paths import SourceFile
 from pe_lightning.signals.sources.pictures import decode_image
@@ -56,10 +64,19 @@ def tiff(path: Path, values: np.ndarray) -> None:
             file.write(np.arange(20, dtype="u1").reshape(4, 5), photometric="minisblack", subfiletype=1)
 
 
+def stack(options: dict[str, Any], path: Path, values: np.ndarray) -> None:
+    tifffile.imwrite(path, values[0, ..., 0], **options)
+
+
 def about_tiff(path: Path) -> object:
     with tifffile.TiffFile(path) as file:
         page, names = file.pages[0], ("Artist", "GDAL_NODATA", "Compression", "Software", "XResolution", "ImageDescription")
-        return file.byteorder, page.dtype, page.tags.valueof(65000), [page.tags.valueof(name) for name in names]
+        return (
+            file.byteorder,
+            page.dtype,
+            [page.tags.valueof(code) for code in (65000, 50839)],
+            [page.tags.valueof(name) for name in names],
+        )
 
 
 def about_raster(path: Path) -> object:
@@ -122,6 +139,13 @@ COPIED: dict[str, tuple[Callable[[Path, np.ndarray], object], np.ndarray, Callab
             geotiff(nodata=-3, tiled=True, blockxsize=32, blockysize=16, compress="deflate"), values, about_raster,
         )
         for values in (marked("i2", 1, 40, 50, 1), marked("i2", 6, 40, 50, 1))
+    },
+    **{
+        f"{name}.tif": (partial(stack, options), noise("u2", 1, 5, 6, 7, 1), about_tiff)
+        for name, options in {
+            "imagej": {"imagej": True, "metadata": {"axes": "ZYX", "Info": "about", "spacing": 2.0}},
+            "of.ome": {"metadata": {"axes": "ZYX"}},
+        }.items()
     },
     "attributes.h5": (netcdf_like, marked("f4", 1, 16, 17, 1), about_hdf5),
     "scan.nii.gz": (scan, noise("i2", 1, 5, 6, 7, 1), about_scan),
@@ -191,3 +215,62 @@ def test_a_full_disk_leaves_the_old_file_and_an_error(tmp_path: Path, name: str)
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {entry.name for entry in path.parent.iterdir()} == {path.name} | ({target.name} if target.suffix else set())
     assert not target.suffix or target.read_text() == "old"
+
+
+def with_cue(content: bytes) -> bytes:
+    """A WAV or AIFF file with a further chunk at its end, and with its size."""
+    order = "big" if content[:4] == b"FORM" else "little"
+    result = content + b"cue " + (28).to_bytes(4, order) + bytes(range(28))  # type: ignore[arg-type]
+    if content[:4] == b"RF64":
+        return result[:20] + (len(result) - 8).to_bytes(8, "little") + result[28:]
+    return result[:4] + (len(result) - 8).to_bytes(4, order) + result[8:]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["a.wav", "a.aiff", "a.flac", "rf64.wav", "float.wav"])
+def test_tags_and_other_chunks_of_sound_are_in_the_copy(tmp_path: Path, name: str) -> None:
+    path, options = tmp_path / name, {"format": "RF64"} if name == "rf64.wav" else {}
+    with soundfile.SoundFile(path, "w", 8000, 1, "FLOAT" if name == "float.wav" else "PCM_16", **options) as file:
+        file.title, file.artist = "song", "someone"
+        file.write(RNG.random(900) - 0.5)
+    if name != "a.flac":
+        path.write_bytes(with_cue(path.read_bytes()))
+    original = read_original(SourceFile(path, name), Missing("nan"), axes=1)
+    values = np.ascontiguousarray(original.values[:, ::-1])
+    original.write(tmp_path / f"b{path.suffix}", values)
+    copy = tmp_path / f"b{path.suffix}"
+    np.testing.assert_array_equal(read_original(SourceFile(copy, "b"), Missing("nan"), axes=1).values, values)
+    with soundfile.SoundFile(copy) as file:
+        assert (file.title, file.artist, len(file)) == ("song", "someone", 900)
+    assert (bytes(range(28)) in copy.read_bytes()) == (name != "a.flac")
+
+
+def test_what_a_copy_of_a_video_has_and_has_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Opacity is named, by fit too; chapters and the shape of pixels are kept."""
+    colours = pictures()
+    write_video(tmp_path / "a.mov", np.concatenate([colours, colours[..., :1]], -1), "png", "rgba", "rgba")
+    for read in (
+        lambda: list(VideoSource(str(tmp_path / "a.mov")).read().blocks()),
+        lambda: original_of(tmp_path / "a.mov"),
+    ):
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            read()
+        assert "has an opacity channel, which is not read" in caplog.text
+    with av.open(str(tmp_path / "b.mp4"), "w") as container:
+        container.set_chapters([{"id": 1, "start": 0, "end": 9, "time_base": Fraction(1, 25), "metadata": {"title": "x"}}])
+        stream = container.add_stream("libx264rgb", rate=25, options={"qp": "0"})
+        stream.height, stream.width, stream.pix_fmt = *colours.shape[1:3], "rgb24"
+        stream.codec_context.sample_aspect_ratio = Fraction(4, 3)
+        for number, pixels in enumerate(colours):
+            frame = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+            frame.pts = number
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    original = original_of(tmp_path / "b.mp4")
+    original.write(tmp_path / "c.mp4", original.values)
+    with av.open(str(tmp_path / "c.mp4")) as container:
+        assert container.streams.video[0].sample_aspect_ratio == Fraction(4, 3)
+        assert [chapter["metadata"]["title"] for chapter in container.chapters()] == ["x"]
+    with caplog.at_level(logging.INFO):
+        original.write(tmp_path / "c.mkv", original.values)
+    assert "are not square, which a copy in Matroska does not say" in caplog.text

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
-from PIL.TiffImagePlugin import ImageFileDirectory_v2
 from source_checks import refused, stored
 
 from pe_fill.estimators.filling import Filled, fill, read_file
@@ -73,6 +72,7 @@ VARIANTS: dict[str, tuple[Write, np.ndarray, np.ndarray | None]] = {
     "mask beside": (geotiff(PIXELS, HOLE, inside=False), PIXELS, HOLE),
     "overviews": (geotiff(PIXELS, overviews=True), PIXELS, None),
     "overviews and mask": (geotiff(PIXELS, HOLE, overviews=True), PIXELS, HOLE),
+    "geo inverted": (geotiff(255 - PIXELS[..., :1], photometric="miniswhite"), PIXELS[..., :1], None),
     "nodata": (geotiff(np.where(HOLE[..., None], np.uint8(0), PIXELS), nodata=0), PIXELS, HOLE),
     **{f"geo {name}": (geotiff(PIXELS, compress=name), PIXELS, None) for name in ("lzw", "zstd", "packbits", "deflate")},
     "lzw of 16 bits": (geotiff(PIXELS * np.uint16(200), compress="lzw", photometric="rgb"), PIXELS * np.uint16(200), None),
@@ -102,14 +102,15 @@ def test_fit_and_fill_see_the_same(tmp_path: Path, name: str) -> None:
     read, original = seen_by_fit(tmp_path / "a.tif"), read_file(tmp_path / "a.tif")
     np.testing.assert_array_equal(np.isnan(read).any(-1), hole)
     np.testing.assert_array_equal(original.missing[0].any(-1), hole)
-    np.testing.assert_array_equal(original.values[0][~hole], pixels[~hole])
+    as_stored = 255 - pixels if "inverted" in name else pixels
+    np.testing.assert_array_equal(original.values[0][~hole], as_stored[~hole])
     np.testing.assert_array_equal(read[~hole], to_unit(pixels)[~hole][:, :3])
     changed = np.where(original.missing, np.uint8(7), original.values)
     original.write(tmp_path / "b.tif", changed)
     again = read_file(tmp_path / "b.tif")
     np.testing.assert_array_equal(again.values, changed)
     assert not again.missing.any()
-    np.testing.assert_array_equal(seen_by_fit(tmp_path / "b.tif"), to_unit(changed)[0, ..., :3])
+    np.testing.assert_array_equal(seen_by_fit(tmp_path / "b.tif")[~hole], read[~hole])
     with tifffile.TiffFile(tmp_path / "b.tif") as tiff:
         assert len(tiff.pages) == 1
         assert not tiff.pages[0].subifds
@@ -129,9 +130,9 @@ def test_signed_numbers_are_signed(tmp_path: Path, dtype: str) -> None:
 
 
 def test_what_a_copy_has_not_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    info = ImageFileDirectory_v2()
-    info[0x8769] = {0x9003: "2020:01:01 00:00:00"}
-    RGB.save(tmp_path / "exif.tif", tiffinfo=info)
+    exif = Image.Exif()
+    exif[0x8769] = {0x9003: "2020:01:01 00:00:00"}
+    RGB.save(tmp_path / "exif.tif", exif=exif.tobytes())
     RGB.save(tmp_path / "lzw.tif", compression="tiff_lzw")
     by_pillow(COLOURS)(tmp_path / "palette.tif")
     pyramid(tmp_path / "pyramid.tif")

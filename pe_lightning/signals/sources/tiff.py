@@ -26,7 +26,7 @@ from pe_lightning.signals.sources.paths import SourceFile, format_of, reading
 
 MIN_IS_WHITE, MIN_IS_BLACK, RGB, PALETTE, CMYK, YCBCR = 0, 1, 2, 3, 5, 6  # PhotometricInterpretation
 PREMULTIPLIED, STRAIGHT = 1, 2  # ExtraSamples
-SEPARATE = 2  # PlanarConfiguration
+REDUCED, MASK = 1, 4  # NewSubfileType
 PILLOW_CODECS = (1, 2, 3, 4, 5, 6, 7, 8, 32773, 32946)
 PICTURE_AXES = ("YX", "YXS", "SYX")
 """Axes of tifffile of a page that is one picture."""
@@ -43,7 +43,13 @@ def open_tiff(file: SourceFile) -> Iterator[Any]:
 
 def full_pages(tiff: Any) -> Iterator[Any]:
     """The first page, and other pages that are neither masks nor reduced copies."""
-    return (page for number, page in enumerate(tiff.pages) if not (number and (page.is_reduced or page.is_mask)))
+    return (page for number, page in enumerate(tiff.pages) if not (number and subfile_type(page) & (REDUCED | MASK)))
+
+
+def subfile_type(page: Any) -> int:
+    """The bits of the tag NewSubfileType of a page: :data:`REDUCED`, :data:`MASK`."""
+    keyframe = page.keyframe  # pages with the same tags may be read as frames, which have none
+    return 0 if keyframe is None else int(keyframe.subfiletype)
 
 
 def is_stack(file: SourceFile) -> bool:
@@ -63,8 +69,8 @@ def holds_stack(tiff: Any) -> bool:
 
 def series_of_stack(file: SourceFile, tiff: Any) -> Any:
     """The only series of pictures of an open file; :class:`InputError` if there are more, a palette or masks."""
-    found = [series for series in tiff.series if not (series.keyframe.is_reduced or series.keyframe.is_mask)]
-    series, masks = tiff.series[0], any(page.is_mask for page in tiff.pages)
+    found = [series for series in tiff.series if not subfile_type(series) & (REDUCED | MASK)]
+    series, masks = tiff.series[0], any(subfile_type(page) & MASK for page in tiff.pages)
     if len(found) > 1 or masks or int(series.keyframe.photometric) == PALETTE:
         raise InputError(
             f"{file.given!r} holds {len(found)} image series{' with masks' if masks else ''}; the first has the axes "
@@ -221,7 +227,7 @@ def has_opacity(extras: list[int]) -> bool:
 def mask_of(file: SourceFile, tiff: Any) -> Mask | None:
     """Upright pixels ``(H, W, 1 or C)`` that are hidden by a mask in the open file, or in the file ``.msk`` beside it."""
     page, beside = tiff.pages[0], SourceFile(Path(f"{file.path}.msk"), f"{file.given}.msk")
-    masks = [other for other in tiff.pages[1:] if other.is_mask and not other.is_reduced]
+    masks = [other for other in tiff.pages[1:] if subfile_type(other) & (REDUCED | MASK) == MASK]
     if masks:
         mask = read_pixels(file, masks[0])[0]
     elif beside.path.is_file():

@@ -39,6 +39,8 @@ def test_pages_written_one_by_one_and_booleans(tmp_path):
         for page in values:
             file.write(page, contiguous=False, metadata=None)
     np.testing.assert_array_equal(stored(read(tmp_path / "a.tif"))[0, ..., 0], values)
+    tifffile.imwrite(tmp_path / "a.ome.tif", values, metadata={"axes": "ZYX"})
+    np.testing.assert_array_equal(stored(read(tmp_path / "a.ome.tif"))[0, ..., 0], values)
     truth = RNG.random((5, 6, 8)) < 0.5
     first, *rest = (Image.fromarray(page) for page in truth)
     first.save(tmp_path / "b.tif", save_all=True, append_images=rest)  # one bit each
