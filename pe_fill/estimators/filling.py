@@ -291,10 +291,18 @@ def fill(
     if isinstance(values, (str, os.PathLike, EditableFile)):
         if not isinstance(missing, (str, int, float, list)):
             raise InputError("the mask of a file is a file: save it with numpy.save(path, mask), or as PNG")
+        given = {"missing": missing != "nan", "axes": axes is not None, "grow": grow is not None, "key": key is not None}
+        if isinstance(values, EditableFile) and (names := [name for name, is_given in given.items() if is_given]):
+            raise InputError(
+                f"{', '.join(names)}: a file that is read has these already: give them to read_file(path, missing, axes, "
+                "grow, key); where a labelled array has numbers for missing values, array.where(array != -9999)"
+            )
         original = values if isinstance(values, EditableFile) else read_file(values, missing, axes, grow, key)
         shape = original.values.shape[1:] if len(original.values) == 1 else original.values.shape
         moved = False
     else:
+        if key is not None:
+            raise InputError("key is the name of an array in a file: leave it out")
         shape = np.shape(values)
         moved = axes is None and channels_first(shape)
         original = _of_array(values, missing, axes, grow)
@@ -307,7 +315,6 @@ def fill(
         )
     if samples == "auto":
         samples = "points" if stack.ndim - 2 not in (2, 3) or original.points else "cells"
-    torch.manual_seed(seed)
     periods, axes_of_signals = periods_of_grid(periodic, original.axes, stack.ndim - 2)
     options = _Options(
         model, encoder, smooth, factors, samples, pretrained, folds, block, seed, std, members, axes_of_signals,
@@ -315,17 +322,19 @@ def fill(
     )  # fmt: skip
     check_limits(max_gap, max_distance, axes_of_signals)
     changed, signals, spread, left = [], [], np.zeros(stack.shape if std else 0), np.zeros_like(marked)
-    for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
-        if not where.any() and not smooth and not enlarges:
-            changed.append(signal)
-            continue
-        task = _Signal(name, signal, where, options)
-        result, about, deviations = task.fill()
-        left[place] = where & task.left[..., None]
-        changed.append(result)
-        if deviations is not None:
-            spread[place] = deviations
-        signals.append(about)
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        for place, (name, signal, where) in enumerate(zip(original.names, stack, marked, strict=True)):
+            if not where.any() and not smooth and not enlarges:
+                changed.append(signal)
+                continue
+            task = _Signal(name, signal, where, options)
+            result, about, deviations = task.fill()
+            left[place] = where & task.left[..., None]
+            changed.append(result)
+            if deviations is not None:
+                spread[place] = deviations
+            signals.append(about)
     whole = np.stack(changed)
     if enlarges:
         shape = _upscaled_shape(shape, stack.shape, whole.shape)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
 MAX_TABLES = 8
 """Of more signals than this only the mean is shown."""
+
+
+NOT_OF_POINTS = (
+    "smooth", "noise", "noise_sample", "upscale", "samples", "pretrained", "members", "block", "axes", "grow", "max_gap",
+    "no_std", "key", "variable", "dims",
+)  # fmt: skip
+"""Options that tables of points do not have."""
 
 
 def fill_files(
@@ -127,10 +135,9 @@ def fill_files(
         verbose: Print why methods of comparison have no score, too.
         seed: Seed of the folds and of the encoder.
     """
+    given = locals()
     if coordinates or values or grid or spacing or region or like or at:
-        if smooth or upscale > 1 or any(option is not None for option in (block, axes, grow, members, max_gap)):
-            given = "--smooth, --upscale, --block, --axes, --grow, --members and --max_gap"
-            raise InputError(f"{given} are for samples of a grid: leave them out")
+        _refuse_unread(given, NOT_OF_POINTS, "tables of points")
         written = [out] if at is not None else [out, out.with_name(f"{out.stem}_map.png")]
         check_outputs(written, map(Path, [*paths, *filter(None, (at, like))]), force)
         common = (model, encoder, folds, seed, force, verbose)
@@ -142,6 +149,7 @@ def fill_files(
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
             check_readable(path)
+    _refuse_unread(given, ("duplicates",), "samples of a grid")
     files = [file for path in paths for file in _files_in(path)]
     marks = _marks_of(files, missing or ["nan"])
     several = len(files) > 1 or files != paths or (out.is_dir() and not Path(paths[0]).is_dir())
@@ -158,6 +166,7 @@ def fill_files(
 
     for path, target, mark in zip(files, targets, marks, strict=True):
         if Path(path).suffix.lower() in (".nc", ".nc4", ".zarr") and axes is None:
+            _refuse_unread(given, ("key", "grow"), "NetCDF and Zarr, which --axes reads as plain arrays")
             if upscale > 1:
                 raise InputError(
                     f"{path!r} has coordinates of its samples: leave out --upscale, or read it as plain arrays with --axes"
@@ -217,6 +226,14 @@ def fill_files(
         if drawn is not None:
             say(f"before and after: {picture}")
     return 0
+
+
+def _refuse_unread(given: Mapping[str, Any], names: Sequence[str], what: str) -> None:
+    """Refuses options of :func:`fill_files` that are given and would not be read."""
+    defaults = inspect.signature(fill_files).parameters
+    unread = [f"--{name}" for name in names if given[name] != defaults[name].default]
+    if unread:
+        raise InputError(f"{', '.join(unread)}: not for {what}; leave {'it' if len(unread) == 1 else 'them'} out")
 
 
 @contextmanager

@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+import torch
 from cli.test_cli_errors import DEMO, refused
 from cli.test_names import BYTES, picture
 from commands import error_of
 
+from pe_fill.estimators.filling import fill, read_file
+from pe_fill.verbs.fill import NOT_OF_POINTS
 from pe_lightning.__main__ import main
+from pe_lightning.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
 
@@ -39,6 +43,31 @@ pytestmark = pytest.mark.usefixtures("empty_folder")
 )
 def test_what_to_type(capsys, arguments, words):
     refused(capsys, arguments, *words)
+
+
+@pytest.mark.parametrize("name", NOT_OF_POINTS)
+def test_options_that_tables_of_points_do_not_have(capsys, name):
+    given = {"upscale": "2", "samples": "cells", "block": "3", "axes": "2", "grow": "1", "noise": "0.1"}
+    words = [f"--{name}"] if name in ("smooth", "no_std") else [f"--{name}", given.get(name, "a")]
+    command = ["fill", "a.csv", "--coordinates", "x,y", "--values", "v", "--grid", "4,4", "--out", "b.csv"]
+    refused(capsys, [*command, *words], f"--{name}: not for tables of points; leave it out")
+
+
+def test_options_that_a_file_does_not_have(capsys, tmp_path):
+    picture()
+    refused(capsys, ["fill", "a.png", "--duplicates", "keep", "--upscale", "2", "--out", "b.png"], "--duplicates: not for")
+    np.save("a.npy", np.where(np.eye(9) > 0, np.nan, 1.0))
+    original = read_file("a.npy")
+    with pytest.raises(InputError, match="missing: a file that is read has these already"):
+        fill(original, -9999)
+    with pytest.raises(InputError, match="key is the name of an array in a file"):
+        fill(np.load("a.npy"), key="values")
+
+
+def test_filling_leaves_the_random_generator_as_it_was():
+    values, state = np.where(np.eye(12) > 0, np.nan, 1.0), torch.get_rng_state()
+    fill(values, folds="none", seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_results_and_signals_that_are_none(capsys):

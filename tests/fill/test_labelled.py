@@ -328,3 +328,9 @@ def test_variables_that_describe_others_are_no_data(tmp_path, caplog):
         InputError, match=r"holds 0 variables.*/forecast/day1 \(sst.*group='/forecast/day1'\).to_netcdf\('day1.nc'\)"
     ):
         LabelledSource(str(tmp_path / "b.nc")).read()
+
+
+def test_numbers_for_missing_values_of_an_array_are_refused():
+    array = xarray.DataArray(np.where(np.arange(30) % 7, np.arange(30.0), -9999), [("x", np.arange(30))])
+    with pytest.raises(InputError, match=r"missing: .*array.where\(array != -9999\)"):
+        pe_fill.xarray.fill(array, missing=-9999)
