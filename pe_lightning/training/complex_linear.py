@@ -137,11 +137,6 @@ class ComplexLinear(CoordinateModule):
         return ComplexLinear(encoder, solver="exact", choose_bandwidth=True)  # type: ignore[arg-type]
 
     @property
-    def has_usual_errors(self) -> bool:
-        """Whether a subclass has left :meth:`errors` as it is, so that Gram matrices apply to a single linear layer."""
-        return type(self).errors is ComplexLinear.errors
-
-    @property
     def network(self) -> ComplexNetwork:
         network = self.networks.network
         assert isinstance(network, ComplexNetwork)

@@ -173,7 +173,13 @@ class CoordinateModule(FunctionModule):
 
     def make_step(self, batch: GridBatch | PointBatch) -> Step:
         """The errors of batches like this one, and their gradients, for the steps of a fit."""
-        return (OutputStep if type(self).errors is CoordinateModule.errors else Step)(self, batch)
+        return (OutputStep if self.has_usual_errors else Step)(self, batch)
+
+    @property
+    def has_usual_errors(self) -> bool:
+        """Whether :meth:`errors` and :meth:`loss_of` are those of this package, which a step may compute in another way."""
+        owners = (next(cls for cls in type(self).__mro__ if name in vars(cls)) for name in ("errors", "loss_of"))
+        return all(owner.__module__.startswith("pe_lightning.") for owner in owners)
 
     def step_of(self, batch: GridBatch | PointBatch) -> Step:
         """The step of the fit that runs, made where there is none for this batch."""

@@ -166,7 +166,7 @@ class SimpleMLP(CoordinateModule):
             self.networks.change("calibrate", points, each=each)
 
     def make_step(self, batch: GridBatch | PointBatch) -> Step:
-        if not batch.repeated or type(self).errors is not CoordinateModule.errors:
+        if not batch.repeated or not self.has_usual_errors:
             return super().make_step(batch)
         if self.networks.features_are_trained:
             lookups = [] if self.compile_errors else self._lookups(batch)  # compilers take no sparse matrices

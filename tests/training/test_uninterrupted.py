@@ -277,6 +277,18 @@ def test_a_lightning_without_its_counters_takes_single_steps(
     assert "this version of Lightning has no fit_loop.epoch_loop._steps_of_another_version" in caplog.text
 
 
+@pytest.mark.parametrize("own", ["errors", "loss_of", "targets"])
+@pytest.mark.parametrize("cls", [ComplexLinear, SimpleMLP])
+def test_a_loss_of_somebody_is_trained_by_every_step(tmp_path: Path, cls: type[CoordinateModule], own: str) -> None:
+    usual = getattr(cls, own)
+    changed = type("Own", (cls,), {own: lambda self, *args: 1.5 * usual(self, *args)})
+    module, weights = (lambda cls: lambda: cls("gau", optimizer=lambda p: torch.optim.SGD(p, lr=0.02))), []
+    for name, made, callbacks in (("fast", changed, []), ("slow", changed, [EveryStep()]), ("usual", cls, [])):
+        weights.append(fit(tmp_path / name, module(made), FULL, *callbacks)[2]["state_dict"])
+    assert equal(weights[0], weights[1])
+    assert (own == "targets" and cls is ComplexLinear) or not equal(weights[0], weights[2])
+
+
 class Alternating(Callback):
     """Freezes, trains and freezes the encoder, three epochs of each."""
 
