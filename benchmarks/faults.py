@@ -17,6 +17,7 @@ folder that was there is lost or changed; and what succeeds has the result of a 
 - ``lightning``: every callback, logger, profiler and strategy of Lightning in a configuration is written and read back.
 - ``plugins``: packages of which one entry point cannot be imported, of every group: commands work, and name it.
   ``hooks``: every hook that Lightning has, overridden in modules, DataModules and callbacks, under several strategies.
+- ``options``: every option of ``fill`` for every kind of file changes the result or the report, or is refused.
 - ``outputs``: verbs that name an output, which is new, its own, foreign, the input, a link to it, on a full disk, or taken
   by several at a time. ``folders``: commands of which one folder is read-only.
 - ``names``, ``names_in_c``: files whose names are not UTF-8, hold escape sequences, line ends, markup or YAML, for every
@@ -65,6 +66,7 @@ import xarray
 from attempts import FIT, HELD, REFUSED, SWEEP, Row, Size, Work, command, folder, forked, killed, made, words
 from faults_cache import caches
 from faults_lightning import lightning_classes
+from faults_options import options
 from faults_outputs import COMPARE, outputs, read_only_folders
 from faults_plugins import hooks, plugins
 from faults_reuse import resumptions, reuse
@@ -422,6 +424,7 @@ SECTIONS: dict[str, Section] = {
     "lightning": lightning_classes,
     "plugins": plugins,
     "hooks": hooks,
+    "options": options,
     "folders": read_only_folders,
     "outputs": outputs,
     "readers": damaged_files,
@@ -443,19 +446,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default=",".join(SECTIONS), help="rows, separated by commas")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="sections that run at the same time")
-    options = parser.parse_args(arguments)
-    names = options.only.split(",")
+    given = parser.parse_args(arguments)
+    names = given.only.split(",")
     if unknown := set(names) - set(SECTIONS):
         parser.error(f"--only: unknown {', '.join(sorted(unknown))}; known: {', '.join(SECTIONS)}")
     torch.set_num_threads(1)  # threads do not live on in a forked process
     with folder() as root, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
         command(attempts.SHORT_FIT)  # so that the attempts that are forked from this process neither import nor compile
         command([*attempts.PREDICT, str(next(root.glob("runs/*/1/checkpoints/last.ckpt")))])
-    print(f"seed {options.seed}")
+    print(f"seed {given.seed}")
     print_titles("what", "tried", "held")
     failed, context = False, multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        running = [pool.submit(section, name, options.seed, options.kills, options.mutations) for name in names]
+    with concurrent.futures.ProcessPoolExecutor(given.jobs, mp_context=context) as pool:
+        running = [pool.submit(section, name, given.seed, given.kills, given.mutations) for name in names]
         for done in concurrent.futures.as_completed(running):
             for row in done.result():
                 row.show()

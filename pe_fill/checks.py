@@ -11,6 +11,8 @@ from pe_lightning.errors import InputError, refuse, show_bytes
 from pe_lightning.signals import Axis
 from pe_lightning.signals.validation import choice, free_memory, integer
 
+SHIPPED = "pictures"
+"""The network that is shipped, for ``pretrained``."""
 ADAPTIVE_SAMPLE_BYTES = 600
 """Memory of the adaptive fit for each known sample."""
 
@@ -28,6 +30,7 @@ def check_fill_options(
     noise_sample: str | None,
     max_gap: Limit | None = None,
     max_distance: Limit | None = None,
+    pretrained: str = SHIPPED,
 ) -> None:
     """Refuses arguments of :func:`pe_fill.fill` that do not go together."""
     for factor in [upscale] if isinstance(upscale, int) else upscale:
@@ -50,6 +53,7 @@ def check_fill_options(
         ),
         (noise is not None and noise_sample is not None, "noise and noise_sample are two ways to say it: leave one out"),
         (limited and (smooth or enlarges), "max_gap and max_distance are limits of filling: leave out smooth and upscale"),
+        (pretrained != SHIPPED and not enlarges, "pretrained is for enlarging: add upscale (such as 2), or leave it out"),
         (smooth and enlarges, "smooth and upscale are two steps: fill with smooth first, then enlarge the result"),
     )
 

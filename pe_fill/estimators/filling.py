@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from pe_fill.checks import check_fill_options, check_fit_memory, check_limits, noise_region
+from pe_fill.checks import SHIPPED, check_fill_options, check_fit_memory, check_limits, noise_region
 from pe_fill.estimators.adaptive import AdaptiveFit
 from pe_fill.estimators.enlarging import (
     MIN_REDUCED_SAMPLES,
@@ -34,7 +34,7 @@ from pe_fill.estimators.enlarging import (
 )
 from pe_fill.estimators.gap_limits import beyond_limits
 from pe_fill.estimators.gap_scores import interpolated_gaps
-from pe_fill.estimators.priors import NO_PRIOR, SHIPPED, read_prior
+from pe_fill.estimators.priors import NO_PRIOR, read_prior
 from pe_fill.estimators.series import MAX_SEASONAL, SEASONAL, SeasonalMember, SeriesFit
 from pe_fill.formats.editable import EditableFile
 from pe_fill.formats.layouts import array_as_signals
@@ -281,7 +281,9 @@ def fill(
         True
     """
     enlarges = upscale != 1
-    check_fill_options(model, encoder, smooth, upscale, std, folds, block, grow, noise, noise_sample, max_gap, max_distance)
+    check_fill_options(
+        model, encoder, smooth, upscale, std, folds, block, grow, noise, noise_sample, max_gap, max_distance, pretrained
+    )
     if validation.choice("samples", samples, ("auto", "points", "cells")) == "cells" and not enlarges:
         raise InputError("samples: cells is for enlarging: add upscale (such as 2), or leave it out")
     for name in members or ():

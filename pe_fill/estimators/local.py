@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from pe_fill.estimators.priors import SHIPPED, prior_of, read_prior
+from pe_fill.checks import SHIPPED
+from pe_fill.estimators.priors import prior_of, read_prior
 from pe_fill.estimators.samples import SampledField, TrainedSamples, described_encoder
 from pe_fill.networks.local import LocalPrior, local_field, spaced_axes
 from pe_lightning.errors import InputError

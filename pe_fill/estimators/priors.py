@@ -12,6 +12,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from pe_fill.checks import SHIPPED
 from pe_fill.networks.cells import CellPrior
 from pe_fill.networks.local import LocalPrior
 from pe_lightning.errors import InputError
@@ -22,7 +23,7 @@ from pe_lightning.signals.files import shipped_bytes, user_path
 
 PRIOR_KEY = "pe_lightning/prior"
 """Key of a checkpoint with the arguments of its :class:`~pe_fill.networks.local.LocalPrior`."""
-NO_PRIOR, SHIPPED = "none", "pictures"
+NO_PRIOR = "none"
 """No prior, and the shipped one."""
 FILES: dict[SampleKind, str] = {"points": "pictures", "cells": "cells"}
 """File of the shipped prior, and recipe ``prior/FILE`` by which priors are trained, by what samples are."""

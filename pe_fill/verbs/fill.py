@@ -144,7 +144,7 @@ def fill_files(
         maps = (grid, spacing, region, like, at, ",".join(missing or ["nan"]))
         return fill_points(paths, out, coordinates, values, *maps, periodic, duplicates, max_distance, *common)
     check_fill_options(
-        model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample, max_gap, max_distance
+        model, encoder, smooth, upscale, False, folds, block, grow, noise, noise_sample, max_gap, max_distance, pretrained
     )
     for path in [*paths, *(mark for mark in missing or () if format_of_suffix(Path(mark)) is not None)]:
         if not path.startswith("samples://"):
