@@ -161,7 +161,7 @@ def wandb_tags(name: str, settings: Mapping[str, str]) -> list[str]:
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
