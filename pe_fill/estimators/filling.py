@@ -6,9 +6,10 @@ import io
 import math
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -248,7 +249,8 @@ def fill(
         block: Samples per axis of a block.
         axes: Number of axes of a signal, where the shape of an array leaves it open.
         seed: Seed of folds, models and encoders.
-        std: Whether to compute standard deviations of missing samples too, which takes further fits.
+        std: Whether to compute standard deviations of missing samples too, which takes further fits. They are NaN where too
+            few samples are known.
         grow: Pixels by which missing samples of pictures and frames grow, because damage has soft edges. ``None``: 3 where
             the file is a JPEG, which spreads damage around it, else 0.
         members: Methods of the mixture: some of ``adaptive``, ``autoregressive`` (rows), ``biharmonic`` (pictures),
@@ -545,11 +547,12 @@ class _Signal:
         if options.factors and options.samples == "cells":
             return (*self.divide_cells(), None)
         even = all(axis.samples is None for axis in options.axes)
-        fills = options.is_automatic and not options.smooth and not options.factors and _adapts(self.grid, self.num_known)
+        adapts = options.is_automatic and _adapts(self.grid, self.num_known)
+        fills = adapts and not options.smooth and not options.factors
         if fills and even:
             check_fit_memory(self.num_known)
             return self.by_members()
-        is_picture, smooths = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS, options.smooth and options.is_automatic
+        is_picture, smooths = len(self.grid) == 2 and min(self.grid) >= MIN_PIXELS, options.smooth and adapts
         if even and smooths and is_picture and (noise := self.noise()) is not None:
             result, about, _ = self.by_fit(
                 lambda part: _without_noise(self.complete if part is self.data else _complete(part), noise)
@@ -560,8 +563,9 @@ class _Signal:
             return (result if about.noise else np.where(self.missing, result, self.values)), about, None
         if options.noise is not None or options.noise_sample is not None:
             raise InputError(
-                f"noise and noise_sample are of pictures of at least {MIN_PIXELS} x {MIN_PIXELS} pixels at even distances; "
-                f"{self.name!r} has {' x '.join(map(str, self.grid))} samples: leave them out"
+                f"noise and noise_sample are of pictures of at least {MIN_PIXELS} x {MIN_PIXELS} pixels at even distances, "
+                f"{2 * NUM_NEIGHBOURS[1] + 1} of them known; {self.name!r} has {' x '.join(map(str, self.grid))} samples, "
+                f"{self.num_known} of them known: leave them out"
             )
         if options.members is not None:
             why = "it has too few known samples" if even else "its samples are at unequal distances"
@@ -615,8 +619,7 @@ class _Signal:
         protocol = f"{len(hidden)} {hidden[0].words}" if hidden else ""
         if not hidden and (scored := self.make_folds()) is not None:
             sampling, count, protocol = scored
-            folds = (sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid) for fold in range(count))
-            hidden = [Hidden(known & ~mask, known & ~mask) for mask in folds if bool((known & ~mask).any())]
+            hidden = [Hidden(mask, mask) for mask in map(torch.from_numpy, islice(self.held_out(sampling), count))]
         for name in options.members or ():
             if len(self.grid) not in (axes := MEMBER_AXES.get(name, (len(self.grid),))):
                 takes = " or ".join(map(str, axes))
@@ -679,14 +682,19 @@ class _Signal:
         if not options.std:
             return result, about, None
         deviations = np.zeros(result.shape)
-        found = _deviations(model, data, index).double().numpy() * about.unit
+        if model.has_std:
+            found = _deviations(model, data, index).double().numpy() * about.unit
+        else:
+            rank_zero_info(f"{self.name!r}: {self.num_known} samples give {model.label} no deviations: they are NaN")
+            found = np.full(predicted.shape, np.nan)
         deviations.reshape(-1, channels)[index] = np.where(where, found, 0)
         return result, about, deviations
 
     def make_folds(self) -> tuple[FoldSampling, int, str] | None:
         """Folds with held-out samples as far from known ones as missing samples; how many are scored; both in words.
 
-        ``None`` if known samples are too few, or too close to each other, for folds that nobody has asked for.
+        A fold holds out at most half of the known samples. ``None`` if these are too few, or too close to each other, for
+        folds that nobody has asked for.
         """
         folds, block, seed = self.options.folds, self.options.block, self.options.seed
         given, distance = folds in ("random", "blocks") or block is not None, mean_distance(self.unknown)
@@ -697,20 +705,29 @@ class _Signal:
             raise InputError("block is the size of blocks: set folds blocks, or leave it out")
         side = block or max(2, round(4 * distance - 2))  # samples of a long gap of width w are w/4 + 1/2 from its edges
         sizes = [min(side, max(1, n // 5)) if block is None else side for n in self.grid]
-        of_blocks = [FoldSampling("blocks", size=sizes, seed=seed)] if folds == "blocks" else []
-        for sampling in [*of_blocks, *([] if given and of_blocks else [FoldSampling("random", seed=seed)])]:
-            count = max(1, min(sampling.number, MAX_FOLD_SAMPLES // self.num_known))
-            if given or self._has_folds(sampling, count):
-                return sampling, count, sampling.words() if count == sampling.number else f"{count} of {sampling.words()}"
+        for blocks in [sizes] * (folds == "blocks") + [None] * (folds == "random" or not given):
+            number = min(5, math.prod(-(-n // size) for n, size in zip(self.grid, blocks or [1] * len(sizes), strict=True)))
+            sampling = FoldSampling("blocks" if blocks else "random", max(2, number), size=blocks, seed=seed)
+            most = min(number, max(1, MAX_FOLD_SAMPLES // self.num_known))
+            masks = self.held_out(sampling) if number > 1 else iter([~self.unknown])
+            counts = [int(mask.sum()) for mask in islice(masks, most)]
+            if max(counts) <= min(self.num_known // 2, self.num_known - 2):
+                some = f"{len(counts)} of " if len(counts) < number else ""
+                return sampling, len(counts), some + sampling.words()
+        if given:
+            raise InputError(
+                f"{self.name!r}, {sampling.words()}: a fold would hold out more than half of the {self.num_known} known "
+                "samples: leave out folds and block, or set folds none"
+            )
         return None
 
-    def _has_folds(self, sampling: FoldSampling, count: int) -> bool:
-        """Whether each fold has a known sample to score, and others to be predicted from."""
-        for fold in range(count):
-            trained = sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid).numpy() & ~self.unknown
-            if not 2 <= int(trained.sum()) < self.num_known:
-                return False
-        return True
+    def held_out(self, sampling: FoldSampling) -> Iterator[Mask]:
+        """The known samples of each fold that has some."""
+        for fold in range(sampling.number):
+            trained = sampling.of(fold).split(self.grid, 1).train_mask().reshape(self.grid).numpy()
+            mask: Mask = ~self.unknown & ~trained
+            if mask.any():
+                yield mask
 
     def divide_cells(self) -> tuple[AnyArray, FilledSignal]:
         """Means over the parts of the samples, which are means over cells; missing cells are filled first."""

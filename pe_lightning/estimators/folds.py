@@ -48,14 +48,22 @@ class _Fold:
 
 
 def _folds(signals: Signals, sampling: FoldSampling, count: int | None) -> Iterator[_Fold]:
-    for fold in range(sampling.number if count is None else count):
+    """The folds with known samples, or the first ``count`` of them."""
+    for fold in range(sampling.number):
         part = signals.resampled(sampling.of(fold))
         batch = part.evaluation_batch()
         assert batch.mask is not None
         index = batch.mask.flatten(1).any(0).nonzero().flatten()
-        if part.split.num_train < 2 or not len(index):
-            raise InputError(f"{sampling.words()}: fold {fold} has {len(index)} known samples to score; set fewer folds")
+        if not len(index):
+            continue
+        if part.split.num_train < 2:
+            raise InputError(
+                f"{sampling.words()}: {len(index)} known samples are in one fold, and {part.split.num_train} in the others, "
+                "which a fit needs at least 2 of: set kind: random, blocks of a smaller folds.size, or no folds"
+            )
         yield _Fold(part, batch, index, batch.values.flatten(1, -2)[:, index], batch.mask.flatten(1)[:, index])
+        if count is not None and (count := count - 1) == 0:
+            return
 
 
 class _Scorer:
@@ -88,7 +96,10 @@ def predicted_at(field: Field, batch: GridBatch | PointBatch, index: Tensor) -> 
 def score_folds(
     signals: Signals, fitted: Callable[[Signals], Field], sampling: FoldSampling, count: int | None = None
 ) -> FoldScore:
-    """Fits a new model to all folds but one, and scores that one; in turn for all folds, or the first ``count``."""
+    """Fits a new model to all folds but one, and scores that one; in turn for all folds, or the first ``count``.
+
+    Folds without a known sample are passed over.
+    """
     scorer = _Scorer(signals.info)
     for fold in _folds(signals, sampling, count):
         scorer.add(predicted_at(fitted(fold.signals), fold.batch, fold.index), fold)

@@ -42,6 +42,16 @@ def test_points_of_other_axes_are_refused() -> None:
         field.at(torch.rand(3, 1))
 
 
+@pytest.mark.filterwarnings("ignore:.*too few points of a signal could be held out")
+def test_folds_without_known_samples_are_passed_over() -> None:
+    """The score of 3 of 5 folds is of the known samples; known samples in one fold only leave none to fit."""
+    values = np.where(np.arange(20) < 6, np.arange(20) / 20, np.nan)[None, :, None]
+    found = pe_lightning.fit(values, "tri", folds={"kind": "blocks", "size": 2})
+    assert 0 < found.psnr < 60
+    with pytest.raises(InputError, match="6 known samples are in one fold, and 0 in the others"):
+        pe_lightning.fit(values, "tri", folds={"kind": "blocks", "size": 6, "number": 2})
+
+
 def test_what_other_packages_give_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without them a fit is linear, as in the recipes ``closed_form``, and its deviations are an error."""
     values = signals(1, 24, 20)

@@ -221,6 +221,8 @@ def test_more_samples_than_the_memory_holds_are_refused(monkeypatch: pytest.Monk
 class WithStd(ComplexLinear):
     """Standard deviations that are the coordinate along the first axis."""
 
+    has_std = True
+
     def std(self, coords: torch.Tensor) -> torch.Tensor:
         return coords[:, :1].expand(-1, self.require_info().channels)
 
@@ -437,6 +439,38 @@ def test_large_integers_are_compared_exactly() -> None:
     values[3, 4] = 2**53
     assert pe_fill.fill(values, 2**53, **EXACT).missing.sum() == 2  # not 2^53 + 1, which float64 does not tell
     assert pe_fill.fill(values, "9007199254740993,9007199254740999", **EXACT).missing.sum() == 2
+
+
+@pytest.mark.filterwarnings("ignore:ridge. auto uses the relative ridge")
+@pytest.mark.parametrize(
+    ("shape", "known", "protocol"),
+    [
+        ((24, 32), np.s_[:, 20], "of 5 folds of blocks of 4x6 samples"),
+        ((24, 32), np.s_[:2, :2], "of 5 random folds"),
+        ((24, 32), np.s_[3, 4:6], "too few known samples"),
+        ((300,), np.s_[:3], "too few known samples"),
+        ((4,), np.s_[[0, 2, 3]], "3 of 4 random folds"),
+    ],
+)
+def test_folds_follow_from_the_known_samples(shape: tuple[int, ...], known: Any, protocol: str) -> None:
+    """One without a known sample is left out, and all may be; deviations of too few samples are NaN."""
+    truth = 5 + np.sin(3 * sum(np.meshgrid(*(np.arange(n) / n for n in shape), indexing="ij")))
+    values = np.full(shape, np.nan)
+    values[known] = truth[known]
+    filled = fill(values, std=True)
+    about, count = filled.signals[0], int(np.isfinite(values).sum())
+    assert np.array_equal(filled.values[known], truth[known])
+    assert np.isnan(filled.std).sum() == (0 if count > 4 else about.num_missing)
+    assert protocol in about.protocol
+    assert (about.score is None) == protocol.startswith("too few")
+    assert abs(fill(values, smooth=True, folds="none").values - 5).max() < 3
+
+
+@pytest.mark.parametrize("options", [{"folds": "random"}, {"folds": "blocks"}, {"block": 30}])
+def test_given_folds_that_hold_out_most_known_samples_are_refused(options: dict[str, Any]) -> None:
+    values = np.where(np.arange(30) < 2, 1.0, np.nan)
+    with pytest.raises(InputError, match="half of the 2 known samples: leave out folds and block, or set folds none"):
+        fill(values, **options)
 
 
 LINES = {

@@ -127,7 +127,7 @@ def test_the_command_takes_what_python_takes(
         ((20, 20), {"noise_sample": "0:16,8:24"}, "outside the picture of 20 rows and 20 columns"),
         ((20, 20), {"noise_sample": "0:16,0:16"}, "has no noise, or missing pixels"),
         ((400,), {"noise": 10}, r"are of pictures of at least 16 x 16 pixels .* has 400 samples"),
-        ((9, 9), {"noise": 10}, r"has 9 x 9 samples: leave them out"),
+        ((9, 9), {"noise": 10}, r"has 9 x 9 samples, 81 of them known: leave them out"),
     ],
 )
 def test_what_is_refused(shape: tuple[int, ...], arguments: dict[str, object], words: str) -> None:
