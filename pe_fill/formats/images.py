@@ -17,6 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from pe_fill.formats.editable import EditableFile
 from pe_lightning.errors import InputError, refuse
+from pe_lightning.results.runs import portable
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.raw import AnyArray, Mask, full_value
 from pe_lightning.signals.sources.images import frame_files
@@ -134,13 +135,13 @@ def _write_frames(
 
     def name_of(number: int) -> str:
         near = paths[min(paths, key=lambda other: abs(other - number))]
-        return LAST_NUMBER.sub(lambda digits: f"{number:0{len(digits[1])}d}", near.stem) + ".png"
+        return portable(LAST_NUMBER.sub(lambda digits: f"{number:0{len(digits[1])}d}", near.stem) + ".png")
 
     path.mkdir()
     for place, number in enumerate(range(min(frames), max(frames) + 1)):
         same = changed.shape == values.shape and (changed[0, place] == values[0, place]).all()
         if number in frames and not marked[0, place].any() and same:
-            shutil.copy2(paths[number], path)
+            shutil.copy2(paths[number], path / portable(paths[number].name))
         elif number in frames:
             options = {"left": left[:, place]} if left is not None and frames[number].marks_left else {}
             frames[number].write(path / name_of(number), changed[:, place], **options)

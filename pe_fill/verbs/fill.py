@@ -16,6 +16,7 @@ from pe_fill.checks import check_fill_options
 from pe_fill.verbs.fill_points import fill_points
 from pe_fill.verbs.fill_scores import print_fold_scores, say_periods
 from pe_lightning.errors import InputError, console, say
+from pe_lightning.results.runs import portable
 from pe_lightning.signals.files import PICTURES, check_outputs, check_readable, format_of_suffix, replacing, stem_of
 
 if TYPE_CHECKING:
@@ -313,7 +314,7 @@ def _targets(paths: list[str], out: Path, several: bool) -> list[Path]:
         raise InputError(
             f"--out {str(out)!r} is a file: {len(paths)} results need a folder, such as --out {out.with_suffix('')}/"
         )
-    names = [Path(Path(path).name) for path in paths]
+    names = [Path(portable(Path(path).name)) for path in paths]
     return [out / (name.with_suffix(".png") if format_of_suffix(name) == "picture" else name) for name in names]
 
 

@@ -32,13 +32,21 @@ DEVICE = re.compile(r"^(con|prn|aux|nul|(?:com|lpt)[1-9¹²³])(?=\.|$)", re.IGN
 """Names that Windows opens no file by, whatever suffix follows."""
 
 
+def portable(name: str) -> str:
+    """The name of a file, with an underscore in names of devices of Windows.
+
+    >>> portable("nul.tar.gz"), portable("console.png")
+    ('nul_.tar.gz', 'console.png')
+    """
+    return DEVICE.sub(r"\1_", name)
+
+
 def slug(text: str) -> str:
     """Part of a file name: letters, digits, dot, dash and underscore of ``text``, anything else as a dash.
 
     At most 180 bytes: file systems allow 255, and suffixes follow. Names of devices of Windows get an underscore.
     """
-    plain = re.sub(r"[^\w.-]+", "-", in_utf8(text).decode()).strip("-.")
-    plain = DEVICE.sub(r"\1_", plain)
+    plain = portable(re.sub(r"[^\w.-]+", "-", in_utf8(text).decode()).strip("-."))
     return os.fsdecode(plain.encode()[:180].decode(errors="ignore").encode()) or "unnamed"
 
 

@@ -121,15 +121,15 @@ def test_a_refusal_imports_no_torch() -> None:
 
 
 def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where they differ in size, each with the mask of its name; masks of JPEG files grow."""
+    """Where they differ in size, each with the mask of its name; masks of JPEG files grow; no result has a device's name."""
     for folder in ("photos", "masks"):
         Path(folder).mkdir()
-    for number, size in enumerate([(20, 16), (18, 24)]):
-        values = np.random.default_rng(number).integers(90, 110, (*size, 3), np.uint8)
-        Image.fromarray(values).save(f"photos/IMG_{number}.jpg")
+    for name, size in {"Aux": (20, 16), "IMG_1": (18, 24)}.items():
+        values = np.random.default_rng(0).integers(90, 110, (*size, 3), np.uint8)
+        Image.fromarray(values).save(f"photos/{name}.jpg")
         mask = np.zeros(size, np.uint8)
         mask[9, 9] = 255
-        Image.fromarray(mask).save(f"masks/IMG_{number}.png")
+        Image.fromarray(mask).save(f"masks/{name}.png")
     assert main(["fill", "photos", "--missing", "masks", "--out", "done", "--folds", "none", "--model", "exact"]) == 0
     out = capsys.readouterr().out
     assert "'photos' holds 2 pictures of 2 size(s): each is filled by itself" in out
@@ -138,11 +138,11 @@ def test_pictures_of_a_folder_are_filled_one_by_one(capsys: pytest.CaptureFixtur
     with Image.open("done/IMG_1.png") as found:
         assert found.size == (24, 18)
     assert main(["fill", "photos", "--missing", "masks", "--out", "done", "--folds", "none"]) == 2
-    assert "'done/IMG_0.png' exists" in capsys.readouterr().err
+    assert "'done/Aux_.png' exists" in capsys.readouterr().err
     Image.new("L", (24, 18)).save("masks/IMG_1.png")
     assert main(["fill", "photos", "--missing", "masks", "--out", "some", "--folds", "none", "--model", "exact"]) == 0
     assert "photos/IMG_1.jpg: no sample is missing, and no result is written" in capsys.readouterr().out
-    assert {path.name for path in Path("some").iterdir()} == {"IMG_0.png", "IMG_0_std.tif", "IMG_0_before_after.png"}
+    assert {path.name for path in Path("some").iterdir()} == {"Aux_.png", "Aux__std.tif", "Aux__before_after.png"}
 
 
 def test_a_file_that_another_fill_has_written_meanwhile_is_kept(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:

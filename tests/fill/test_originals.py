@@ -205,6 +205,15 @@ def test_frames_that_are_lost_and_frames_that_are_damaged(tmp_path: Path) -> Non
         read(tmp_path / "clip")
 
 
+def test_written_frames_have_no_name_of_a_device(tmp_path: Path) -> None:
+    """Windows opens a device by names such as COM1.png: frames that are copied, changed and lost."""
+    (tmp_path / "clip").mkdir()
+    for number in (1, 3):
+        Image.fromarray(RNG.integers(0, 255, (6, 7, 3), np.uint8)).save(tmp_path / f"clip/COM{number}.png")
+    changed(read(tmp_path / "clip"), tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"COM1_.png", "COM2_.png", "COM3_.png"}
+
+
 def test_a_video_whose_times_leave_out_frames(tmp_path: Path) -> None:
     """Lost are places between its times, and frames that are listed; the copy has the other frames to the bit, and sound."""
     frames, kept = pictures(9), [0, 1, 2, 5, 6, 7, 8]
