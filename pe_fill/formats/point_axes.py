@@ -168,6 +168,7 @@ def axes_of_points(
     periods: Periods,
     same_unit: bool | None,
     seasons: Mapping[str, Sequence[float]] | None = None,
+    origins: Mapping[str, int] | None = None,
 ) -> tuple[Axis, ...]:
     """The axes of scattered points, from coordinates ``(P,)`` per axis; sized as a grid of equal density.
 
@@ -198,4 +199,7 @@ def axes_of_points(
     sizes = [max(2, math.ceil(share * unit - 1e-9)) for share in shares]  # at least as many cells as points
     repeats = [*(name in periods for name in names), *(True for _ in phases)]
     each = zip([*names, *(name for name, _ in phases)], limits, sizes, time, repeats, strict=True)
-    return tuple(Axis(name, low, high, size, is_time, wraps) for name, (low, high), size, is_time, wraps in each)
+    return tuple(
+        Axis(name, low, high, size, is_time, wraps, origin=(origins or {}).get(name, 0))
+        for name, (low, high), size, is_time, wraps in each
+    )

@@ -15,7 +15,7 @@ from pe_fill.formats.point_axes import EAST_NAMES, NORTH_NAMES, axes_of_points, 
 from pe_fill.formats.times import clock_of
 from pe_lightning.errors import InputError, check_known, refuse, require
 from pe_lightning.signals import RawSignals, ValueRange
-from pe_lightning.signals.axes import as_numbers
+from pe_lightning.signals.axes import as_numbers, origin_of
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import Format
 from pe_lightning.signals.raw import AnyArray, is_one_of
@@ -176,7 +176,10 @@ def _as_signals(
 ) -> RawSignals:
     """Rows of points without missing numbers: coordinates, numbers or ``datetime64``, and values, ``(P,)`` each."""
     names, dated = list(coordinates), [column.dtype.kind == "M" for column in coordinates.values()]
-    places = np.stack([as_numbers(name, coordinates[name], time) for name, time in zip(names, dated, strict=True)])
+    origins = {name: origin_of(column) for name, column in coordinates.items()}
+    places = np.stack(
+        [as_numbers(name, coordinates[name], time, origins[name]) for name, time in zip(names, dated, strict=True)]
+    )
     rows = np.stack(list(values.values()))
     finite = np.isfinite(np.concatenate([places, rows]))
     known: npt.NDArray[np.bool_] = finite.all(0)
@@ -203,7 +206,7 @@ def _as_signals(
             column[:] = in_period(column, periods[name])
     if source.duplicates != "keep":
         places, rows = _without_duplicates(places, rows, names, list(values), label, source.duplicates)
-    axes = axes_of_points(names, list(places), dated, periods, source.same_unit, seasons)
+    axes = axes_of_points(names, list(places), dated, periods, source.same_unit, seasons, origins)
     by_name = dict(zip(names, places, strict=True))
     if places.shape[1] < 2:
         raise InputError(f"{label}: one place is left; a fit needs at least 2")

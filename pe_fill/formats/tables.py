@@ -117,7 +117,7 @@ def _date_text(time: np.datetime64, like: str) -> str:
     '2024/01/31 12:00Z'
     """
     digits = like.strip().removesuffix("Z")
-    units: Any = {4: "Y", 7: "M", 10: "D", 13: "h", 16: "m", 19: "s", 23: "ms"}
+    units: Any = {4: "Y", 7: "M", 10: "D", 13: "h", 16: "m", 19: "s", 23: "ms", 29: "ns"}
     text = str(np.datetime_as_string(time, unit=units.get(len(digits), "us"), casting="unsafe"))
     text = text.replace("T", " ") if " " in digits else text
     return (text.replace("-", "/") if "/" in digits else text) + "Z" * like.strip().endswith("Z")

@@ -56,26 +56,27 @@ def lengths_of(option: str, text: str, dated: Mapping[str, bool]) -> dict[str, f
     return found
 
 
-def region_of(text: str, dated: Mapping[str, bool]) -> dict[str, tuple[float, float]]:
+def region_of(text: str, origins: Mapping[str, int | None]) -> dict[str, tuple[float, float]]:
     """First and last coordinate per axis from ``W,E,S,N``; of one or three axes in the order of the coordinates.
 
-    A region of longitudes goes across the date line where its west is larger than its east.
+    ``origins``: the origin of each axis of dates, since which they are in seconds; ``None`` for other axes. A region of
+    longitudes goes across the date line where its west is larger than its east.
 
-    >>> region_of("-20,40,30,60", {"lat": False, "lon": False}), region_of("175,-175,-20,0", {"lon": False, "lat": False})
+    >>> region_of("-20,40,30,60", {"lat": None, "lon": None}), region_of("175,-175,-20,0", {"lon": None, "lat": None})
     ({'lon': (-20.0, 40.0), 'lat': (30.0, 60.0)}, {'lon': (175.0, 185.0), 'lat': (-20.0, 0.0)})
     """
     from pe_fill.results.maps import LONGITUDES, east_and_north
     from pe_lightning.signals.axes import as_numbers
     from pe_lightning.signals.sources.tables import date_in
 
-    names = list(dated)
+    names = list(origins)
     form = "W,E,S,N in the unit of the coordinates" if len(names) == 2 else "first and last number of each coordinate"
     form = f"{form}, the lower one first, such as -20,40,30,60"
     east = list(east_and_north(names) if len(names) == 2 else names)
     parts = text.split(",")
-    for place in [k for k in range(len(parts)) if dated.get(east[k // 2 % len(east)])]:
-        date = date_in(parts[place])
-        parts[place] = "nan" if np.isnat(date) else repr(float(as_numbers("region", date, True)))
+    for place, end in enumerate(parts):
+        if (origin := origins[east[place // 2 % len(east)]]) is not None:
+            parts[place] = repr(float(as_numbers("region", date_in(end), True, origin)))
     found = _numbers("region", ",".join(parts), {2 * len(names)}, f"{form}, of dates 2024-01-01,2024-02-01")
     pairs = list(zip(found[::2], found[1::2], strict=True))
     pairs = [
@@ -191,8 +192,7 @@ def _axes(
         counts = {name: int((high - low) / steps[name] + 1e-9) + 1 for name, (low, high) in ends.items()}
         _check_size("--spacing", math.prod(counts.values()))
         found = {name: ends[name][0] + steps[name] * np.arange(count) for name, count in counts.items()}
-    dated = [axis.name for axis in fit.axes if axis.time]
-    return found | {name: (found[name] * 1000).round().astype("datetime64[ms]") for name in dated}
+    return found | {axis.name: axis.dates(found[axis.name]) for axis in fit.axes if axis.time}
 
 
 def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
@@ -200,7 +200,7 @@ def _check_overlap(fit: PointFit, axes: dict[str, AnyArray]) -> None:
     from pe_lightning.signals.axes import as_numbers
 
     for axis in fit.axes:
-        numbers = as_numbers(axis.name, axes[axis.name], axis.time)
+        numbers = as_numbers(axis.name, axes[axis.name], axis.time, axis.origin)
         low, high = numbers.min(), numbers.max()
         if not axis.periodic and (low > axis.high or high < axis.low):
             raise InputError(
@@ -234,6 +234,7 @@ def fill_points(
     from pe_fill.estimators.point_fit import fit_source
     from pe_fill.formats.points import POINT_FORMATS, PointSource, names_of, points_options, read_places
     from pe_fill.results.maps import LONGITUDES, check_map, plot_map, write_places
+    from pe_lightning.signals.axes import origin_of
     from pe_lightning.signals.files import replacing
     from pe_lightning.signals.sources.paths import SourceFile, format_of
     from pe_lightning.signals.sources.tables import header_of
@@ -282,7 +283,8 @@ def fill_points(
         _check_size(f"--grid {grid}", math.prod(sizes))
     if spacing is not None:
         steps = lengths_of("spacing", spacing, dated)
-    limits = {} if region is None else region_of(region, dated)
+    origins = {name: origin_of(column) if dated[name] else None for name, column in columns.items()}
+    limits = {} if region is None else region_of(region, origins)
     raster, crs = (None, None) if like is None else like_raster(like, names)
     if at is None:
         check_map(out)

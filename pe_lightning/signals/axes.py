@@ -104,9 +104,13 @@ class Axis:
     def restore(self, unit: npt.ArrayLike) -> npt.NDArray[Any]:
         """Coordinates in the user's units: ``float64``, or on an axis of time ``datetime64[ms]``, ``[ns]`` of fine ones."""
         numbers = self.low + np.asarray(unit, np.float64) * self.length
+        return self.dates(numbers) if self.time else numbers
+
+    def dates(self, seconds: Floats) -> npt.NDArray[np.datetime64]:
+        """Dates from seconds since the origin."""
         if self.origin:
-            return np.asarray(np.datetime64(self.origin, "ns") + (numbers * NANOSECONDS).round().astype("timedelta64[ns]"))
-        return (numbers * 1000).round().astype("datetime64[ms]") if self.time else numbers
+            return np.asarray(np.datetime64(self.origin, "ns") + (seconds * NANOSECONDS).round().astype("timedelta64[ns]"))
+        return (seconds * 1000).round().astype("datetime64[ms]")
 
     def spread(self, count: int) -> Floats:
         """``count`` coordinates in [0, 1) at equal distances from the first sample to the last, or around a period."""
@@ -131,7 +135,7 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False, origin: int
     array = np.asarray(values)
     if array.dtype.kind in "OUS" and time:
         try:
-            array = array.astype("datetime64[us]")
+            array = array.astype("datetime64")
         except ValueError as error:
             raise InputError(f"coordinate {name!r} is not a date in ISO 8601, such as 2024-01-31T12:00: {error}") from error
     if array.dtype.kind == "M":
@@ -147,12 +151,12 @@ def as_numbers(name: str, values: npt.ArrayLike, time: bool = False, origin: int
 
 
 def origin_of(values: npt.NDArray[Any]) -> int:
-    """The origin of the times ``(N,)`` of an axis: 0, or of times below a millisecond apart the second of the first one.
+    """The origin of the times ``(N,)`` of an axis: 0, or of times below 10 milliseconds apart the second of the first one.
 
     As float64, seconds since 1970 are exact to a quarter of a microsecond.
     """
-    known = values[~np.isnat(values)] if values.dtype.kind == "M" else values[:0]
-    fine = len(known) > 1 and bool((abs(np.diff(known)) < np.timedelta64(1, "ms")).any())
+    known = np.unique(values[~np.isnat(values)]) if values.dtype.kind == "M" else values[:0]
+    fine = len(known) > 1 and bool((np.diff(known) < np.timedelta64(10, "ms")).any())
     return int(known[0].astype("datetime64[s]").astype(np.int64)) * NANOSECONDS if fine else 0
 
 

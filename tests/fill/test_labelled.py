@@ -11,11 +11,15 @@ import torch
 import pe_fill
 import pe_lightning
 from pe_fill import LabelledDataModule
+from pe_fill.estimators.filling import read_file
 from pe_fill.formats.labelled import LabelledSource, axes_of, edit_labelled, original_of, packed
+from pe_fill.formats.points import PointSource
 from pe_fill.formats.times import Clock
 from pe_fill.results.before_after import draw_before_after
 from pe_lightning.__main__ import main
 from pe_lightning.errors import InputError
+from pe_lightning.signals import Axis
+from pe_lightning.signals.sources.rows import RowSource
 from pe_lightning.training import ComplexLinear
 
 xarray = pytest.importorskip("xarray", reason="of the extra geo")
@@ -267,6 +271,47 @@ def test_dates_of_any_year(tmp_path, year):
     (axis,) = LabelledSource(str(tmp_path / "m.nc"), "v").read().axes
     assert axis.time
     np.testing.assert_array_equal(axis.restore([0, 1 - 1 / axis.size]), days[[0, -1]])
+
+
+@pytest.mark.parametrize(("unit", "step"), [("us", 1), ("ns", 100), ("us", 1000), ("us", 2500)])
+def test_close_dates_keep_their_distances(tmp_path, unit, step):
+    """By every reader; a double of seconds since 1970 has a resolution of 240 ns."""
+    dates = np.datetime64("2024-01-01T12:00", unit) + np.arange(30) * np.timedelta64(step, unit)
+    wave = np.sin(np.arange(30) / 4)
+    rows = [f"{date},{value:.6f}\n" for date, value in zip(dates, wave, strict=True)]
+    (tmp_path / "a.csv").write_text("time,v\n" + "".join(rows))
+    (tmp_path / "b.csv").write_text("time,v\n" + "".join(rows[:9] + rows[11:]))
+    array = xarray.DataArray(wave, {"time": dates}, ("time",), "v")
+    path = str(tmp_path / "a.nc")
+    array.to_netcdf(path, engine="h5netcdf")
+    original = read_file(tmp_path / "b.csv")
+    points = PointSource(str(tmp_path / "b.csv"), "time", "v").read()
+    axes = [
+        RowSource(str(tmp_path / "a.csv")).read().axes[0],
+        *original.axes,
+        *original_of(array, None).axes,
+        *LabelledSource(path).read().axes,
+        points.axes[0],
+    ]
+    seconds = dates - dates[0]
+    for axis in axes:
+        assert axis.samples is None
+        np.testing.assert_allclose(axis.length * (1 - 1 / axis.size), seconds[-1] / np.timedelta64(1, "s"), rtol=1e-12)
+        np.testing.assert_array_equal(axis.restore(axis.to_unit(dates)), dates)
+        assert Axis.from_dict(axis.to_dict()) == axis
+    np.testing.assert_array_equal(axis.restore(points.points[:, 0]), np.delete(dates, [9, 10]))
+    assert original.missing.ravel().nonzero()[0].tolist() == [9, 10]
+    original.write(tmp_path / "c.csv", np.where(original.missing, wave[:, None], original.values))
+    assert (tmp_path / "c.csv").read_text() == (tmp_path / "a.csv").read_text()
+
+
+def test_the_region_of_a_map_of_close_dates(tmp_path):
+    dates = np.datetime64("2024-01-01T12:00", "us") + np.arange(30)
+    rows = "".join(f"{date},{np.sin(place / 4)}\n" for place, date in enumerate(dates))
+    (tmp_path / "a.csv").write_text(f"time,v\n{rows}")
+    region = ["--spacing", "1e-6s", "--region", f"{dates[3]},{dates[6]}", "--folds", "none"]
+    assert main(["fill", str(tmp_path / "a.csv"), *region, "--out", str(tmp_path / "m.npy")]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "m.npy")["time"], dates[3:7])
 
 
 def test_calendars_without_our_dates_are_numbers(tmp_path, caplog):

@@ -172,12 +172,12 @@ def test_cells_beyond_the_limit_stay_as_the_file_has_missing_ones(
 
 def test_lengths_and_regions_along_dates() -> None:
     assert lengths_of("spacing", "90min", {"time": True}) == {"time": 5400.0}
-    assert region_of("1970-01-01,1970-01-02", {"time": True}) == {"time": (0.0, 86_400.0)}
+    assert region_of("1970-01-01,1970-01-02", {"time": 0}) == {"time": (0.0, 86_400.0)}
     for given, dated in (("1", True), ("1h", False), ("0h", True), ("1h,2h", True)):
         with pytest.raises(InputError, match="--spacing is a positive distance"):
             lengths_of("spacing", given, {"time": dated})
     with pytest.raises(InputError, match="of dates 2024-01-01"):
-        region_of("noon,1970-01-02", {"time": True})
+        region_of("noon,1970-01-02", {"time": 0})
 
 
 def test_a_table_of_times_is_resampled_and_maps_are_empty_far_from_points(
