@@ -110,7 +110,7 @@ class Axis:
         """Dates from seconds since the origin."""
         if self.origin:
             return np.asarray(np.datetime64(self.origin, "ns") + (seconds * NANOSECONDS).round().astype("timedelta64[ns]"))
-        return (seconds * 1000).round().astype("datetime64[ms]")
+        return np.asarray((seconds * 1000).round().astype("datetime64[ms]"))
 
     def spread(self, count: int) -> Floats:
         """``count`` coordinates in [0, 1) at equal distances from the first sample to the last, or around a period."""
