@@ -323,7 +323,7 @@ def edit_nifti(file: SourceFile, missing: Missing, axes: int | None = None) -> E
     with reading(file.given):
         stored = np.asanyarray(image.dataobj.get_unscaled())
     shape = shape_of_volume(file, image)
-    is_volume = axes in (None, 3)
+    is_volume = axes == 3 or (axes is None and min(shape[:3]) > 1)  # a slice is a picture
     signals = stored.reshape(1, *shape[:3], -1) if is_volume else array_as_signals(stored, repr(file.given), axes)
     real = signals * image.dataobj.slope + image.dataobj.inter if missing.values else signals
     marked = marked_values(real, NOTHING.plus(missing.values, real.dtype))

@@ -189,9 +189,14 @@ def test_volumes_that_a_fit_refuses_are_not_filled(tmp_path):
     colours = np.zeros((4, 5, 6), [(name, "u1") for name in "RGB"])
     nibabel.Nifti1Image(colours, np.eye(4)).to_filename(tmp_path / "rgb.nii")
     nibabel.Nifti1Image(np.zeros((4, 5, 6, 7), "f4"), np.eye(4)).to_filename(tmp_path / "series.nii")
-    for name, part in (("rgb", "holds [('R', 'u1')"), ("series", "has the shape (4, 5, 6, 7); a volume has three axes")):
+    for name, part in (
+        ("rgb", "Save colours"),
+        ("series", "has the shape (4, 5, 6, 7); a volume has three axes"),
+    ):
         path = str(tmp_path / f"{name}.nii")
         refused(lambda path=path: read_file(path), part)
         refused(VideoSource(path).read, part)
     nibabel.Nifti1Image(np.zeros((4, 5, 6, 1, 3), "f4"), np.eye(4)).to_filename(tmp_path / "channels.nii")
     assert read_file(tmp_path / "channels.nii").values.shape == (1, 4, 5, 6, 3)
+    nibabel.Nifti1Image(np.zeros((8, 9, 1), "f4"), np.eye(4)).to_filename(tmp_path / "slice.nii")
+    assert read_file(tmp_path / "slice.nii").values.shape == (1, 8, 9, 1)

@@ -98,7 +98,8 @@ def open_nifti(file: SourceFile) -> Any:
     nibabel: Any = require("nibabel", f"reading {file.given!r}")
     with reading(file.given):
         image = nibabel.load(file.path)
-        check_numbers(repr(file.given), image.get_data_dtype())
+        hint = ". Save colours, and complex numbers, as channels along a fourth axis"
+        check_numbers(repr(file.given), image.get_data_dtype(), hint)
         shape, itemsize = tuple(int(size) for size in image.shape), image.get_data_dtype().itemsize
         check_claim(repr(file.given), shape, itemsize, file.path.stat().st_size)
         # nibabel scales in float64
