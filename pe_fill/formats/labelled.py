@@ -127,6 +127,8 @@ def _variable(file: Path, path: str, variable: str | None, xarray: Any) -> tuple
             held = f"It holds: {', '.join(data)}" if data else _held_in_groups(file, path, xarray)
             raise InputError(f"{path!r} holds {len(data)} variables: choose one by variable. {held}")
         name = data[0] if variable is None else variable
+        if not found:
+            raise InputError(f"{path!r} has no variable {name!r}. {_held_in_groups(file, path, xarray)}")
         check_known(f"{path!r} has no variable", name, found, "It has")
         check_memory(f"{name!r} in {path!r}", dataset[name].shape, 8, "Save a part of it, or use a coarser one")
         stored = dataset[name].load()

@@ -373,6 +373,8 @@ def test_variables_that_describe_others_are_no_data(tmp_path, caplog):
         InputError, match=r"holds 0 variables.*/forecast/day1 \(sst.*group='/forecast/day1'\).to_netcdf\('day1.nc'\)"
     ):
         LabelledSource(str(tmp_path / "b.nc")).read()
+    with pytest.raises(InputError, match=r"no variable 'sst'. Its groups do: /forecast/day1 \(sst"):
+        LabelledSource(str(tmp_path / "b.nc"), "sst").read()
 
 
 def test_numbers_for_missing_values_of_an_array_are_refused():
