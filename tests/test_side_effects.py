@@ -9,6 +9,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ CASES: dict[str, list[Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]] = {
         lambda: ((values(2, 12, 10, 1), {"name": "gau", "width": "auto"}), {}),
         lambda: ((values(1, 12, 10, 1).numpy(), create("rff", num_features=8)), holes()),
         lambda: ((values(1, 20, 18, 1), LEARNED), {}),
+        lambda: ((values(1, 12, 10, 1),), {}),
         lambda: (([*values(2, 12, 10, 1)],), {"model": SimpleMLP("hash", 1, 8), "max_steps": 3}),
         lambda: ((TensorDataModule(values(1, 12, 10, 1)),), {"model": ComplexLinear("gau", solver="exact")}),
     ],
@@ -75,7 +77,7 @@ CASES: dict[str, list[Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]]] = {
     "widened": [lambda: ((create("gau", num_features=8, sigma=0.1), 12.0, 2.0), {})],
     "with_seed": [lambda: ((create("rff"), 3), {})],
     "encoder_rank": [lambda: ((create("gau", num_features=8, sigma=0.1), axis()), {})],
-    "evaluating": [lambda: ((nn.Dropout(),), {})],
+    "evaluating": [lambda: ((nn.Sequential(nn.Dropout(), nn.Dropout().eval()),), {})],
     "feature_rank": [lambda: ((Complex([create("gau", num_features=8, sigma=0.1)] * 2, 2), values(9, 2)), {})],
     "stable_rank": [lambda: ((values(9, 4),), {})],
     "grid_axes": [lambda: (((12, 10),), {})],
@@ -134,6 +136,8 @@ def content(value: Any) -> Any:
         return ("array", value.dtype, value.tobytes())
     if isinstance(value, pe_lightning.Encoder):
         return (value.name, value.training, repr(value), [content(tensor) for tensor in value.state_dict().values()])
+    if isinstance(value, nn.Sequential):
+        return [part.training for part in value.modules()]
     if isinstance(value, dict):
         return {key: content(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -147,7 +151,10 @@ def test_a_call_leaves_everything_as_it_was(path: str, function: Callable[..., A
     for case in CASES[path.rpartition(".")[2]]:  # a new function needs a case
         arguments, options = case()
         before, given = of_process(), (content(arguments), content(options))
-        function(*arguments, **options)
+        result = function(*arguments, **options)
+        if isinstance(result, AbstractContextManager):
+            with result:
+                pass
         for name, found in of_process().items():
             assert found == before[name], name
         assert (content(arguments), content(options)) == given

@@ -74,7 +74,8 @@ def read_prior(name: str, samples: SampleKind = "points") -> LocalPrior | CellPr
     if ("factors" in spec) != (samples == "cells"):
         raise InputError(f"{name!r} is not for samples that are {samples}: give {SHIPPED}, {NO_PRIOR}, or {trained}")
     try:
-        prior = CellPrior(**spec).requires_grad_(False).eval() if samples == "cells" else prior_from(spec)
+        with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and replaced
+            prior = CellPrior(**spec).requires_grad_(False).eval() if samples == "cells" else prior_from(spec)
         prior.load_state_dict(state)
     except (TypeError, RuntimeError) as error:
         raise InputError(f"the prior of {name!r} is damaged: its arguments and its weights do not agree") from error

@@ -24,13 +24,14 @@ MAX_EXACT = 2048
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """Without gradients and dropout."""
-    training = module.training
+    training = [part for part in module.modules() if part.training]
     module.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        module.train(training)
+        for part in training:
+            part.training = True
 
 
 def stable_rank(matrix: Tensor) -> Tensor:

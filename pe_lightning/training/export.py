@@ -62,7 +62,8 @@ def load(path: str | Path) -> LightningModule:
     name = checkpoint["hyper_parameters"].get("_class_path")
     if not isinstance(name, str):
         raise InputError(f"{str(source)!r} does not name its model, so that it cannot be made here")
-    return model_class(name).load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
+    with torch.random.fork_rng(devices=[]):  # initial weights are drawn, and replaced
+        return model_class(name).load_from_checkpoint(_saved(checkpoint), map_location="cpu", weights_only=True).eval()
 
 
 def _file_of(path: str | Path) -> Path:

@@ -45,7 +45,9 @@ def check_export(module: FunctionModule, steps: int, make_trainer: MakeTrainer, 
     written = folder / "exported/model.safetensors"
     assert capsys.readouterr().out == f"{written}\n"
     expected = values(module)
+    state = torch.get_rng_state()
     found = pe_lightning.load(written)
+    assert torch.equal(torch.get_rng_state(), state)
     assert type(found) is type(module)
     assert values(found).equal(expected)
     assert values(pe_lightning.load(folder)).equal(expected)

@@ -165,7 +165,8 @@ def _digest(text: str) -> str:
 
 
 def checked(tree: dict[str, Any], repeats: int, name: str) -> dict[str, Any]:
-    """The configuration of a cell with W&B group ``name``; InputError unless it has a fixed seed and takes one device."""
+    """A copy of a cell's configuration, with W&B group ``name``; InputError unless it has a fixed seed and one device."""
+    tree = copy.deepcopy(tree)
     seed, trainer = tree["seed_everything"], tree["trainer"]
     if seed is True or (seed is False and repeats > 1):
         raise InputError("a sweep needs a fixed seed: set --seed_everything to a number")

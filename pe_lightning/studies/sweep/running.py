@@ -82,7 +82,8 @@ class CellRunner:
         began, metrics, error, trace = time.perf_counter(), {}, None, None
         checkpoint: Path | None = None
         notes: list[str] = []
-        logging.disable(logging.INFO)  # messages of Lightning about every fit
+        disabled = logging.root.manager.disable
+        logging.disable(max(disabled, logging.INFO))  # messages of Lightning about every fit
         with warnings.catch_warnings(record=True) as caught:
             try:
                 checkpoint, notes = _checkpoint(folder)
@@ -96,7 +97,7 @@ class CellRunner:
             except Exception as failed:  # the other cells still run
                 error, trace = f"{type(failed).__name__}: {paragraph(str(failed), 500)}", traceback.format_exc()
             finally:
-                logging.disable(logging.NOTSET)
+                logging.disable(disabled)
         texts = dict.fromkeys([*notes, *(" ".join(str(warning.message).split()) for warning in caught)])
         return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 

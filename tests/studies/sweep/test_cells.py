@@ -1,6 +1,7 @@
 """The cells of a sweep: values, names, order of options, seeds and refusals."""
 
 import copy
+import logging
 
 import pytest
 
@@ -8,7 +9,17 @@ from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
-from pe_lightning.studies.sweep.cells import Cell, cell_name, differences, make_cells, parse_varied, reseeded, split_values
+from pe_lightning.studies.sweep.cells import (
+    Cell,
+    cell_name,
+    checked,
+    differences,
+    make_cells,
+    parse_varied,
+    reseeded,
+    split_values,
+)
+from pe_lightning.studies.sweep.running import CellRunner
 
 TREE = {
     "seed_everything": 4,
@@ -159,3 +170,18 @@ def test_files_that_a_model_is_made_from_are_known_by_their_content(tmp_path):
     (tmp_path / "prior.ckpt").write_bytes(b"two")
     assert len(first) == len(digests()) == 1
     assert first != digests()
+
+
+def test_messages_that_a_program_has_disabled_stay_so(tmp_path):
+    logging.disable(logging.WARNING)
+    try:
+        assert "give --data DATA" in CellRunner().run({}, tmp_path).error
+        assert logging.root.manager.disable == logging.WARNING
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def test_the_configuration_of_a_cell_is_a_copy():
+    tree = copy.deepcopy(TREE)
+    assert checked(tree, 2, "name")["trainer"]["devices"] == 1
+    assert tree == TREE
