@@ -71,7 +71,7 @@ def test_the_command_writes_what_python_returns(capsys: pytest.CaptureFixture[st
         ([*COLUMNS, "--at", "places.csv", "--out", "values.nc"], ".csv or .npy"),
         ([*COLUMNS, "--at", "stations", "--out", "values.csv"], "no such file"),
         (["--coordinates", "lon,lat", "--values", "tmp", "--grid", "4,4"], "'tmp'; did you mean 'temp'"),
-        ([*COLUMNS, "--grid", "4,4", "--upscale", "2"], "for samples of a grid"),
+        ([*COLUMNS, "--grid", "4,4", "--upscale", "2"], "--upscale: not for tables of points"),
         ([*COLUMNS, "--grid", "4,4", "--folds", "blocks"], "random or none"),
         ([*COLUMNS, "--grid", "4,4", "--out", "places.csv"], "exists"),
     ],
