@@ -238,7 +238,7 @@ def waves(height: int, width: int, phase: float = 0.0) -> Image.Image:
 
 
 def write_gaps() -> None:
-    """Writes a picture a.png of 24 x 28, a mask m.png of a missing line, and points a.csv."""
+    """Writes a picture a.png of 24 x 28, a mask m.png of three missing lines, and points a.csv."""
     waves(24, 28).save("a.png")
-    Image.fromarray(np.uint8(np.arange(24)[:, None] * np.ones(28) == 9) * 255).save("m.png")
+    Image.fromarray(np.uint8(abs(np.arange(24)[:, None] * np.ones(28) - 9) < 2) * 255).save("m.png")
     Path("a.csv").write_text("x,y,v\n" + "".join(f"{n % 7},{n // 7},{n * n % 17}\n" for n in range(42)))

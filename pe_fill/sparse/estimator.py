@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -14,15 +13,14 @@ from torch import Tensor
 from pe_fill.sparse.denoise import denoise
 from pe_fill.sparse.lifting import LiftingName, lifting
 from pe_fill.sparse.network import Coefficients, SparseWeight, ValueType, axis_norms, check_keep
-from pe_lightning.encoders import Encoder, EncoderLike, per_axis
+from pe_lightning.encoders import Encoder, EncoderLike
 from pe_lightning.encoders.resolution import shrunk
 from pe_lightning.errors import InputError
 from pe_lightning.estimators import FitReport, LinearRidge
-from pe_lightning.estimators.base import default_device
 from pe_lightning.estimators.linear import LinearField
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import Operator, full_precision, mode_products
-from pe_lightning.signals import GridBatch, GridSplit, Signals, validation
+from pe_lightning.signals import GridBatch, GridSplit, Process, Signals, validation
 from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.solvers import Choice, Solution, solve_grid
@@ -101,6 +99,14 @@ class SparseLayer(NamedTuple):
     noise: tuple[float, bool] | None
 
 
+class SparseField(LinearField):
+    """Signals as the kept coefficients of their linear layers, with their positions."""
+
+    def __init__(self, solution: Solution, layers: Sequence[SparseLayer]) -> None:
+        super().__init__([solution], label="SparseLinear", solution=sparse_report(solution, layers))
+        self.layers = layers
+
+
 class SparseRidge(LinearRidge):
     """Ridge regression whose largest coefficients in a multi-resolution basis are kept.
 
@@ -134,12 +140,19 @@ class SparseRidge(LinearRidge):
             check_keep(count, math.prod(encoder.num_features for encoder in sized) * train.info.channels)
         return sized, choice
 
-    def fit(self, train: Signals, device: torch.device | None = None) -> LinearField:
-        device, began = default_device(device), time.perf_counter()
-        encoders, choice = self.choose(train, per_axis(self.encoder, train.info.num_axes), device)
-        found, layers = self.sparsify(self.solve(train.dataset, encoders, device, choice), train.dataset)
-        report = replace(sparse_report(found, layers), solve_seconds=time.perf_counter() - began)
-        return LinearField([found], label="SparseLinear", solution=report, spread=None)
+    def fit_layer(
+        self,
+        train: Signals,
+        encoders: Sequence[Encoder],
+        device: torch.device,
+        choice: Choice | None = None,
+        shard: tuple[SignalDataset, Process] | None = None,
+        shared: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> SparseField:
+        """As in the base class; then the largest coefficients are kept."""
+        (solution,) = super().fit_layer(train, encoders, device, choice, shard, shared, dtype).solutions
+        return SparseField(*self.sparsify(solution, train.dataset if shard is None else shard[0]))
 
     @torch.no_grad()
     def sparsify(self, found: Solution, dataset: SignalDataset) -> tuple[Solution, list[SparseLayer]]:
@@ -177,7 +190,7 @@ def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
     }
     if noise:
         sparse |= {"noise": [deviation for deviation, _ in noise], "denoised": [denoised for _, denoised in noise]}
-    return FitReport(**found.report(), sparse=sparse)
+    return replace(found.report(), sparse=sparse)
 
 
 def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> Callable[[Tensor], float]:

@@ -6,14 +6,11 @@ from typing import Any, Literal
 
 import torch
 
-from pe_fill.sparse.estimator import KeepLike, SparseOptions, SparseRidge, sparse_report
+from pe_fill.sparse.estimator import KeepLike, SparseField, SparseOptions, SparseRidge, sparse_report
 from pe_fill.sparse.lifting import LiftingName
 from pe_fill.sparse.network import SparseWeight, ValueType
 from pe_lightning.errors import InputError
-from pe_lightning.estimators import FitReport
-from pe_lightning.signals import Process
-from pe_lightning.signals.dataset import SignalDataset
-from pe_lightning.solvers import Solution
+from pe_lightning.estimators.linear import LinearField
 from pe_lightning.training import ComplexLinear, trainer_of
 from pe_lightning.training.coordinate import EncoderChoice
 
@@ -77,16 +74,17 @@ class SparseLinear(ComplexLinear):
             raise InputError("SparseLinear is solved for, not trained: set --trainer.max_steps 0")
         super().configure_model()
 
-    def solve_layer(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """Solves for the layer, and gives every process the kept numbers of all signals."""
-        (solution,), _ = super().solve_layer(dataset, process)
-        solution, layers = self.estimator.sparsify(solution, dataset)
+    def take_fit(self, field: LinearField) -> None:
+        """Takes the layer, and gives every process the kept numbers of all signals."""
+        assert isinstance(field, SparseField)
+        layers = field.layers
         if self.shard is not None:
             shares: list[Any] = [None] * self.trainer.world_size
             torch.distributed.all_gather_object(shares, layers)
             layers = [layer for share in shares for layer in share]
+            field.solution = sparse_report(field.solutions[0], layers)
         self.sparse_weights = [layer.weight for layer in layers]
-        return [solution], sparse_report(solution, layers)
+        super().take_fit(field)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Saves the layer as its kept numbers and their positions alone."""

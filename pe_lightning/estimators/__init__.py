@@ -17,7 +17,7 @@ import lazy_loader
 if TYPE_CHECKING:
     from pe_lightning.estimators.base import Estimator, Field, Fits, FittedField, Spread, Variant, estimators
     from pe_lightning.estimators.linear import LinearRidge
-    from pe_lightning.estimators.report import FitReport
+    from pe_lightning.solvers.report import FitReport
 
 __all__ = [
     "Estimator",
@@ -34,8 +34,7 @@ __all__ = [
 __getattr__, __dir__, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "base": ["Estimator", "Field", "Fits", "FittedField", "Spread", "Variant", "estimators"],
+        "base": ["Estimator", "Field", "FitReport", "Fits", "FittedField", "Spread", "Variant", "estimators"],
         "linear": ["LinearRidge"],
-        "report": ["FitReport"],
     },
 )

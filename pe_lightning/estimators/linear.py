@@ -18,7 +18,6 @@ from pe_lightning.encoders.configured import changed
 from pe_lightning.encoders.resolution import MAX_WEIGHTS, without_parameters
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
-from pe_lightning.estimators.report import FitReport
 from pe_lightning.registry import load_entry_points
 from pe_lightning.signals.batches import PointBatch
 from pe_lightning.signals.blocks import FileValues
@@ -111,15 +110,49 @@ class LinearRidge(Estimator):
         """Fits the trained samples, of signals in memory or read block by block."""
         device, began = default_device(device), time.perf_counter()
         encoders, choice = self.choose(train, copy.deepcopy(per_axis(self.encoder, train.info.num_axes)), device)
-        if any(parameter.requires_grad for encoder in encoders for parameter in encoder.parameters()):
-            own = [copy.deepcopy(encoders) for _ in range(train.info.num_signals)]
-            solutions, learned = self.learn(train.dataset, own, device)
-            report = learned_report(solutions, learned, None if choice is None else choice.report())
+        field = self.fit_layer(train, encoders, device, choice)
+        field.solution = replace(field.solution, solve_seconds=time.perf_counter() - began)
+        return field
+
+    def fit_layer(
+        self,
+        train: Signals,
+        encoders: Sequence[Encoder],
+        device: torch.device,
+        choice: Choice | None = None,
+        shard: tuple[SignalDataset, Process] | None = None,
+        shared: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> LinearField:
+        """Fits the linear layer on encoders of :meth:`choose`, which are learned first if they have parameters.
+
+        Args:
+            train: All signals; width and ridge are chosen by them.
+            encoders: One per axis.
+            device: Where to compute.
+            choice: The choice of the encoders, if there was one.
+            shard: The signals that this process fits, and the process; by default all signals, and the only process.
+            shared: Whether all signals learn one encoder; else each learns its own.
+            dtype: Precision of the solver.
+        """
+        part, process = shard or (train.dataset, ONE_PROCESS)
+        learned: list[Learned] = []
+        if has_parameters(encoders):
+            solutions, learned = self._learn(part, encoders, device, process, shared, dtype)
         else:
-            solutions = [self.solve(train.dataset, encoders, device, choice)]
-            report = FitReport(**solutions[0].report())
-        report = replace(report, solve_seconds=time.perf_counter() - began)
-        return LinearField(solutions, label="ComplexLinear", solution=report, spread=self._spread(train, solutions, device))
+            solutions = [self._solve(part, encoders, device, choice, process, train.dataset, dtype)]
+        report = solutions[0].report()
+        if learned:
+            ridges = {found.ridge for found in learned}
+            report = replace(
+                report,
+                ridge=ridges.pop() if len(ridges) == 1 else None,
+                choice=report.choice if choice is None else choice.report(),
+                exact=all(solution.exact for solution in solutions),
+                learned=[{"ridge": found.ridge, **found.report()} for found in learned],
+            )
+        spread = self._spread(train, solutions, device)
+        return LinearField(solutions, label="ComplexLinear", solution=report, spread=spread)
 
     def choose(
         self, train: Signals, encoders: Sequence[Encoder], device: torch.device
@@ -169,24 +202,23 @@ class LinearRidge(Estimator):
         points, encoders = _points(dataset, device), size_encoders(dataset, encoders, self.max_weights)
         return choose_points(points.values, encoders, **options, **_where(points))
 
-    def learn(
+    def _learn(
         self,
         dataset: SignalDataset,
-        encoders: Sequence[Sequence[Encoder]],
+        encoders: Sequence[Encoder],
         device: torch.device,
-        process: Process = ONE_PROCESS,
-        dtype: torch.dtype = torch.float32,
+        process: Process,
+        shared: bool,
+        dtype: torch.dtype,
     ) -> tuple[list[Solution], list[Learned]]:
         """Learns encoders with parameters by variable projection, and solves with them, one signal after another.
 
-        Every process learns from all samples of its signals, with equal results; the solves are shared. ``encoders`` are
-        one per
-        axis, for each signal or for all together.
+        Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
-        parts = [dataset] if len(encoders) == 1 else [dataset.of(slice(s, s + 1)) for s in range(len(encoders))]
+        parts = [dataset] if shared else [dataset.of(slice(s, s + 1)) for s in range(dataset.values.shape[0])]
         solutions, every = [], []
-        for part, own in zip(parts, encoders, strict=True):
-            own = cell_means([encoder.to(device) for encoder in own], part.cells)
+        for part in parts:
+            own = cell_means([encoder.to(device) for encoder in copy.deepcopy(list(encoders))], part.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
             if isinstance(part.values, FileValues):
                 block = part.central_block()
@@ -201,40 +233,29 @@ class LinearRidge(Estimator):
                 points = _points(part, device)
                 learned = learn_encoders(points.values, own, **options, **_where(points))
             solver = LinearRidge(learned.encoders, learned.ridge, self.center)
-            solutions.append(solver.solve(part, learned.encoders, device, None, process, dtype=dtype))
+            solutions.append(solver._solve(part, learned.encoders, device, None, process, part, dtype))
             every.append(learned)
         if kept := sum(learned.kept_start for learned in every):
-            names = ", ".join(sorted({encoder.name for own in encoders for encoder in own}))
+            names = ", ".join(sorted({encoder.name for encoder in encoders}))
             of_signals = f" for {kept} of {len(every)} signals" if len(every) > 1 else ""
             rank_zero_info(
                 f"The given parameters of {names} are kept{of_signals}: learned ones are no better on unseen samples."
             )
         return solutions, every
 
-    def solve(
+    def _solve(
         self,
         dataset: SignalDataset,
         encoders: Sequence[Encoder],
         device: torch.device,
-        choice: Choice | None = None,
-        process: Process = ONE_PROCESS,
-        chosen_by: SignalDataset | None = None,
-        dtype: torch.dtype = torch.float32,
+        choice: Choice | None,
+        process: Process,
+        chosen_by: SignalDataset,
+        dtype: torch.dtype,
     ) -> Solution:
-        """Fits the linear layer exactly to the training samples; several processes do it together.
-
-        Args:
-            dataset: The signals that this process fits, in memory or in a file.
-            encoders: One per axis; a width given as ``auto`` is chosen.
-            device: Where to compute.
-            choice: An earlier choice, with its encoders and ridge.
-            process: This process, which passes its share of the samples to the solver.
-            chosen_by: The signals by which width and ridge are chosen; by default ``dataset``.
-            dtype: Precision of the solver.
-        """
-        wanted = any(automatic(encoder) for encoder in encoders)
-        if choice is None and (wanted or self.ridge == "auto"):
-            choice = self._choose(chosen_by or dataset, encoders, device, "auto" if wanted else "given")
+        """Fits the linear layer exactly to the training samples; several processes do it together."""
+        if choice is None and self.ridge == "auto":
+            choice = self._choose(chosen_by, encoders, device, "given")
         encoders, ridge = (encoders, self.ridge) if choice is None else (choice.encoders, choice.ridge)
         assert ridge != "auto"
         encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
@@ -270,14 +291,9 @@ def linear_spread() -> Callable[[Signals, Solution, bool, torch.device], Callabl
     return next(load_entry_points(SPREADS, "standard deviations", "linear"), None)
 
 
-def learned_report(solutions: Sequence[Solution], learned: Sequence[Learned], choice: dict[str, Any] | None) -> FitReport:
-    """The report on exact fits with learned encoders, one per signal or one for all, and on the choice of their start."""
-    reports = [{"ridge": found.ridge, **found.report()} for found in learned]
-    ridges = {found.ridge for found in learned}
-    first = FitReport(**solutions[0].report())
-    ridge = ridges.pop() if len(ridges) == 1 else None
-    exact = all(solution.exact for solution in solutions)
-    return replace(first, ridge=ridge, choice=choice or first.choice, exact=exact, learned=reports)
+def has_parameters(encoders: Sequence[Encoder]) -> bool:
+    """Whether encoders are learned before the layer is solved for."""
+    return any(parameter.requires_grad for encoder in encoders for parameter in encoder.parameters())
 
 
 def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:

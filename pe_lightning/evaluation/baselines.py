@@ -1,10 +1,7 @@
 """Interpolation of the training samples: runs and ``pe-lightning suggest`` show all registered baselines that apply.
 
->>> from pe_lightning.evaluation.baselines import interpolate, names
+>>> from pe_lightning.evaluation.baselines import interpolate
 >>> from pe_lightning.training import TensorDataModule
->>> names()  # doctest: +NORMALIZE_WHITESPACE
-['bicubic', 'biharmonic', 'clough_tocher', 'delaunay', 'inverse_distance', 'linear', 'nearest', 'rbf_linear', 'spline',
- 'thin_plate']
 >>> data = TensorDataModule(torch.rand(2, 16, 16, 3))
 >>> tuple(interpolate("bicubic", data.train_batch(), data.evaluation_batch().axes).shape)
 (2, 16, 16, 3)
@@ -13,34 +10,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import torch
-from scipy.interpolate import CloughTocher2DInterpolator, CubicSpline, LinearNDInterpolator, RBFInterpolator
+from scipy.interpolate import CubicSpline, LinearNDInterpolator
 from scipy.spatial import Delaunay as Triangulation
 from scipy.spatial import QhullError, cKDTree
 from torch import Tensor
 
 from pe_lightning.errors import InputError
-from pe_lightning.linalg.threads import one_blas_thread
 from pe_lightning.registry import Registry
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
 from pe_lightning.signals.blocks import grid_blocks
 from pe_lightning.signals.splits import GridSplit, Split
 
 BaselineChoice: TypeAlias = Literal["none", "fast", "all"]
-"""Which baselines a run computes: ``fast`` are those within :data:`FAST_SECONDS`, by :func:`estimated_seconds`."""
+"""Which baselines a run computes: ``fast`` are those that :func:`refuse_slow` lets pass."""
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 MAX_OUTPUT_VALUES = 1 << 24
 """Output values computed at once."""
-FAST_SECONDS, FAST_SECONDS_PER_SAMPLE = 2.5, 1.5e-5
-"""Processor seconds of a fast baseline, and of each sample of a large signal: about the time of a fit."""
-SECONDS_PER_VALUE = 1e-7
-"""Processor seconds of an output value, apart from distances and systems of equations."""
 POSITION_TOLERANCE = 1e-6
 """Rounding error of positions, in samples."""
 
@@ -61,19 +53,14 @@ class Interpolation:
     """Numbers of axes that it takes; empty: any."""
     program: ClassVar[str] = ""
     """The equal function of a public library; tables name it where it is ahead of a fit."""
+    fast_places: ClassVar[Mapping[int, int]] = {}
+    """The most places between scattered samples, by the number of axes, that take no longer than a fit."""
 
     def applies_to(self, info: SignalInfo, split: Split) -> bool:
         """Whether tables show this baseline for signals of this shape and these training samples."""
         if isinstance(split, GridSplit):
             return self.on_grids
         return self.on_points and (not self.num_axes or info.num_axes in self.num_axes)
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        """Estimated processor seconds for places between scattered points; by default no time.
-
-        A function of the numbers alone, so that all runs of a signal have the same baselines.
-        """
-        return 0.0
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Indices, which :meth:`along` clamps, and weights of the ``m`` samples whose weighted sum is each value.
@@ -137,23 +124,18 @@ baselines: Registry[Interpolation] = Registry("baseline", Interpolation, "pe_lig
 names = baselines.names
 
 
-def estimated_seconds(name: str, info: SignalInfo, split: Split) -> float:
-    """Estimated processor seconds of a baseline, from the numbers of samples alone."""
-    samples = math.prod(info.grid) if info.num_points is None else info.num_points
-    values = info.num_signals * samples * info.channels
-    if isinstance(split, GridSplit):
-        return SECONDS_PER_VALUE * values
-    points = split.num_train
-    sets = len(split.train_mask(tuple(slice(0, 1) for _ in split.grid)))  # signals may share their points
-    return SECONDS_PER_VALUE * values + sets * baselines.create(name).seconds(points, samples - points, info.num_axes)
-
-
 def refuse_slow(name: str, info: SignalInfo, split: Split) -> None:
-    """Raises InputError for a baseline that is not among the fast ones."""
-    seconds = estimated_seconds(name, info, split)
-    samples = info.num_signals * (math.prod(info.grid) if info.num_points is None else info.num_points)
-    if seconds > max(FAST_SECONDS, FAST_SECONDS_PER_SAMPLE * samples):
-        raise InputError(f"about {seconds:,.0f} s; fit --trainer.callbacks.baselines all computes it")
+    """Raises InputError for a baseline that takes longer than a fit.
+
+    It follows from the numbers of samples alone, so that all runs of a signal have the same baselines.
+    """
+    most = baselines.create(name).fast_places.get(info.num_axes)
+    if most is None or isinstance(split, GridSplit):
+        return
+    samples = math.prod(info.grid) if info.num_points is None else info.num_points
+    sets = len(split.train_mask(tuple(slice(0, 1) for _ in split.grid)))  # signals may share their points
+    if (places := sets * (samples - split.num_train)) > most:
+        raise InputError(f"slow for {places:,} places; fit --trainer.callbacks.baselines all computes it")
 
 
 def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor] | Tensor) -> Tensor:
@@ -161,8 +143,7 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
 
     Args:
         name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest``,
-            ``delaunay``, ``clough_tocher``, ``rbf_linear``, ``thin_plate`` or ``inverse_distance`` for scattered points;
-            ``biharmonic`` for a grid with missing samples.
+            ``delaunay`` and those of :mod:`pe_fill.baselines` for scattered points.
         batch: The training samples.
         axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
 
@@ -206,9 +187,6 @@ class Nearest(Interpolation):
 
     program = "scipy.interpolate.NearestNDInterpolator"
     on_grids = on_points = True
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        return 2e-6 * places
 
     def weights(self, training: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         left, beta = _cells(training, x)
@@ -279,11 +257,8 @@ class Delaunay(Interpolation):
     program = "scipy.interpolate.LinearNDInterpolator"
     on_points = True
     num_axes: ClassVar[tuple[int, ...]] = (1, 2, 3)
+    fast_places: ClassVar[Mapping[int, int]] = {3: 50_000}
     interpolator: ClassVar[Any] = LinearNDInterpolator
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        triangles = {1: 1e-6 * points, 2: 1.5e-5 * points, 3: 3.3e-6 * math.pow(points, 1.4)}
-        return triangles[num_axes] + 4e-6 * places
 
     def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
         if points.shape[1] == 1:
@@ -297,104 +272,3 @@ class Delaunay(Interpolation):
         outside = np.isnan(result).any(1)
         result[outside] = known[cKDTree(points).query(wanted[outside])[1]]
         return result
-
-
-@baselines.register("clough_tocher")
-class CloughTocher(Delaunay):
-    """Cubic interpolation on the Delaunay triangulation of scattered points of two axes, with continuous slopes."""
-
-    program = "scipy.interpolate.CloughTocher2DInterpolator"
-    num_axes = (2,)
-    interpolator = CloughTocher2DInterpolator
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        return 2e-5 * points + 4e-6 * places
-
-
-@baselines.register("rbf_linear")
-class LinearRadialBasis(Interpolation):
-    """Radial basis functions ``-r`` and a constant, fitted to the nearest 50 samples of every place."""
-
-    program = "scipy.interpolate.RBFInterpolator(neighbors=50, kernel='linear')"
-    on_points = True
-    kernel: ClassVar[str] = "linear"
-    seconds_per_place: ClassVar[float] = 5.5e-5
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        return self.seconds_per_place * places  # one system for each
-
-    @one_blas_thread
-    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
-        if not len(wanted):  # which SciPy refuses
-            return known[:0]
-        result: Array = RBFInterpolator(points, known, neighbors=min(50, len(points)), kernel=self.kernel)(wanted)
-        return result
-
-
-@baselines.register("thin_plate")
-class ThinPlate(LinearRadialBasis):
-    """Thin plate splines fitted to the nearest 50 samples of every place."""
-
-    program = "scipy.interpolate.RBFInterpolator(neighbors=50)"
-    kernel = "thin_plate_spline"
-    seconds_per_place = 7e-5
-
-
-@baselines.register("inverse_distance")
-class InverseDistance(Interpolation):
-    """The mean of the nearest 12 samples, weighted by the inverse of their squared distances.
-
-    Reference: Shepard, *A two-dimensional interpolation function for irregularly-spaced data*, ACM Conference, 1968.
-    """
-
-    program = "sklearn.neighbors.KNeighborsRegressor(12)"
-    on_points = True
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        return 3e-6 * places
-
-    def scattered(self, points: Array, known: Array, wanted: Array) -> Array:
-        distance, near = cKDTree(points).query(wanted, np.arange(1, min(12, len(points)) + 1))
-        weights = np.maximum(distance, np.finfo(np.float64).tiny ** 0.25) ** -2
-        result: Array = np.einsum("qk,qkc->qc", weights / weights.sum(1, keepdims=True), known[near])
-        return result
-
-
-@baselines.register("biharmonic")
-class Biharmonic(Interpolation):
-    """The biharmonic equation on the missing samples of a grid.
-
-    Reference: Damelin and Hoang, *On Surface Completion and Image Inpainting by Biharmonic Functions*, International Journal
-    of Mathematics and Mathematical Sciences, 2018.
-    """
-
-    program = "skimage.restoration.inpaint_biharmonic"
-    on_points = True
-
-    def seconds(self, points: int, places: int, num_axes: int) -> float:
-        # the factors of one sparse system fill in, more with more axes
-        scale, power = {1: (1e-6, 1.0), 2: (8e-8, 1.5)}.get(num_axes, (6e-10, 2.4))
-        return scale * math.pow(places, power)
-
-    def applies_to(self, info: SignalInfo, split: Split) -> bool:
-        return info.num_points is None and super().applies_to(info, split)
-
-    def from_points(self, values: Tensor, coords: Tensor, axes: Sequence[Tensor] | Tensor) -> Tensor:
-        from skimage.restoration import inpaint_biharmonic  # takes a while, and few fits need it
-
-        on_grid = not isinstance(axes, Tensor) and all(
-            torch.allclose(x, torch.arange(len(x), dtype=x.dtype), rtol=0, atol=1e-3) for x in axes
-        )
-        if not on_grid or not torch.allclose(coords, coords.round(), rtol=0, atol=1e-3):
-            raise ValueError("they are not on a grid with equal distances")
-        shape = tuple(len(x) for x in axes)
-        filled = []
-        for places, known in zip(coords.expand(len(values), -1, -1), values, strict=True):
-            where = tuple(places.round().long().T.numpy())
-            image, missing = np.zeros((*shape, known.shape[-1])), np.ones(shape, dtype=bool)
-            image[where], missing[where] = known.double().cpu().numpy(), False
-            found = inpaint_biharmonic(image, missing, channel_axis=-1)
-            if not np.isfinite(found).all():  # SciPy's solver returns NaN for a singular system
-                raise ValueError("the system is singular")
-            filled.append(torch.from_numpy(found))
-        return torch.stack(filled).to(values)

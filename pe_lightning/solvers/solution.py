@@ -17,6 +17,7 @@ from pe_lightning.solvers.choice import Choice
 from pe_lightning.solvers.dense import MAX_EXACT_EXCESS
 from pe_lightning.solvers.features import encode
 from pe_lightning.solvers.layers import by_layers
+from pe_lightning.solvers.report import FitReport
 from pe_lightning.solvers.samples import ScatteredPoints
 
 Solver: TypeAlias = Literal["grid", "line", "dense", "points"]
@@ -125,20 +126,15 @@ class Solution:
             values = ScatteredPoints(self.encoders, coords).to(self.weight.dtype).matvec(self.weight.flatten(2))
             return values.add_(self.mean[..., None]).movedim(1, -1)
 
-    def report(self) -> dict[str, Any]:
-        """The solution without weights and means, as plain JSON values."""
-        plain: dict[str, Any] = {
-            "solver": self.solver,
-            "ridge": self.ridge,
-            "solve_seconds": self.seconds,
-            "exact": self.exact,
-        }
+    def report(self) -> FitReport:
+        """The results without weights and means, as plain values."""
+        found: dict[str, Any] = {}
         if self.solver in ("grid", "dense"):
-            plain["excess_error"] = float(self.excess_error.max())
+            found["excess_error"] = float(self.excess_error.max())
         else:
-            plain["optimality"] = float(self.optimality.max())
+            found["optimality"] = float(self.optimality.max())
         if self.solver == "grid":
-            plain |= {
+            found |= {
                 "absolute_ridge": float(self.absolute_ridge[0]),
                 "ranks": list(self.ranks),
                 "joint_rank": self.joint_rank,
@@ -146,12 +142,13 @@ class Solution:
                 "methods": list(self.methods),
             }
         elif self.solver == "points":
-            plain |= {
+            found |= {
                 "iterations": self.iterations.tolist(),
                 "converged": bool(self.converged.all()),
                 "relative_residual": float(self.relative_residual.max()),
             }
-        return plain if self.choice is None else {**plain, "choice": self.choice.report()}
+        choice = None if self.choice is None else self.choice.report()
+        return FitReport(self.solver, self.ridge, self.seconds, exact=self.exact, choice=choice, **found)
 
     def _check_axes(self, count: int) -> None:
         if count != len(self.encoders):

@@ -17,15 +17,14 @@ from pe_lightning.encoders.cells import at_points
 from pe_lightning.encoders.configured import changed
 from pe_lightning.encodings import Complex
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.linear import LinearRidge, learned_report
-from pe_lightning.estimators.report import FitReport
+from pe_lightning.estimators.linear import LinearField, LinearRidge, has_parameters
 from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
 from pe_lightning.signals import validation
 from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.dataset import SignalDataset, to_device
-from pe_lightning.signals.process import Process
-from pe_lightning.solvers import Choice, Solution
+from pe_lightning.signals.dataset import to_device
+from pe_lightning.solvers import Choice
 from pe_lightning.solvers.choice import check_ridge
+from pe_lightning.solvers.report import FitReport
 from pe_lightning.training.base import models, signals_of
 from pe_lightning.training.coordinate import CoordinateModule, EncoderChoice
 from pe_lightning.training.datamodule import SignalDataModule
@@ -102,8 +101,7 @@ class ComplexLinear(CoordinateModule):
         if not find_activation(activation, plain=True).carries_identity and solver and depth:
             allowed = [name for name in activations if activations.get(name).carries_identity]
             validation.choice("solver: exact with a head: activation", activation, allowed)
-        fixed = not any(p.requires_grad for encoder in self.configured.entries for p in encoder.parameters())
-        if compile and fixed and not depth and self.has_usual_errors:
+        if compile and not has_parameters(self.configured.entries) and not depth and self.has_usual_errors:
             raise InputError(
                 "ComplexLinear: compile: true does nothing for a single linear layer on fixed features, whose step is a few "
                 "matrix products: leave out --model.compile, or give --model.depth 1"
@@ -212,10 +210,20 @@ class ComplexLinear(CoordinateModule):
         """Solves for the linear layer with a ``solver``, unless a checkpoint restored the solution."""
         if not self.solves or (self.solution is not None and self.solution.is_solved):
             return
-        dataset, process = signals_of(self).shard()
-        began = time.perf_counter()
-        solve = self.learn_encoders if self.networks.features_are_trained else self.solve_layer
-        solutions, report = solve(dataset, process)
+        data, began = signals_of(self), time.perf_counter()
+        encoders = per_axis(self.encoder, self.require_info().num_axes)
+        shared, dtype = self.networks.features_are_shared, self.weight.dtype
+        field = self.estimator.fit_layer(data.signals, encoders, self.device, self._choice, data.shard(), shared, dtype)
+        self.take_fit(field)
+        self.solution = replace(field.solution, solve_seconds=self.choice_seconds + time.perf_counter() - began)
+
+    def take_fit(self, field: LinearField) -> None:
+        """Takes encoders that were learned, weights and means of an exact fit; a subclass may take more."""
+        solutions = field.solutions
+        if self.networks.features_are_trained:
+            for signal, solution in enumerate(solutions):
+                self.stack.set_encoders(signal, solution.encoders)
+            self.calibrate(to_device(signals_of(self).calibration_batch(), self.device))
         # the network's features are the raw ones times the scales
         weight = torch.cat([solution.weight for solution in solutions]) if len(solutions) > 1 else solutions[0].weight
         scales = self.encoding.scales.double().prod(-1).reshape(-1, *[1] * (weight.ndim - 1))
@@ -224,24 +232,6 @@ class ComplexLinear(CoordinateModule):
         self.networks.change("start_from", weight.to(self.weight.dtype), each=True)
         if self.center:
             self.mean.copy_(torch.cat([solution.mean for solution in solutions]))
-        self.solution = replace(report, solve_seconds=self.choice_seconds + time.perf_counter() - began)
-
-    def learn_encoders(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """The exact fits of this process's signals with learned encoders, one for all or one each, and the report."""
-        count = 1 if self.networks.features_are_shared else self.networks.num_signals
-        own = [per_axis(self.encoder, self.require_info().num_axes) for _ in range(count)]
-        solutions, every = self.estimator.learn(dataset, own, self.device, process, self.weight.dtype)
-        for signal, learned in enumerate(every):
-            self.stack.set_encoders(signal, learned.encoders)
-        self.calibrate(to_device(dataset.calibration_batch(), self.device))
-        return solutions, learned_report(solutions, every, None if self.solution is None else self.solution.choice)
-
-    def solve_layer(self, dataset: SignalDataset, process: Process) -> tuple[list[Solution], FitReport]:
-        """The exact fit of this process's signals, and the report; a subclass may change the fit."""
-        encoders = [encoder.to(self.device) for encoder in per_axis(self.encoder, self.require_info().num_axes)]
-        every, dtype = signals_of(self).dataset, self.weight.dtype
-        found = self.estimator.solve(dataset, encoders, self.device, self._choice, process, every, dtype)
-        return [found], FitReport(**found.report())
 
     # -- training and predictions ---------------------------------------------------------------------------------------
 

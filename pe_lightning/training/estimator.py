@@ -52,7 +52,6 @@ class EstimatorModule(FunctionModule):
         self._fields: list[FittedField] = []
         self._states: list[dict[str, Any]] = []
         self._num_params = 0
-        self._cells: Sequence[float] = ()
 
     @property
     def label(self) -> str:
@@ -122,19 +121,15 @@ class EstimatorModule(FunctionModule):
         return {**super().describe(), **self.estimator.describe(self.require_info(), self._fields)}
 
     def of_cells(self, sizes: Sequence[float]) -> Self:
-        self._cells = sizes
+        """This module: means over cells are values at their centres."""
         return self
 
-    def _means(self) -> list[FittedField]:
-        """The fits, or their means over the cells that are asked for."""
-        return [field.of_cells(self._cells) if self._cells else field for field in self.fields]
-
     def evaluate(self, points: Tensor) -> Tensor:
-        return torch.cat([field.evaluate(points) for field in self._means()])
+        return torch.cat([field.evaluate(points) for field in self.fields])
 
     def predict_grid(self, axes: Sequence[Tensor]) -> Tensor:
         check_axes(axes, self.require_info().num_axes)
-        return torch.cat([field.grid(axes) for field in self._means()])
+        return torch.cat([field.grid(axes) for field in self.fields])
 
     @property
     def has_std(self) -> bool:

@@ -195,7 +195,9 @@ def test_slow_baselines_are_left_out_by_the_number_of_samples(grid: tuple[int, .
     for sampling in ("random", "grid"):
         split, left_out = samplings.create(sampling).split(grid, 1), slow if sampling == "random" else set()
         for name in filter(lambda name: baselines.create(name).applies_to(info, split), names()):
-            expected = pytest.raises(InputError, match=r"about .* s; fit --trainer.callbacks.baselines all computes it")
+            expected = pytest.raises(
+                InputError, match=r"slow for .* places; fit --trainer.callbacks.baselines all computes it"
+            )
             with expected if name in left_out else nullcontext():
                 refuse_slow(name, info, split)
 

@@ -244,7 +244,7 @@ def test_a_width_far_off_is_corrected_at_points():
         assert off_the_mask(values, mask, axes, after.encoders, after.ridge) > 1 + off_the_mask(
             values, mask, axes, made, before.ridge
         )
-        report = after.report()["choice"]
+        report = after.report().choice
         assert json.loads(json.dumps(report)) == report
         assert report["value"] == [getattr(after.encoders[0], argument)] * 2
         assert {row["width"][argument] for row in report["tried"]} >= set(report["value"])
@@ -369,7 +369,7 @@ def test_smooth_signals_get_wide_features_past_the_borders(size, rate, least):
     assert chosen.choice.candidate.padding == 4
     assert chosen.choice.factor > 2
     assert score(chosen, whole, size) > least
-    assert chosen.report()["choice"]["num_features"] == [encoder.num_features for encoder in chosen.encoders]
+    assert chosen.report().choice["num_features"] == [encoder.num_features for encoder in chosen.encoders]
     given = solve_grid(whole[:, ::2, ::2], {"name": "gau", "padding": 0}, [coordinates(size)[::2]] * 2, sigma="auto")
     assert given.choice.candidate.padding is None, "what is given is kept"
 

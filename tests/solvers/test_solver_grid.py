@@ -234,7 +234,7 @@ def test_solve_grid_returns_everything():
     points = torch.tensor([[0.25, 0.5], [0.75, 0.25]])
     torch.testing.assert_close(solution.at(points), predicted[:, [4, 12], [6, 3]])
     torch.testing.assert_close(solution.at(points.expand(2, -1, -1))[1], solution.at(points)[1])
-    report = solution.report()
+    report = solution.report().to_dict()
     assert report["choice"]["rule"] == "given"
     assert report["ridge"] == 1e-2
     assert {"solver", "absolute_ridge", "ranks", "joint_rank", "effective_rank", "methods", "solve_seconds"} <= set(report)

@@ -112,7 +112,7 @@ def test_positions_in_a_grid_masks_and_coordinates_agree(num_axes: int, shared: 
     whole = by_coords.predict(axes).flatten(1, -2)
     predicted = whole.gather(1, index.expand(2, -1)[..., None].expand(-1, -1, 3))
     torch.testing.assert_close(by_coords.at(coords), predicted)
-    report = by_coords.report()
+    report = by_coords.report().to_dict()
     assert json.loads(json.dumps(report)) == report
     assert (report["solver"], report["converged"], report["choice"]["rule"]) == ("points", True, "given")
     assert report["iterations"] == by_coords.iterations.tolist()
@@ -202,7 +202,7 @@ def test_float32_weights_without_a_ridge_are_those_of_float64_rounded(
     error = float((solution.at(coords).double() - values.double()).square().sum())
     excess = float(solution.excess_error)
     assert solution.weight.dtype == torch.float32
-    assert solution.exact == bool(solution.converged.all()) == (solution.report()["excess_error"] <= 1e-4)
+    assert solution.exact == bool(solution.converged.all()) == (solution.report().excess_error <= 1e-4)
     assert any("times the least squared error" in str(w.message) for w in caught) == (excess > 0.05)
     assert error <= 1.5 * float(solution.squared_error) + 1e-9 * norm
     assert error <= max(least, 1e-6 * norm) * (1.001 + 1.5 * excess) + 1e-9 * norm
@@ -218,9 +218,9 @@ def test_iterations_that_rounding_ends_have_not_converged(monkeypatch: pytest.Mo
     made = [encoders.create("gau", num_features=14, sigma=0.4)] * 2
     coords, values = numbers(300, 2), numbers(1, 300, 1, seed=3)
     solution = solve_points(values, made, coords=coords, ridge=0.0, iterations=600, tolerance=1e-9)
-    assert solution.report()["relative_residual"] == float(solution.relative_residual)
-    assert solution.report()["converged"] is bool(solution.relative_residual <= 1e-9) is False
-    assert solution.report()["exact"] is False
+    assert solution.report().relative_residual == float(solution.relative_residual)
+    assert solution.report().converged is bool(solution.relative_residual <= 1e-9) is False
+    assert solution.report().exact is False
     matrix = row_kron(at(made, coords))
     left = matrix @ solution.weight.flatten() - (values[0, :, 0] - values.mean())
     assert float((matrix.T @ left).norm() / matrix.norm() / left.norm()) == pytest.approx(

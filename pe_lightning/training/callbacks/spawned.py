@@ -10,7 +10,7 @@ import torch
 from lightning.pytorch import Trainer
 
 from pe_lightning.errors import InputError
-from pe_lightning.estimators.report import FitReport
+from pe_lightning.solvers.report import FitReport
 from pe_lightning.training.base import TrainedModule
 from pe_lightning.training.callbacks.scores import reports
 from pe_lightning.training.function import FunctionModule

@@ -95,8 +95,7 @@ def test_what_fails_unexpectedly_is_tried_again(computed: list[str], monkeypatch
 
 def test_command_and_python_choose(computed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pe_lightning.evaluation.baselines.FAST_SECONDS", 0.01)
-    monkeypatch.setattr("pe_lightning.evaluation.baselines.FAST_SECONDS_PER_SAMPLE", 0.0)
+    monkeypatch.setattr("pe_fill.baselines.ThinPlate.fast_places", {2: 100})
     fit = ["fit", "--config", "image/inpaint", "--data.resize", "48", "--wandb.enabled", "false"]
     found = {}
     for choice in ("none", "fast", "all"):
