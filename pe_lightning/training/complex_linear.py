@@ -70,6 +70,7 @@ class ComplexLinear(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, Eqs. 17-18.
     """
 
+    size_argument = "encoder.num_features"
     takes_periodic = True
     may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"center", "solver", "ridge"}
 

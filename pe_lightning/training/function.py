@@ -45,6 +45,8 @@ class FunctionModule(TrainedModule):
     content: ClassVar[str] = "shape of signals"
     solves: bool = False
     """Whether a fit solves for the weights, so that it needs no steps."""
+    size_argument: ClassVar[str | None] = None
+    """The argument that sets the number of parameters, such as ``hidden_size`` or ``encoder.num_features``."""
     takes_periodic: bool = False
     """Whether an axis may be periodic."""
 

@@ -65,6 +65,7 @@ class SimpleMLP(CoordinateModule):
     Reference: Zheng et al., *Trading Positional Complexity vs. Deepness in Coordinate Networks*, ECCV 2022, §6.
     """
 
+    size_argument = "hidden_size"
     may_differ: ClassVar[frozenset[str]] = CoordinateModule.may_differ | {"points_per_chunk"}
 
     def __init__(

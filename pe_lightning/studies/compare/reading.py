@@ -138,9 +138,11 @@ class Run:
         return key if look_up(self.metrics, short) is MISSING else short
 
     def value(self, key: str) -> Any:
-        """The value at a dotted key of ``metrics.json``, of a setting that a sweep varied, or of a setting of the run."""
+        """The value of a setting that a sweep varied, at a dotted key of ``metrics.json``, or of a setting of the run."""
+        if key in self.varied:
+            return self.varied[key]
         found = look_up(self.metrics, key)
-        return found if found is not MISSING else self.varied.get(key, self.settings.get(key, MISSING))
+        return found if found is not MISSING else self.settings.get(key, MISSING)
 
     def scores(self, key: str) -> dict[str, float]:
         """A metric per signal; NaN where it is not finite or was not recorded."""

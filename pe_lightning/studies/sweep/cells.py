@@ -9,17 +9,22 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 import yaml
 
 from pe_lightning.cli.arguments import Option, read
-from pe_lightning.errors import InputError
+from pe_lightning.errors import InputError, check_known
 from pe_lightning.results import runs
 from pe_lightning.results.runs import result_settings
 from pe_lightning.signals.files import named_files, sha256_of, user_path
+
+Options: TypeAlias = tuple[str, ...]
+Varied: TypeAlias = Mapping[str, Mapping[str, Options]]
+"""Settings of a sweep: the options of ``fit`` of each value, by the text of the value."""
 
 MAX_NAME_BYTES = 120
 """Longest name of a cell, which is the name of a folder."""
@@ -40,6 +45,7 @@ class Cell:
         arguments: Options of ``fit``, without the seeds of the repetition; none for a cell that is no fit.
         tree: The complete configuration; ``None`` if it was refused.
         error: The reason for the refusal.
+        matched: The options that reach its goals (:mod:`~pe_lightning.studies.sweep.matching`).
     """
 
     name: str
@@ -48,6 +54,7 @@ class Cell:
     arguments: tuple[str, ...]
     tree: dict[str, Any] | None = None
     error: str | None = None
+    matched: dict[str, int] = field(default_factory=dict)
 
     @property
     def data_options(self) -> str:
@@ -61,9 +68,15 @@ class Cell:
         return {str(path): sha256_of(user_path(path)) for path in named}
 
 
-def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Settings with their values from texts ``KEY=V1,V2,...``; ``fixed`` are options of ``fit`` for all cells."""
-    varied: dict[str, tuple[str, ...]] = {}
+def parse_varied(texts: Sequence[str], fixed: Sequence[str], named: Varied = MappingProxyType({})) -> Varied:
+    """Settings with their values from texts ``KEY=V1,V2,...``.
+
+    Args:
+        texts: The texts.
+        fixed: Options of ``fit`` for all cells.
+        named: Settings with named values, of a study; a text chooses some of them.
+    """
+    varied: dict[str, Mapping[str, Options]] = {}
     for text in texts:
         option = Option((f"--{text.strip().removeprefix('--')}",))
         key, values = option.key.strip(), option.value
@@ -72,12 +85,18 @@ def parse_varied(texts: Sequence[str], fixed: Sequence[str]) -> dict[str, tuple[
         if key in varied or key in ("config", "ckpt_path", "print_config"):
             why = "is given twice; give all its values at once" if key in varied else "cannot be varied"
             raise InputError(f"--vary {key} {why}: --vary KEY=V1,V2,...")
-        varied[key] = split_values(key, values)
+        chosen = split_values(key, values)
+        if key in named:
+            for value in chosen:
+                check_known(f"--vary {key}: there is no", value, named[key], f"Values of {key}")
+            varied[key] = {value: named[key][value] for value in chosen}
+        else:
+            varied[key] = {value: (f"--{key}={value}",) for value in chosen}
     for option in read(fixed)[1]:
         if option.key in (*varied, "ckpt_path", "print_config"):
             why = "is varied, too" if option.key in varied else "cannot be given: every cell is a fit of its own"
             raise InputError(f"--{option.key} {why}; leave it out")
-    return varied
+    return {**named, **varied}
 
 
 def split_values(key: str, text: str) -> tuple[str, ...]:
@@ -97,24 +116,38 @@ def split_values(key: str, text: str) -> tuple[str, ...]:
 
 
 def make_cells(
-    varied: Mapping[str, Sequence[str]],
+    varied: Varied,
     fixed: Sequence[str],
     repeats: int,
     name: str,
-    resolve: Callable[[Sequence[str]], dict[str, Any]],
+    resolve: Callable[[dict[str, str], Sequence[str]], tuple[dict[str, int], dict[str, Any]]],
+    simplify: Callable[[dict[str, str]], dict[str, str]] = dict,
 ) -> list[Cell]:
-    """All cells of the sweep ``name``, grouped by their data; ``resolve`` makes configurations of options."""
+    """All cells of a sweep, grouped by their data.
+
+    Args:
+        varied: The settings.
+        fixed: Options of ``fit`` for all cells.
+        repeats: Number of seeds of each combination.
+        name: Name of the sweep.
+        resolve: Makes the complete configuration of a combination from its settings and options, with the options that
+            reach its goals; returns these options and the configuration.
+        simplify: Settings that stand for a combination, of which there is one cell for equal ones.
+    """
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
             raise InputError(f"--repeats sets the seeds; leave out --repeats, or --vary {key}")
     by_data: dict[str, list[Cell]] = {}
     errors = []
-    for values in itertools.product(*varied.values()):
-        settings = dict(zip(varied, values, strict=True))
-        arguments = (*fixed, *(f"--{key}={value}" for key, value in settings.items()))
+    combinations = [simplify(dict(zip(varied, values, strict=True))) for values in itertools.product(*varied.values())]
+    for settings in {tuple(each.values()): each for each in combinations}.values():
+        arguments = (*fixed, *(word for key, value in settings.items() for word in varied[key].get(value, ())))
+        matched: dict[str, int] = {}
         tree, error = None, None
         try:
-            tree = checked(resolve(arguments), repeats, wandb_group(name, settings))
+            matched, tree = resolve(settings, arguments)
+            arguments = (*arguments, *(f"--{key}={value}" for key, value in matched.items()))
+            tree = checked(tree, repeats, wandb_group(name, settings))
             wandb = runs.recorder_of(tree["trainer"]["callbacks"])["wandb"]
             wandb["tags"] = list(dict.fromkeys([*(wandb["tags"] or ()), *wandb_tags(name, settings)]))
         except InputError as refused:
@@ -122,7 +155,7 @@ def make_cells(
         errors.append(error)
         for repeat in range(repeats):
             folder = cell_name(settings, repeat if repeats > 1 else None)
-            cell = Cell(folder, settings, repeat, arguments, tree and reseeded(tree, repeat), error)
+            cell = Cell(folder, settings, repeat, arguments, tree and reseeded(tree, repeat), error, matched)
             by_data.setdefault(cell.data_options, []).append(cell)
     if None not in errors:
         raise InputError(f"no cell of the sweep can be run: {errors[0]}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 
@@ -18,7 +18,9 @@ from pe_lightning.studies.compare.reading import TRAINING_OPTIONS, find_runs
 from pe_lightning.studies.compare.scores import compare
 from pe_lightning.studies.compare.texts import print_score_tables
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
+from pe_lightning.studies.sweep.matching import GOALS, goal_value, parse_goals
 from pe_lightning.studies.sweep.record import SweepRecord
+from pe_lightning.studies.sweep.study import Study, read_study
 from pe_lightning.training.interrupts import exit_status
 
 
@@ -27,6 +29,10 @@ def sweep(
     /,
     *options: str,
     vary: list[str] | None = None,
+    match: list[str] | None = None,
+    size: str | None = None,
+    study: str | None = None,
+    part: str | None = None,
     repeats: PositiveInt = 1,
     out: Path | None = None,
     launcher: Literal["process", "ray"] = "process",
@@ -45,7 +51,13 @@ def sweep(
         paths: Files, folders or samples://NAME to fit, as for pe-lightning fit.
         options: options of pe-lightning fit, for all cells.
         vary: KEY=V1,V2,...: an option of fit and its values, each YAML: model.encoder=gau,tri,rff or
-            model.encoder.sigma=auto,0.003; may be repeated, and left out with --repeats.
+            model.encoder.sigma=auto,0.003; may be repeated, and left out with --repeats. Of a study, some of the values.
+        match: GOAL=V1,V2,...: num_params=1e4,1e5 finds the size of the model of each cell, core_seconds=2,20 its number of
+            training steps; the value any leaves them as they are.
+        size: The option that num_params finds (default: model.hidden_size of SimpleMLP, model.encoder.num_features of
+            ComplexLinear).
+        study: A file of settings whose values stand for several options of fit, or its name, such as encodings.
+        part: A part of the study that its file names, such as quick.
         repeats: Fit each combination with this many seeds: seed_everything and the seed of the encoder count up.
         out: Folder for the run directories and the record sweep.json (default: sweeps/<configuration>-<settings>).
         launcher: process runs the cells one after the other in this process; ray runs them in parallel with Ray, on the
@@ -55,10 +67,17 @@ def sweep(
         retries: With ray, number of times a cell is resumed after its process died (default: 0).
     """
     options = (*(paths or ()), *options)
-    if not vary and repeats == 1:
+    if not (vary or match or study) and repeats == 1:
         raise InputError("give the settings to vary, --vary model.encoder=gau,tri, or a number of seeds, --repeats 3")
-    varied = parse_varied(vary or [], options)
-    out = out or Path("sweeps") / _default_name(options, varied)
+    if part is not None and study is None:
+        raise InputError("--part is a part of a study: give --study too")
+    described = Study() if study is None else read_study(study, part)
+    goals = parse_goals(match or [])
+    named = {**described.varied, **{goal: {value: () for value in values} for goal, values in goals.items()}}
+    options = (*described.options, *options)
+    varied = parse_varied(vary or [], options, named)
+    stem = _stem(options) if study is None else "-".join([Path(study).stem, *([part] if part else [])])
+    out = out or Path("sweeps") / _default_name(stem, [] if study else list(varied))
     of_ray = {"cpus_per_cell": cpus_per_cell, "gpus_per_cell": gpus_per_cell, "retries": retries}
     given = [f"--{name}" for name, value in of_ray.items() if value is not None]
     if given and launcher != "ray":
@@ -67,9 +86,16 @@ def sweep(
     from pe_lightning.studies.sweep.running import CellRunner, run_cells
 
     runner = CellRunner()
-    cells = make_cells(varied, options, repeats, out.absolute().name, runner.resolve)
-    accepted = [cell.tree for cell in cells if cell.tree is not None]
     record = SweepRecord(out, runner.fingerprint)
+
+    def resolve(settings: dict[str, str], arguments: Sequence[str]) -> tuple[dict[str, int], dict[str, Any]]:
+        numbers = {goal: goal_value(goal, settings[goal]) for goal in GOALS if goal in settings}
+        wanted = {goal: number for goal, number in numbers.items() if number is not None}
+        option = size or described.size_option(settings)
+        return runner.resolve_matched(arguments, wanted, option, record.matched(settings))
+
+    cells = make_cells(varied, options, repeats, out.absolute().name, resolve, described.without_goals)
+    accepted = [cell.tree for cell in cells if cell.tree is not None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         runner.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell
     bar = accepted[0]["trainer"]["enable_progress_bar"] is not False
@@ -87,11 +113,14 @@ def sweep(
     return 1 if failed else 0
 
 
-def _default_name(fixed: Sequence[str], varied: Mapping[str, Sequence[str]]) -> str:
-    # the same folder also with more values of a setting
+def _stem(fixed: Sequence[str]) -> str:
     files, options = read(fixed)
     config = next((option.value for option in reversed(options) if option.key == "config"), files[0] if files else None)
-    stem = "sweep" if not config or config.startswith("{") else Path(config).stem
+    return "sweep" if not config or config.startswith("{") else Path(config).stem
+
+
+def _default_name(stem: str, varied: Sequence[str]) -> str:
+    # the same folder also with more values of a setting
     return runs.slug("-".join([stem, *([key.rpartition(".")[2] for key in varied] or ["repeats"])]))
 
 

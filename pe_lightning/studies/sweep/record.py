@@ -106,6 +106,11 @@ class SweepRecord:
             raise InputError(f"{str(run)!r} was run with other {what} ({'; '.join(changed[:3])}); {remedy}")
         return metrics
 
+    def matched(self, settings: Mapping[str, str]) -> dict[str, int] | None:
+        """The options by which a combination of settings has reached its goals before."""
+        entries = [entry for entry in self.entries.values() if entry["settings"] == dict(settings)]
+        return entries[0].get("matched") if entries else None
+
     def status(self, cell: Cell) -> Status | None:
         """The status of a cell; ``None`` if it is not in the record."""
         return self.entries.get(cell.name, {}).get("status")
@@ -190,6 +195,7 @@ class SweepRecord:
             "repeat": cell.repeat,
             "seed": None if cell.tree is None else cell.tree["seed_everything"],
             "arguments": list(cell.arguments),
+            "matched": cell.matched,
             "files": cell.files,
             "run_dir": None if status in ("waiting", "refused") else cell.name,
             **more,

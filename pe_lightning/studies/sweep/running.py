@@ -14,23 +14,41 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import torch
 import wandb
 from jsonargparse import Namespace
-from lightning.pytorch import LightningDataModule
+from lightning.pytorch import Callback, LightningDataModule
 
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError, paragraph
+from pe_lightning.registry import import_class
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import BEST, LAST
 from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
+from pe_lightning.studies.sweep.matching import match
 from pe_lightning.studies.sweep.record import Outcome, SweepRecord
+from pe_lightning.training.datamodule import SignalDataModule
+from pe_lightning.training.function import FunctionModule
 from pe_lightning.training.interrupts import Interrupted, raise_interrupted
+from pe_lightning.training.quiet_fits import fit_quietly
 from pe_lightning.training.saved_models import read_model
 
 __all__ = ["Cell", "CellRunner", "Launcher", "Outcome", "SweepRecord", "checked", "reseeded", "run_cells"]
 
 Launcher: TypeAlias = Literal["process", "ray"]
+
+
+class CoreClock(Callback):
+    """Seconds of the processor between the first and the last step of a fit."""
+
+    seconds = 0.0
+
+    def on_train_start(self, *_: Any) -> None:
+        self.seconds = -time.process_time()
+
+    def on_train_end(self, *_: Any) -> None:
+        self.seconds += time.process_time()
 
 
 class CellRunner:
@@ -45,12 +63,62 @@ class CellRunner:
         self._pictures = pictures
         self._data: tuple[str, LightningDataModule] | None = None
         self._job: CommandLine | None = None
+        self._matched: dict[str, dict[str, int]] = {}
 
     def resolve(self, arguments: Sequence[str]) -> dict[str, Any]:
         """The complete configuration for options of ``fit``, as plain values."""
         config = parse("fit", rewrite("fit", arguments))
         instantiate("fit", config)
         return plain_values("fit", config)
+
+    def resolve_matched(
+        self,
+        arguments: Sequence[str],
+        goals: Mapping[str, float],
+        option: str | None,
+        known: Mapping[str, int] | None = None,
+    ) -> tuple[dict[str, int], dict[str, Any]]:
+        """The complete configuration that reaches goals, and the options that do.
+
+        Args:
+            arguments: Options of ``fit``.
+            goals: Numbers by goal (:data:`~pe_lightning.studies.sweep.matching.GOALS`).
+            option: The option that sets the size of the model; ``None``: the usual one of its class.
+            known: Options that were found before, of the same goals.
+        """
+        tree = self.resolve(arguments)
+        if not goals:
+            return {}, tree
+        matched = known or self._match(goals, option, tree)
+        return dict(matched), self.resolve([*arguments, *(f"--{key}={value}" for key, value in matched.items())])
+
+    def _match(self, goals: Mapping[str, float], option: str | None, tree: Mapping[str, Any]) -> dict[str, int]:
+        key = json.dumps([tree["model"], tree["data"], dict(goals), option], sort_keys=True)
+        if key not in self._matched:
+            name = getattr(import_class(tree["model"]["class_path"]), "size_argument", None)
+            self._matched[key] = match(goals, option or (name and f"model.{name}"), tree, self)
+        return self._matched[key]
+
+    def num_params(self, tree: Mapping[str, Any]) -> int:
+        """Parameters of each signal of the model of a complete configuration."""
+        return self._built(tree)[0].num_params
+
+    def core_seconds(self, tree: Mapping[str, Any], steps: int) -> float:
+        """Seconds of the processor for each signal of so many training steps of a complete configuration."""
+        clock = CoreClock()
+        model, data = self._built(tree)
+        with torch.random.fork_rng():
+            fit_quietly(model, data, steps, callbacks=[clock])
+        return clock.seconds / data.info.num_signals
+
+    def _built(self, tree: Mapping[str, Any]) -> tuple[FunctionModule, SignalDataModule]:
+        data, model = self.load(tree), instantiate("fit", parse("fit", tree), ["model"]).model
+        if not isinstance(model, FunctionModule) or not isinstance(data, SignalDataModule):
+            raise InputError(f"{type(model).__name__}: goals are matched for models of signals; leave out --match")
+        with warnings.catch_warnings(), torch.random.fork_rng():
+            warnings.simplefilter("ignore")  # the fit warns
+            model.build_from(data)
+        return model, data
 
     def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
         """The DataModule of a complete configuration, with its data loaded. The following fits can share it."""

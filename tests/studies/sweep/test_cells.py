@@ -38,12 +38,17 @@ TREE = {
 }
 
 
-def resolve(arguments):
+def options(varied):
+    """The options of each value of varied settings."""
+    return {key: {value: (f"--{key}={value}",) for value in values} for key, values in varied.items()}
+
+
+def resolve(settings, arguments):
     """A parser that refuses sigma -1 and puts the data's option into the tree."""
     given = dict(argument[2:].split("=") for argument in arguments)
     if given.get("sigma") == "-1":
         raise InputError("sigma must be positive")
-    return {**reseeded(TREE, 0), "data": {"resize": given.get("data.resize")}}
+    return {}, {**reseeded(TREE, 0), "data": {"resize": given.get("data.resize")}}
 
 
 @pytest.mark.parametrize(
@@ -109,19 +114,19 @@ def test_a_repetition_changes_the_seed_and_that_of_the_encoder_and_not_of_the_sa
 
 def test_cells_with_the_same_data_follow_each_other_and_refused_ones_keep_their_reason():
     varied = {"sigma": ["1", "2"], "data.resize": ["8", "16"]}
-    cells = make_cells(varied, [], 2, "name", resolve)
+    cells = make_cells(options(varied), [], 2, "name", resolve)
     assert [cell.settings["data.resize"] for cell in cells] == ["8"] * 4 + ["16"] * 4
     assert [cell.tree["seed_everything"] for cell in cells[:2]] == [4, 5]
     assert all(cell.tree["trainer"]["devices"] == 1 for cell in cells)
-    refused, accepted = make_cells({"sigma": ["-1", "2"]}, [], 1, "name", resolve)
+    refused, accepted = make_cells(options({"sigma": ["-1", "2"]}), [], 1, "name", resolve)
     assert (refused.tree, refused.error, accepted.error) == (None, "sigma must be positive", None)
     with pytest.raises(InputError, match="no cell of the sweep can be run: sigma must be positive"):
-        make_cells({"sigma": ["-1"]}, [], 1, "name", resolve)
+        make_cells(options({"sigma": ["-1"]}), [], 1, "name", resolve)
 
 
 def test_repetitions_of_a_combination_are_a_group_in_wandb_with_tags_that_it_accepts():
     long = f"[{', '.join(100 * ['tri'])}]"
-    cells = make_cells({"model.encoder": ["gau", long], "sigma": ["1"]}, [], 2, "name", resolve)
+    cells = make_cells(options({"model.encoder": ["gau", long], "sigma": ["1"]}), [], 2, "name", resolve)
     settings = [recorder_of(cell.tree["trainer"]["callbacks"])["wandb"] for cell in cells]
     assert [found["group"] for found in settings[:2]] == ["name/encoder-gau_sigma-1"] * 2
     assert settings[0]["tags"] == ["mine", "name", "encoder=gau", "sigma=1"]
@@ -141,7 +146,7 @@ def test_repetitions_of_a_combination_are_a_group_in_wandb_with_tags_that_it_acc
 )
 def test_sweeps_that_cannot_be_repeated_or_run(varied, repeats, changes, words):
     with pytest.raises(InputError, match=words):
-        make_cells(varied, [], repeats, "name", lambda _: {**reseeded(TREE, 0), **changes})
+        make_cells(options(varied), [], repeats, "name", lambda *_: ({}, {**reseeded(TREE, 0), **changes}))
 
 
 def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_default():
