@@ -82,8 +82,8 @@ class _Runner(CellRunner):
             return super().fingerprint(tree)
         return None if tree["data"] is None else str(_data_of(tree).fingerprint)
 
-    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
-        return _call(tree, folder) if "function" in tree else super().run(tree, folder)
+    def run(self, tree: Mapping[str, Any], folder: Path, *goals: Any) -> Outcome:
+        return _call(tree, folder) if "function" in tree else super().run(tree, folder, *goals)
 
 
 def _cell(entry: Entry, options: Sequence[str], runner: CellRunner, group: str) -> Cell:

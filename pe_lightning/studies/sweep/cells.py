@@ -21,6 +21,7 @@ from pe_lightning.errors import InputError, check_known
 from pe_lightning.results import runs
 from pe_lightning.results.runs import result_settings
 from pe_lightning.signals.files import named_files, sha256_of, user_path
+from pe_lightning.studies.sweep.matching import Goal
 
 Options: TypeAlias = tuple[str, ...]
 Varied: TypeAlias = Mapping[str, Mapping[str, Options]]
@@ -45,7 +46,7 @@ class Cell:
         arguments: Options of ``fit``, without the seeds of the repetition; none for a cell that is no fit.
         tree: The complete configuration; ``None`` if it was refused.
         error: The reason for the refusal.
-        matched: The options that reach its goals (:mod:`~pe_lightning.studies.sweep.matching`).
+        goals: The options that are found before the fit, and the goal of each; ``tree`` has other values of them.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Cell:
     arguments: tuple[str, ...]
     tree: dict[str, Any] | None = None
     error: str | None = None
-    matched: dict[str, int] = field(default_factory=dict)
+    goals: dict[str, Goal] = field(default_factory=dict)
 
     @property
     def data_options(self) -> str:
@@ -120,8 +121,9 @@ def make_cells(
     fixed: Sequence[str],
     repeats: int,
     name: str,
-    resolve: Callable[[dict[str, str], Sequence[str]], tuple[dict[str, int], dict[str, Any]]],
+    resolve: Callable[[Sequence[str]], dict[str, Any]],
     simplify: Callable[[dict[str, str]], dict[str, str]] = dict,
+    matched_by: Callable[[Mapping[str, str], Mapping[str, Any]], dict[str, Goal]] = lambda *_: {},
 ) -> list[Cell]:
     """All cells of a sweep, grouped by their data.
 
@@ -130,9 +132,9 @@ def make_cells(
         fixed: Options of ``fit`` for all cells.
         repeats: Number of seeds of each combination.
         name: Name of the sweep.
-        resolve: Makes the complete configuration of a combination from its settings and options, with the options that
-            reach its goals; returns these options and the configuration.
+        resolve: Makes the complete configuration of options.
         simplify: Settings that stand for a combination, of which there is one cell for equal ones.
+        matched_by: The options that are found for the goals of a combination, from its settings and configuration.
     """
     for key in varied:
         if repeats > 1 and (key == "seed_everything" or (key.startswith("model.encoder") and key.endswith(".seed"))):
@@ -142,12 +144,11 @@ def make_cells(
     combinations = [simplify(dict(zip(varied, values, strict=True))) for values in itertools.product(*varied.values())]
     for settings in {tuple(each.values()): each for each in combinations}.values():
         arguments = (*fixed, *(word for key, value in settings.items() for word in varied[key].get(value, ())))
-        matched: dict[str, int] = {}
+        goals: dict[str, Goal] = {}
         tree, error = None, None
         try:
-            matched, tree = resolve(settings, arguments)
-            arguments = (*arguments, *(f"--{key}={value}" for key, value in matched.items()))
-            tree = checked(tree, repeats, wandb_group(name, settings))
+            tree = checked(resolve(arguments), repeats, wandb_group(name, settings))
+            goals = matched_by(settings, tree)
             wandb = runs.recorder_of(tree["trainer"]["callbacks"])["wandb"]
             wandb["tags"] = list(dict.fromkeys([*(wandb["tags"] or ()), *wandb_tags(name, settings)]))
         except InputError as refused:
@@ -155,7 +156,7 @@ def make_cells(
         errors.append(error)
         for repeat in range(repeats):
             folder = cell_name(settings, repeat if repeats > 1 else None)
-            cell = Cell(folder, settings, repeat, arguments, tree and reseeded(tree, repeat), error, matched)
+            cell = Cell(folder, settings, repeat, arguments, tree and reseeded(tree, repeat), error, goals)
             by_data.setdefault(cell.data_options, []).append(cell)
     if None not in errors:
         raise InputError(f"no cell of the sweep can be run: {errors[0]}")

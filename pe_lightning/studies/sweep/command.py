@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from pe_lightning.studies.compare.reading import TRAINING_OPTIONS, find_runs
 from pe_lightning.studies.compare.scores import compare
 from pe_lightning.studies.compare.texts import print_score_tables
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied
-from pe_lightning.studies.sweep.matching import GOALS, goal_value, parse_goals
+from pe_lightning.studies.sweep.matching import Goal, options_of_goals, parse_goals
 from pe_lightning.studies.sweep.record import SweepRecord
 from pe_lightning.studies.sweep.study import Study, read_study
 from pe_lightning.training.interrupts import exit_status
@@ -88,13 +88,10 @@ def sweep(
     runner = CellRunner()
     record = SweepRecord(out, runner.fingerprint)
 
-    def resolve(settings: dict[str, str], arguments: Sequence[str]) -> tuple[dict[str, int], dict[str, Any]]:
-        numbers = {goal: goal_value(goal, settings[goal]) for goal in GOALS if goal in settings}
-        wanted = {goal: number for goal, number in numbers.items() if number is not None}
-        option = size or described.size_option(settings)
-        return runner.resolve_matched(arguments, wanted, option, record.matched(settings))
+    def matched_by(settings: Mapping[str, str], tree: Mapping[str, Any]) -> dict[str, Goal]:
+        return options_of_goals(settings, size or described.size_option(settings), tree)
 
-    cells = make_cells(varied, options, repeats, out.absolute().name, resolve, described.without_goals)
+    cells = make_cells(varied, options, repeats, out.absolute().name, runner.resolve, described.without_goals, matched_by)
     accepted = [cell.tree for cell in cells if cell.tree is not None]
     if len({cell.data_options for cell in cells if cell.tree is not None}) == 1:
         runner.load(accepted[0])  # data that cannot be read is an error of the command, not of each cell

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
 
 from pe_lightning.errors import InputError
+from pe_lightning.registry import import_class
+from pe_lightning.results import runs
+from pe_lightning.results.config_files import read_config
 from pe_lightning.signals import validation
+
+Goal: TypeAlias = tuple[str, float]
+"""A goal and its number."""
 
 GOALS = {"num_params": "parameters of each signal", "core_seconds": "seconds of one core in training steps, for each signal"}
 """What ``--match`` takes, in words."""
@@ -61,28 +69,71 @@ def goal_value(goal: str, value: str) -> float | None:
     return number
 
 
-def match(goals: Mapping[str, float], option: str | None, tree: Mapping[str, Any], trials: Trials) -> dict[str, int]:
-    """The options that reach the goals, by key.
+def options_of_goals(settings: Mapping[str, str], size: str | None, tree: Mapping[str, Any]) -> dict[str, Goal]:
+    """The options that are found for the goals among the settings of a cell, each with its goal.
 
     Args:
-        goals: The goals and their numbers.
-        option: The option of ``fit`` that sets the size of the model.
-        tree: The complete configuration without these options.
-        trials: Measures configurations.
+        settings: The settings of the cell.
+        size: The option that sets the size of the model; ``None``: the usual one of its class.
+        tree: The complete configuration of the cell.
     """
-    found: dict[str, int] = {}
-    if "num_params" in goals:
+    found: dict[str, Goal] = {}
+    for goal in GOALS:
+        value = goal_value(goal, settings[goal]) if goal in settings else None
+        if value is None:
+            continue
+        if goal == "core_seconds":
+            found["trainer.max_steps"] = goal, value
+            continue
+        name = getattr(import_class(tree["model"]["class_path"]), "size_argument", None)
+        option = size or (name and f"model.{name}")
         if option is None:
             raise InputError(
                 "num_params is matched by an option that sets the size of the model, and none is known for it: "
                 "--size model.hidden_size, or --size model.encoder.num_features"
             )
-        goal, key = goals["num_params"], option
-        found[key] = nearest_size(lambda size: trials.num_params(with_option(tree, key, size)), goal)
-        tree = with_option(tree, key, found[key])
-    if "core_seconds" in goals:
-        found["trainer.max_steps"] = steps_within(lambda steps: trials.core_seconds(tree, steps), goals["core_seconds"])
+        found[option] = goal, value
     return found
+
+
+def match(goals: Mapping[str, Goal], tree: Mapping[str, Any], trials: Trials) -> dict[str, int]:
+    """The values of options that reach goals, sizes before steps.
+
+    Args:
+        goals: The options and their goals.
+        tree: The complete configuration with other values of these options.
+        trials: Measures configurations.
+    """
+    found: dict[str, int] = {}
+    for option, (goal, number) in goals.items():
+        reached = with_options(tree, found)
+        if goal == "num_params":
+            count = partial(_count, trials, reached, option)
+            found[option] = nearest_size(count, number)
+        else:
+            found[option] = steps_within(partial(trials.core_seconds, reached), number)
+    return found
+
+
+def _count(trials: Trials, tree: Mapping[str, Any], option: str, size: int) -> int:
+    return trials.num_params(with_option(tree, option, size))
+
+
+def found_before(run_dir: Path, goals: Mapping[str, Goal]) -> dict[str, int]:
+    """The options that the configuration of a run directory holds for goals; none without a configuration."""
+    path = run_dir / runs.CONFIG
+    if not goals or not path.is_file():
+        return {}
+    settings = dict(runs.flatten(read_config(path)))
+    plain = {key.replace(".init_args", ""): value for key, value in settings.items()}
+    return {option: plain[option] for option in goals if option in plain}
+
+
+def with_options(tree: Mapping[str, Any], options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A copy of a complete configuration with the values of some options."""
+    for key, value in options.items():
+        tree = with_option(tree, key, value)
+    return tree
 
 
 def with_option(tree: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pe_lightning.results import config_files, runs
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.sweep.cells import Cell, differences
+from pe_lightning.studies.sweep.matching import found_before, with_options
 from pe_lightning.training.interrupts import StopSignals, raise_interrupted
 
 LOCK = ".sweep.lock"
@@ -89,7 +90,8 @@ class SweepRecord:
             return None
         remedy = "choose another --out, or move that folder away to run it again"
         try:
-            changed = differences(config_files.read_config(run / runs.CONFIG), cell.tree)
+            before = config_files.read_config(run / runs.CONFIG)
+            changed = differences(before, with_options(cell.tree, found_before(run, cell.goals)))
         except InputError as error:
             raise InputError(f"{str(run)!r} does not say with which settings it was run ({error}); {remedy}") from error
         known = self.entries[cell.name].get("files", {})
@@ -105,11 +107,6 @@ class SweepRecord:
             what = "files" if changed[0].startswith("content of") else "settings"
             raise InputError(f"{str(run)!r} was run with other {what} ({'; '.join(changed[:3])}); {remedy}")
         return metrics
-
-    def matched(self, settings: Mapping[str, str]) -> dict[str, int] | None:
-        """The options by which a combination of settings has reached its goals before."""
-        entries = [entry for entry in self.entries.values() if entry["settings"] == dict(settings)]
-        return entries[0].get("matched") if entries else None
 
     def status(self, cell: Cell) -> Status | None:
         """The status of a cell; ``None`` if it is not in the record."""
@@ -188,14 +185,15 @@ class SweepRecord:
         self._count(cell, line, style)
 
     def _note(self, cell: Cell, status: Status, **more: Any) -> None:
+        matched = found_before(self.run_dir(cell), cell.goals)
         self.entries[cell.name] = {
             "name": cell.name,
             "status": status,
             "settings": cell.settings,
             "repeat": cell.repeat,
             "seed": None if cell.tree is None else cell.tree["seed_everything"],
-            "arguments": list(cell.arguments),
-            "matched": cell.matched,
+            "arguments": [*cell.arguments, *(f"--{key}={value}" for key, value in matched.items())],
+            "matched": matched,
             "files": cell.files,
             "run_dir": None if status in ("waiting", "refused") else cell.name,
             **more,

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -22,11 +23,10 @@ from lightning.pytorch import Callback, LightningDataModule
 from pe_lightning.cli.arguments import rewrite
 from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError, paragraph
-from pe_lightning.registry import import_class
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import BEST, LAST
 from pe_lightning.studies.sweep.cells import Cell, checked, reseeded
-from pe_lightning.studies.sweep.matching import match
+from pe_lightning.studies.sweep.matching import Goal, found_before, match, with_options
 from pe_lightning.studies.sweep.record import Outcome, SweepRecord
 from pe_lightning.training.datamodule import SignalDataModule
 from pe_lightning.training.function import FunctionModule
@@ -71,32 +71,11 @@ class CellRunner:
         instantiate("fit", config)
         return plain_values("fit", config)
 
-    def resolve_matched(
-        self,
-        arguments: Sequence[str],
-        goals: Mapping[str, float],
-        option: str | None,
-        known: Mapping[str, int] | None = None,
-    ) -> tuple[dict[str, int], dict[str, Any]]:
-        """The complete configuration that reaches goals, and the options that do.
-
-        Args:
-            arguments: Options of ``fit``.
-            goals: Numbers by goal (:data:`~pe_lightning.studies.sweep.matching.GOALS`).
-            option: The option that sets the size of the model; ``None``: the usual one of its class.
-            known: Options that were found before, of the same goals.
-        """
-        tree = self.resolve(arguments)
-        if not goals:
-            return {}, tree
-        matched = known or self._match(goals, option, tree)
-        return dict(matched), self.resolve([*arguments, *(f"--{key}={value}" for key, value in matched.items())])
-
-    def _match(self, goals: Mapping[str, float], option: str | None, tree: Mapping[str, Any]) -> dict[str, int]:
-        key = json.dumps([tree["model"], tree["data"], dict(goals), option], sort_keys=True)
+    def match(self, tree: Mapping[str, Any], goals: Mapping[str, Goal]) -> dict[str, int]:
+        """The options of a complete configuration that reach goals; equal ones are measured once."""
+        key = json.dumps([tree["model"], tree["data"], goals], sort_keys=True)
         if key not in self._matched:
-            name = getattr(import_class(tree["model"]["class_path"]), "size_argument", None)
-            self._matched[key] = match(goals, option or (name and f"model.{name}"), tree, self)
+            self._matched[key] = match(goals, tree, self)
         return self._matched[key]
 
     def num_params(self, tree: Mapping[str, Any]) -> int:
@@ -142,9 +121,10 @@ class CellRunner:
             raise Interrupted(signum)
         self._job.stop.request(signum)
 
-    def run(self, tree: Mapping[str, Any], folder: Path) -> Outcome:
+    def run(self, tree: Mapping[str, Any], folder: Path, goals: Mapping[str, Goal] = MappingProxyType({})) -> Outcome:
         """Runs a complete configuration as ``pe-lightning fit`` does, or resumes it from the last readable checkpoint.
 
+        Options with goals are found first, or are those of the configuration that the folder holds.
         Errors are part of the outcome; KeyboardInterrupt is raised if a signal ends the fit.
         """
         began, metrics, error, trace = time.perf_counter(), {}, None, None
@@ -155,6 +135,8 @@ class CellRunner:
         with warnings.catch_warnings(record=True) as caught:
             try:
                 checkpoint, notes = _checkpoint(folder)
+                if goals:
+                    tree = with_options(tree, found_before(folder, goals) or self.match(tree, goals))
                 metrics = self._fit(tree, folder, checkpoint)
             except InputError as refused:
                 error = str(refused)
@@ -217,7 +199,7 @@ def run_cells(
             if record.signum is None and cell not in on_ray:
                 assert cell.tree is not None
                 record.start(cell)
-                record.finish(cell, runner.run(cell.tree, record.run_dir(cell)))
+                record.finish(cell, runner.run(cell.tree, record.run_dir(cell), cell.goals))
         if on_ray:
             _run_on_ray(on_ray, record, cpus, gpus, retries)
     return record.signum
@@ -247,7 +229,7 @@ def _run_on_ray(cells: Sequence[Cell], record: SweepRecord, cpus: int, gpus: flo
             while waiting and len(running) < room and record.signum is None:
                 cell = waiting.pop(0)
                 record.start(cell)
-                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, record.run_dir(cell))] = cell
+                running[task.remote(Path.cwd(), cpus, bool(gpus), cell.tree, record.run_dir(cell), cell.goals)] = cell
             for ended in ray.wait(list(running), timeout=1)[0]:  # a signal is handled between two of these
                 record.finish(running.pop(ended), _outcome(ended))
     finally:
@@ -266,14 +248,16 @@ def _outcome(task: Any) -> Outcome:
         return Outcome(0.0, error=reason, trace=traceback.format_exc())
 
 
-def _run_cell(folder: Path, threads: int, gpu: bool, tree: Mapping[str, Any], run_dir: Path) -> dict[str, Any]:
+def _run_cell(
+    folder: Path, threads: int, gpu: bool, tree: Mapping[str, Any], run_dir: Path, goals: Mapping[str, Goal]
+) -> dict[str, Any]:
     os.chdir(folder)  # paths in configurations are relative to it
     if not gpu:  # some versions of Ray leave all GPUs visible to a process that asked for none
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import torch
 
     torch.set_num_threads(threads)
-    return vars(_runner_of_worker().run(tree, run_dir))
+    return vars(_runner_of_worker().run(tree, run_dir, goals))
 
 
 @functools.cache

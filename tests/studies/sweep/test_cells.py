@@ -43,12 +43,12 @@ def options(varied):
     return {key: {value: (f"--{key}={value}",) for value in values} for key, values in varied.items()}
 
 
-def resolve(settings, arguments):
+def resolve(arguments):
     """A parser that refuses sigma -1 and puts the data's option into the tree."""
     given = dict(argument[2:].split("=") for argument in arguments)
     if given.get("sigma") == "-1":
         raise InputError("sigma must be positive")
-    return {}, {**reseeded(TREE, 0), "data": {"resize": given.get("data.resize")}}
+    return {**reseeded(TREE, 0), "data": {"resize": given.get("data.resize")}}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_repetitions_of_a_combination_are_a_group_in_wandb_with_tags_that_it_acc
 )
 def test_sweeps_that_cannot_be_repeated_or_run(varied, repeats, changes, words):
     with pytest.raises(InputError, match=words):
-        make_cells(options(varied), [], repeats, "name", lambda *_: ({}, {**reseeded(TREE, 0), **changes}))
+        make_cells(options(varied), [], repeats, "name", lambda _: {**reseeded(TREE, 0), **changes})
 
 
 def test_an_option_added_to_the_package_is_a_difference_only_if_it_is_not_the_default():
