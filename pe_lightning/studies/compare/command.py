@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from jsonargparse.typing import NonNegativeInt, PositiveFloat, PositiveInt
 
 from pe_lightning.errors import InputError, say
 from pe_lightning.signals.files import check_results, replacing_results, write_atomically
-from pe_lightning.studies.compare.reading import find_runs
-from pe_lightning.studies.compare.scores import compare
+from pe_lightning.studies.compare.reading import Run, find_runs
+from pe_lightning.studies.compare.scores import compare, split_keys
 from pe_lightning.studies.compare.texts import print_score_tables
 
 
@@ -19,6 +20,8 @@ def compare_runs(
     /,
     by: list[str] | None = None,
     baseline: str | None = None,
+    across: list[str] | None = None,
+    against: list[str] | None = None,
     out: Path | None = None,
     pictures: NonNegativeInt = 16,
     frames: PositiveInt = 16,
@@ -34,6 +37,10 @@ def compare_runs(
         by: Group runs by keys: of metrics.json, such as encoder.name,encoder.num_features, settings that a sweep varied, or
             options of fit. One row per combination of values has mean, standard deviation and number of its runs.
         baseline: Run, group or interpolation that differences are taken against (default: the best).
+        across: Keys whose values become columns: one table with the mean scores of all data, and the gain over
+            interpolation, in place of a table per kind of data.
+        against: With across, numbers of metrics.json, such as stable_rank: the rank correlation of their values with the
+            scores, and a plot in the folder out.
         out: Folder for index.html, table.csv, table.json, table.md and plots; only files of an earlier
             comparison are replaced.
         pictures: Largest number of signals per run in index.html.
@@ -48,6 +55,8 @@ def compare_runs(
     say(*(f"pe-lightning: warning: {problem}" for problem in found.problems), file=sys.stderr)
     if not found.runs:
         raise InputError("there is no run to compare: give run directories, or folders with runs, such as runs/")
+    if across or against:
+        return _show_overview(found.runs, keys, split_keys(across), split_keys(against), out)
     tables = compare(found.runs, keys, baseline)
     print_score_tables(tables)
     if out is not None:
@@ -57,4 +66,22 @@ def compare_runs(
             for name, content in make_report(tables, pictures, frames, megapixels).items():
                 write_atomically(folder / name, content)
         say(f"report: {out / 'index.html'}")
+    return 0
+
+
+def _show_overview(
+    runs: Sequence[Run], by: Sequence[str], across: Sequence[str], against: Sequence[str], out: Path | None
+) -> int:
+    """Prints the table of ``--across``, and writes its files."""
+    from pe_lightning.studies.compare.overview import make_overview
+
+    if not by or not across:
+        raise InputError("an overview has rows and columns: --by method --across signal,samples")
+    overview = make_overview(runs, split_keys(by), across, against)
+    overview.print()
+    if out is not None:
+        with replacing_results(out, "compare") as folder:
+            for name, content in overview.files().items():
+                write_atomically(folder / name, content)
+        say(f"files: {out}")
     return 0

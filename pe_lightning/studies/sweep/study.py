@@ -14,8 +14,8 @@ from pe_lightning.studies.sweep.matching import ANY, GOALS, parse_goals
 
 SUFFIX = ".yaml"
 SIZE, MATCH = "size", "match"
-"""Entries of a value that are no options of ``fit``: the option by which its number of parameters is matched, and whether
-its cells are matched to goals."""
+"""Entries of a value that are no options of ``fit``: the option by which its number of parameters is matched, and the goals
+that its cells have (default: all)."""
 KEYS = ("options", "vary", MATCH, "parts")
 
 
@@ -27,18 +27,19 @@ class Study:
         options: Options of ``fit`` for all cells.
         varied: The settings, and the options of each of their values.
         sizes: The option that sets the size of a model, by setting and value.
-        unmatched: Values by setting whose cells have no goals: there is one cell for all values of a goal.
+        goals: The goals of the cells of a value, by setting and value; there is one cell for all values of the others.
     """
 
     options: Options = ()
     varied: Varied = field(default_factory=dict)
     sizes: dict[str, dict[str, str]] = field(default_factory=dict)
-    unmatched: dict[str, set[str]] = field(default_factory=dict)
+    goals: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def without_goals(self, settings: Mapping[str, str]) -> dict[str, str]:
         """The settings of a combination, with the value ``any`` for goals that it does not have."""
-        free = any(settings.get(key) in values for key, values in self.unmatched.items())
-        return {key: ANY if free and key in GOALS else value for key, value in settings.items()}
+        limits = [self.goals[key][value] for key, value in settings.items() if value in self.goals.get(key, {})]
+        free = {goal for goal in GOALS for limit in limits if goal not in limit}
+        return {key: ANY if key in free else value for key, value in settings.items()}
 
     def size_option(self, settings: Mapping[str, str]) -> str | None:
         """The option by which the number of parameters of a combination is matched, if the file names one."""
@@ -76,12 +77,12 @@ def read_study(name: str, part: str | None = None) -> Study:
             described[key] = {str(value): described[key][str(value)] for value in names}
     varied: dict[str, dict[str, Options]] = {}
     sizes: dict[str, dict[str, str]] = {}
-    unmatched: dict[str, set[str]] = {}
+    limits: dict[str, dict[str, tuple[str, ...]]] = {}
     for key, values in described.items():
         sizes[key] = {value: options.pop(SIZE) for value, options in values.items() if SIZE in options}
-        unmatched[key] = {value for value, options in values.items() if options.pop(MATCH, True) is False}
+        limits[key] = {value: tuple(options.pop(MATCH)) for value, options in values.items() if MATCH in options}
         varied[key] = {value: _words(options) for value, options in values.items()}
-    return Study(_words(content.get("options", {})), varied, sizes, unmatched)
+    return Study(_words(content.get("options", {})), varied, sizes, limits)
 
 
 def _described(name: str, key: str, values: Any) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ STUDY = {
                 "model.encoder": "gau",
                 "model.solver": "exact",
                 "trainer.max_steps": 0,
-                "match": False,
+                "match": [],
             },
             "SIREN": {"model": "SimpleMLP", "model.encoder": "identity", "model.activation": "sine", "model.depth": 2},
             "planes": {

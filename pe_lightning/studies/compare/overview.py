@@ -1,0 +1,234 @@
+"""One table over several data sets and protocols: a row per group of runs, a column per combination of further keys."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from pe_lightning import errors
+from pe_lightning.errors import InputError, show_interpolation
+from pe_lightning.signals.files import figure_bytes
+from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up
+from pe_lightning.studies.statistics import standard_error, t_interval
+
+INTERPOLATION = "best interpolation"
+"""The row of the interpolation with the highest mean score of each column."""
+MIN_RANKED = 5
+"""Fewest rows whose order is compared with that of another key."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Scores of groups of runs, by column.
+
+    Args:
+        by: The keys of the rows.
+        across: The keys of the columns.
+        metric: The metric of all runs.
+        scores: A line per row, column and signal: the columns ``row`` and ``column`` (tuples of texts), ``signal``,
+            ``seed``, ``score``, and ``gain``, the score above the best interpolation of the same signal.
+        numbers: Values of further keys: ``row``, ``column``, ``key``, ``value``.
+    """
+
+    by: tuple[str, ...]
+    across: tuple[str, ...]
+    metric: Metric
+    scores: pd.DataFrame
+    numbers: pd.DataFrame
+
+    @property
+    def columns(self) -> list[tuple[str, ...]]:
+        """The columns in the order of the runs."""
+        return list(dict.fromkeys(self.scores["column"]))
+
+    def means(self) -> pd.DataFrame:
+        """Mean scores, rows by columns, best first; a last column ``gain`` has the mean above interpolation."""
+        per_signal = self.scores.groupby(["row", "column", "signal"], sort=False)[["score", "gain"]].mean()
+        table = per_signal["score"].groupby(["row", "column"], sort=False).mean().unstack()[self.columns]
+        table["gain"] = per_signal["gain"].groupby("row").mean()
+        return table.sort_values("gain", ascending=not self.metric.higher_is_better, kind="stable", na_position="last")
+
+    def errors(self) -> pd.DataFrame:
+        """Standard errors of the means: over signals, of a single signal over seeds; NaN of a single value."""
+        found = {}
+        for (row, column), cell in self.scores.groupby(["row", "column"], sort=False):
+            by_signal = cell.groupby("signal")["score"].mean()
+            over = by_signal if len(by_signal) > 1 else cell.groupby("seed", dropna=False)["score"].mean()
+            found[row, column] = standard_error([value for value in over if math.isfinite(value)])
+        return pd.Series(found).unstack().reindex(index=self.means().index, columns=self.columns)
+
+    def gain_interval(self, row: tuple[str, ...]) -> tuple[float, float]:
+        """Mean gain over all signals of all columns, and half the width of its interval."""
+        own = self.scores[self.scores["row"] == row]
+        gains = own.groupby(["column", "signal"])["gain"].mean()
+        return t_interval([value for value in gains if math.isfinite(value)])
+
+    def correlation(self, key: str) -> pd.Series:
+        """Spearman's rank correlation between the scores of the rows and the values of a key, by column."""
+        from scipy.stats import spearmanr  # takes a while to import
+
+        means, found = self.means(), {}
+        values = self.numbers[self.numbers["key"] == key].groupby(["row", "column"])["value"].mean()
+        for column in self.columns:
+            pairs = [
+                (means.loc[[row], [column]].iloc[0, 0], value) for (row, where), value in values.items() if where == column
+            ]
+            known = [pair for pair in pairs if np.isfinite(pair).all()]
+            several = len(known) >= MIN_RANKED and len({value for _, value in known}) > 1
+            found[column] = float(spearmanr(*zip(*known, strict=True)).statistic) if several else math.nan
+        return pd.Series(found)
+
+    def texts(self) -> pd.DataFrame:
+        """The table as text: ``27.65 ± 1.89`` for each column, and the gain with its interval."""
+        means, spreads = self.means(), self.errors()
+        shown = pd.DataFrame(index=means.index)
+        for column in self.columns:
+            shown[", ".join(column)] = [
+                self.metric.text(mean) + (f" ± {self.metric.text(spread)}" if math.isfinite(spread) else "")
+                for mean, spread in zip(means[column], spreads[column], strict=True)
+            ]
+        intervals = [self.gain_interval(row) for row in means.index]
+        shown["above interpolation"] = [
+            self.metric.text(mean, "+") + (f" ± {self.metric.text(half)}" if math.isfinite(half) else "")
+            for mean, half in intervals
+        ]
+        shown.index = pd.MultiIndex.from_tuples(list(means.index), names=self.by)
+        return shown
+
+    def print(self) -> None:
+        """Prints the table, with the correlations of further keys."""
+        console = errors.console()
+        shown = self.texts()
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for key in self.by:
+            table.add_column(Text(key), overflow="fold")
+        for heading in shown.columns:
+            table.add_column(Text(heading), justify="right", vertical="bottom")
+        for names, cells in zip(shown.index, shown.to_numpy(), strict=True):
+            table.add_row(*map(Text, [*names, *cells]), style="dim" if names[0] == INTERPOLATION else "")
+        console.print(
+            Text(f"Mean held-out {self.metric.title} of all data, by {', '.join(self.across)}", style="italic"), table
+        )
+        console.print(
+            Text(
+                "Means ± standard error over signals, of one signal over seeds; above interpolation: mean ± half of a 95% t "
+                "interval over all signals, paired with the best interpolation of each column."
+            )
+        )
+        for key in dict.fromkeys(self.numbers["key"]):
+            values = "; ".join(f"{', '.join(column)} {value:+.2f}" for column, value in self.correlation(key).items())
+            console.print(Text(f"Rank correlation of {key} with the score: {values}"))
+
+    def plot(self, key: str) -> bytes:
+        """The scores against the values of a key, a panel per column, as PNG."""
+        means = self.means()
+        count = len(self.columns)
+        wide = min(3, count)
+        high = math.ceil(count / wide)
+        figure = Figure(figsize=(3.2 * wide, 2.6 * high), layout="constrained")
+        values = self.numbers[self.numbers["key"] == key].groupby(["row", "column"])["value"].mean()
+        correlations = self.correlation(key)
+        for place, column in enumerate(self.columns, 1):
+            axes = figure.add_subplot(high, wide, place)
+            for (row, where), value in values.items():
+                if where == column:
+                    score = means.loc[[row], [column]].iloc[0, 0]
+                    axes.plot(value, score, ".", color="C0")
+                    axes.annotate(", ".join(row)[:20].replace("$", r"\$"), (value, score), fontsize=4)
+            axes.set_title(f"{', '.join(column)}: {correlations[column]:+.2f}".replace("$", r"\$"), fontsize="small")
+            axes.set_xscale("symlog", linthresh=1e-3)
+            axes.grid(alpha=0.3)
+        figure.supxlabel(key.replace("_", " "), fontsize="small")
+        figure.supylabel(f"held-out {self.metric.title}", fontsize="small")
+        return figure_bytes(figure, dpi=120)
+
+    def files(self) -> dict[str, str | bytes]:
+        """``overview.csv`` in full precision, ``overview.tex`` for booktabs, and a plot for each further key."""
+        shown, means = self.texts(), self.means()
+        plain = means.copy()
+        plain.columns = [name if isinstance(name, str) else ", ".join(name) for name in means.columns]
+        plain.index = shown.index
+        tex = shown.rename(columns=lambda name: name.replace("_", " ")).map(lambda text: text.replace(" ± ", r" $\pm$ "))
+        tex.index = pd.MultiIndex.from_tuples([tuple(_tex(name) for name in names) for names in tex.index], names=self.by)
+        content: dict[str, str | bytes] = {
+            "overview.csv": plain.to_csv(lineterminator="\n"),
+            "overview.tex": tex.to_latex(column_format="l" * len(self.by) + "r" * tex.shape[1]),
+        }
+        for key in dict.fromkeys(self.numbers["key"]):
+            content[f"score_vs_{key.replace('.', '_')}.png"] = self.plot(key)
+        return content
+
+
+def make_overview(runs: Sequence[Run], by: Sequence[str], across: Sequence[str], against: Sequence[str] = ()) -> Overview:
+    """The overview of runs.
+
+    Args:
+        runs: Runs of one metric.
+        by: Keys whose values make a row (:func:`~pe_lightning.studies.compare.scores.compare`).
+        across: Keys whose values make a column; runs of a column have the same data and the same scored samples.
+        against: Numbers of ``metrics.json`` whose order is compared with that of the scores.
+    """
+    if len({run.metric.name for run in runs}) > 1:
+        raise InputError("--across takes runs of one metric: name the folders of such runs")
+    for key in (*by, *across, *against):
+        if all(run.value(key) is MISSING for run in runs):
+            raise InputError(
+                f"no run has the key {key!r}: name keys of metrics.json, settings of a sweep, or options of fit"
+            )
+    columns: dict[tuple[str, ...], list[Run]] = {}
+    for run in runs:
+        columns.setdefault(_names(run, across), []).append(run)
+    lines: list[tuple[tuple[str, ...], tuple[str, ...], str, int | None, float, float]] = []
+    numbers = []
+    for column, members in columns.items():
+        data = {(run.metrics.get("data_fingerprint"), str(run.metrics.get("protocol"))) for run in members}
+        if len(data) > 1:
+            raise InputError(
+                f"--across {','.join(across)}: the runs of {', '.join(column)} differ in their data or in the samples that "
+                "are scored; add the key in which they differ, such as data.paths or data.sampling"
+            )
+        best = _best_interpolation(members[0])
+        for signal, score in best.items():
+            lines.append(((INTERPOLATION, *[""] * (len(by) - 1)), column, signal, None, score, 0.0))
+        for run in members:
+            row = _names(run, by)
+            for signal, score in run.test.items():
+                gain = score - best.get(signal, math.nan)
+                lines.append((row, column, signal, run.seed, score, gain if math.isfinite(gain) else math.nan))
+            for key in against:
+                value = look_up(run.metrics, key)
+                if isinstance(value, (int, float)):
+                    numbers.append((row, column, key, float(value)))
+    frame = pd.DataFrame(lines, columns=["row", "column", "signal", "seed", "score", "gain"])
+    further = pd.DataFrame(numbers, columns=["row", "column", "key", "value"])
+    return Overview(tuple(by), tuple(across), runs[0].metric, frame, further)
+
+
+def _names(run: Run, keys: Sequence[str]) -> tuple[str, ...]:
+    return tuple("" if (value := run.value(key)) is MISSING else as_text(value) for key in keys)
+
+
+def _best_interpolation(run: Run) -> dict[str, float]:
+    """The scores of the interpolation with the best mean, by signal; empty where trained samples are scored too."""
+    if run.metrics.get("protocol") == "all":  # interpolation reproduces them
+        return {}
+    shared = {key: run.metrics.get(key) for key in ("signals", "metric", "grid")}
+    found = [
+        Run(run.path, show_interpolation(name, len(run.grid)), shared | scores).test
+        for name, scores in run.metrics.get("baselines", {}).items()
+    ]
+    known = [scores for scores in found if all(map(math.isfinite, scores.values()))]
+    sign = 1 if run.metric.higher_is_better else -1
+    return max(known, key=lambda scores: sign * sum(scores.values()), default={})
+
+
+def _tex(text: str) -> str:
+    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
