@@ -20,6 +20,8 @@ from pe_lightning.training.datamodule import COMMON_ARGUMENTS, SignalDataModule
 _INSTALLED, _CHECKOUT = (Path(__file__).parents[level] / "configs" for level in (1, 2))
 FOLDER = _INSTALLED if _INSTALLED.is_dir() else _CHECKOUT
 """The recipes of this package: ``configs/`` of the repository, which is installed as ``pe_lightning/configs``."""
+NO_RECIPES = ("studies/", "sweeps/")
+"""Folders of what ``sweep`` reads, beside the recipes."""
 GROUP = "pe_lightning.recipes"
 """Entry-point group of folders of recipes, ``KIND/NAME.yaml``, of other packages: each entry is a ``Path``."""
 EXACT_FIT, ADAPTIVE_FIT = "closed_form", "adaptive"
@@ -40,7 +42,7 @@ def _paths() -> dict[str, Path]:
     found = {
         path.relative_to(folder).with_suffix("").as_posix(): path for folder in folders for path in folder.glob("*/*.yaml")
     }
-    return {name: path for name, path in found.items() if not name.startswith("sweeps/")}
+    return {name: path for name, path in found.items() if not name.startswith(NO_RECIPES)}
 
 
 def find(config: str) -> str:
@@ -53,7 +55,7 @@ def find(config: str) -> str:
     if config.startswith("{"):
         return config
     name = config.removeprefix("configs/").removesuffix(".yaml")
-    if (own := FOLDER / f"{name}.yaml").is_file() and not name.startswith("sweeps/"):
+    if (own := FOLDER / f"{name}.yaml").is_file() and not name.startswith(NO_RECIPES):
         return str(own)  # without asking other packages, which are imported for it
     if name not in _paths():
         near = did_you_mean(name, names()) or "."

@@ -143,7 +143,7 @@ def interpolate(name: str, batch: GridBatch | PointBatch, axes: Sequence[Tensor]
 
     Args:
         name: A registered name: ``nearest``, ``linear``, ``bicubic`` or ``spline`` for samples on a grid; ``nearest``,
-            ``delaunay`` and those of :mod:`pe_fill.baselines` for scattered points.
+            ``delaunay`` and those of other packages for scattered points.
         batch: The training samples.
         axes: Coordinates of the output, axis a of shape ``(N_a,)``; from scattered points also points ``(Q, D)``.
 

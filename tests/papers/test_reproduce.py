@@ -253,11 +253,13 @@ def test_a_command_leaves_all_files_and_the_same_again_does_nothing(small, capsy
 def test_an_interrupted_command_goes_on_where_it_was(small, monkeypatch, capsys):
     calls = []
 
-    def run(self, tree, folder, run=CellRunner.run):
+    whole = CellRunner.run
+
+    def run(self, tree, folder, *goals):
         calls.append(folder.name)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return run(self, tree, folder)
+        return whole(self, tree, folder, *goals)
 
     monkeypatch.setattr(CellRunner, "run", run)
     assert main(["reproduce", "small.yaml", "--blocks", "exact", "--out", "o"]) == 130
