@@ -24,7 +24,7 @@ from jsonargparse import Namespace, get_loader, set_loader
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.registry import find_registry, path_of
 from pe_lightning.results import runs
-from pe_lightning.results.config_files import as_yaml, load_limited, read_config, with_any_names
+from pe_lightning.results.config_files import as_yaml, load_yaml, read_config, with_any_names
 
 VERBOSE = frozenset({"-v", "--verbose"})
 FLAGS = frozenset({"h", "help", "v", "verbose", "print_config"})
@@ -196,7 +196,7 @@ def _settings(config: str) -> tuple[str, dict[str, Any]]:
     found = recipes.find(config)
     if found.startswith("{"):
         try:
-            return found, load_limited(found)
+            return found, load_yaml(found)
         except yaml.YAMLError as error:
             raise InputError(f"--config {paragraph(found, 80)!r} is not YAML: {paragraph(str(error), 200)}") from error
     settings, text = read_config(Path(found)), Path(found).read_text(encoding="utf-8")

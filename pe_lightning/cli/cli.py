@@ -46,6 +46,7 @@ from pe_lightning.signals.files import user_path
 from pe_lightning.training import FunctionModule, SignalDataModule, TrainedModule
 from pe_lightning.training.base import refuse_other_model
 from pe_lightning.training.callbacks import GracefulStop, PSNRProgressBar, RunRecorder, WandbSettings
+from pe_lightning.training.callbacks.base import refuse_lost_results
 from pe_lightning.training.callbacks.loggers import wandb_may_fail
 from pe_lightning.training.checkpoints import BestAndLast, FiniteWeights, restoring
 from pe_lightning.training.datamodule import OutputGrid
@@ -249,10 +250,10 @@ class CommandLine(LightningCLI):
 
     Args:
         verb: ``fit``, ``validate``, ``test`` or ``predict``.
-        given: Arguments, or the complete configuration from :func:`parse`.
+        args: Arguments, or a configuration as plain values, as :func:`parse` takes them.
         data: The DataModule in place of a new one.
         interactive: Whether the Trainer draws a progress bar and handles signals; else both are the caller's.
-        **recorder: Attributes of the recorder that differ from the configuration, such as ``folder``.
+        **recorder: Arguments of the recorder that differ from the configuration, such as ``folder``.
 
     Attributes:
         recorder: The callback that keeps the run directory.
@@ -263,7 +264,7 @@ class CommandLine(LightningCLI):
     def __init__(
         self,
         verb: str,
-        given: Sequence[str] | Namespace,
+        args: list[str] | dict[str, Any],
         *,
         data: LightningDataModule | None = None,
         interactive: bool = True,
@@ -272,35 +273,48 @@ class CommandLine(LightningCLI):
         self.verb = verb
         self.given_data = data
         self.interactive = interactive
-        self.recorder_options = recorder
+        self.of_recorder = recorder
         self.stop = GracefulStop(listen=interactive)
-        args = given if isinstance(given, Namespace) else parse(verb, given)
-        super().__init__(LightningModule, LightningDataModule, args=args, run=False, load_from_checkpoint_support=False)
+        options: dict[str, Any] = {"auto_configure_optimizers": False, "load_from_checkpoint_support": False}
+        super().__init__(LightningModule, LightningDataModule, args=args, run=False, **options)
 
-    def setup_parser(self, add_subcommands: bool, main_kwargs: dict[str, Any], subparser_kwargs: dict[str, Any]) -> None:
+    def setup_parser(self, *_: Any) -> None:
         self.parser = make_parser(self.verb)
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        self.config = args
+        self.config = parse(self.verb, args)
+
+    def before_instantiate_classes(self) -> None:
+        """Completes the arguments of the recorder; a DataModule that is given takes the place of its description."""
+        config, trainer = self.config, self.config.trainer
+        recorder = runs.recorder_of(trainer.callbacks)
+        if self.verb == "fit":
+            tree = plain_values("fit", config)
+            recorder.config = {key: value for key, value in tree.items() if key not in OF_ONE_COMMAND}
+            if _plain(config.data).get("validation") == "auto":
+                rank_zero_info(
+                    "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by "
+                    "which callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
+                )
+        recorder.ckpt_path = config.ckpt_path
+        if recorder.root is None and trainer.default_root_dir is not None:
+            recorder.root = str(user_path(trainer.default_root_dir) / "runs")
+        recorder.log &= trainer.logger is not False and not trainer.barebones
+        for name, value in self.of_recorder.items():
+            recorder[name] = value
+        if self.given_data is not None:
+            config.data = self.given_data
 
     def instantiate_classes(self) -> None:
-        config = self.config
-        self.config_init = instantiate(self.verb, config, SECTIONS if self.given_data is None else SECTIONS - {"data"})
-        self.datamodule = self.given_data or self.config_init.data
-        self.model = self.config_init.model
-        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
-        if config.ckpt_path and isinstance(self.model, TrainedModule):
-            saved = read_checkpoint(config.ckpt_path)["hyper_parameters"]
-            may_differ = MEMORY_OPTIONS | (OPTIMIZER_OPTIONS if self.verb == "fit" else frozenset())
-            refuse_other_model(saved, dict(self.model.hparams), may_differ)
-        if self.verb == "fit" and _plain(config.data).get("validation") == "auto":
-            rank_zero_info(
-                "--data.validation is auto: a tenth of the trained samples is held out of training for val/ scores, by "
-                "which callbacks and schedulers select; 0 trains on these too, and they select by the samples of test/."
-            )
-        self.trainer = self.instantiate_trainer()
+        with _input_errors(), asked_modules():
+            super().instantiate_classes()
 
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        if self.config.ckpt_path and isinstance(self.model, TrainedModule):
+            saved = read_checkpoint(self.config.ckpt_path)["hyper_parameters"]
+            may_differ = MEMORY_OPTIONS | (OPTIMIZER_OPTIONS if self.verb == "fit" else frozenset())
+            refuse_other_model(saved, dict(self.model.hparams), may_differ)
+        self.best = BestAndLast(getattr(self.model, "monitor", None), getattr(self.model, "monitor_mode", "max"))
         options = {**self.config_init.trainer, **kwargs}
         resumes = self.config.ckpt_path is not None  # from its own weights
         given = [callback for callback in options["callbacks"] if not (resumes and isinstance(callback, InitialWeights))]
@@ -309,12 +323,6 @@ class CommandLine(LightningCLI):
         # first: others may need its loggers; a caller that is not interactive draws its own bar
         others = [c for c in given if c is not self.recorder and (self.interactive or not isinstance(c, ProgressBar))]
         chosen: list[Callback] = [self.recorder, *others, self.stop]
-        self.recorder.ckpt_path = None if self.config.ckpt_path is None else Path(self.config.ckpt_path)
-        if self.recorder.root is None and options["default_root_dir"] is not None:
-            self.recorder.root = user_path(options["default_root_dir"]) / "runs"
-        self.recorder.log_runs &= options["logger"] is not False and not options["barebones"]
-        for name, value in self.recorder_options.items():
-            setattr(self.recorder, name, value)
         own = {type(callback) for callback in [*chosen, *self.model.configure_callbacks()]}
         chosen += [cls() for cls in (Resumption, FiniteWeights) if cls not in own]  # a module of the user's own
         has_bar = options["barebones"] or any(isinstance(callback, ProgressBar) for callback in others)
@@ -322,20 +330,19 @@ class CommandLine(LightningCLI):
             options["enable_progress_bar"] = False
         elif options["enable_progress_bar"] is not False and not has_bar:
             chosen.append(PSNRProgressBar())
-        if self.verb == "fit" and not options["barebones"] and options["enable_checkpointing"] is not False:
-            chosen.append(self.best)
         if self.verb == "fit":
+            if not options["barebones"] and options["enable_checkpointing"] is not False:
+                chosen.append(self.best)
             if isinstance(self.model, FunctionModule):
                 chosen.append(FinalScore(logs=False))  # a test follows
-            tree = plain_values("fit", self.config)
-            self.recorder.hyper_parameters = {key: value for key, value in tree.items() if key not in OF_ONE_COMMAND}
         if options["logger"] in (None, True):
             options["logger"] = False  # the recorder attaches loggers once the run has a directory
         try:
-            with _input_errors():
-                return Trainer(**{**options, "callbacks": chosen})
+            trainer = Trainer(**{**options, "callbacks": chosen})
         except TypeError as error:  # raised by Lightning for --trainer.devices x
             raise InputError(str(error)) from error
+        refuse_lost_results(trainer)
+        return trainer
 
     def execute(self) -> None:
         """Runs the verb. A fit ends with the test evaluation of the last weights.

@@ -1,4 +1,4 @@
-"""Configuration files, of limited size, and file names of any bytes in YAML."""
+"""Configuration files, and file names of any bytes in YAML."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ import yaml
 
 from pe_lightning.errors import InputError, paragraph
 
-MAX_VALUES = 100_000
-"""Most values of a configuration, repetitions by aliases included."""
-MAX_DEPTH = 100
-"""Most levels of nested lists and mappings."""
 _SURROGATES = re.compile(r"[\udc80-\udcff]|\\u(dc[89a-f][0-9a-f])", re.IGNORECASE)
 _STAND_INS = {code: code + 0x102200 for code in range(0xDC80, 0xDD00)}  # private characters of Unicode
 
@@ -54,33 +50,22 @@ def with_any_names(load: Callable[[str], Any]) -> Callable[[str], Any]:
     return load_any
 
 
-def load_limited(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
-    """The content of a YAML text of limited size."""
-    refusal = InputError(
-        f"a configuration has more than {MAX_VALUES} values or {MAX_DEPTH} levels, or refers to itself (YAML's & and *)"
-    )
+def load_yaml(text: str) -> Any:
+    """The content of a YAML text; InputError for values that Python does not take, and for a text that refers to itself."""
     try:
-        tree = load(text)
+        tree = yaml.safe_load(text)
+        json.dumps(tree, default=str, skipkeys=True, check_circular=False)  # RecursionError if it refers to itself
     except RecursionError as error:
-        raise refusal from error
-    except InputError:
-        raise
+        raise InputError("a configuration has too many levels, or refers to itself (YAML's & and *)") from error
     except ValueError as error:  # dates and integers that Python does not take
         raise InputError(f"a configuration holds a value that cannot be read: {paragraph(str(error), 200)}") from error
-    rest, count = [(tree, 0)], 0
-    while rest:
-        (value, depth), count = rest.pop(), count + 1
-        if depth > MAX_DEPTH or count > MAX_VALUES:
-            raise refusal
-        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        rest += [(each, depth + 1) for each in inner]
     return tree
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The content of a configuration file."""
     try:
-        content = load_limited(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
             raise InputError("it holds no settings by name")
     except (ValueError, OSError, yaml.YAMLError) as error:

@@ -159,13 +159,8 @@ def test_processes_stop_together_where_one_has_weights_that_are_not_finite(tmp_p
 
 
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_notebook"])
-def test_a_fit_of_processes_that_lightning_starts_is_one_run(tmp_path, strategy):
-    arguments = [*EPOCHS, "--trainer.max_steps", "20", "--trainer.devices=2", f"--trainer.strategy={strategy}"]
-    done = run_fit(tmp_path, "demo.yaml", *arguments, launched=strategy == "ddp_spawn")
-    assert done.returncode == 0, done.stderr
-    run = only_run(tmp_path)
-    found = metrics(run)
-    assert (found["steps"], found["optimizer"]["name"]) == (20, "SGD")
-    assert found["fit_seconds"] > 0
-    assert checkpoint(run)["global_step"] == 20
-    assert (run / "config.yaml").is_file()
+def test_strategies_whose_processes_keep_the_results_are_refused_before_they_start(tmp_path, strategy):
+    done = run_fit(tmp_path, "demo.yaml", *EPOCHS, "--trainer.devices=2", f"--trainer.strategy={strategy}")
+    assert done.returncode == 2
+    assert "set --trainer.strategy ddp" in done.stderr
+    assert not (tmp_path / "runs").exists()

@@ -11,7 +11,7 @@ import pytest
 
 from pe_lightning.errors import InputError
 from pe_lightning.results import runs
-from pe_lightning.results.origin import origin
+from pe_lightning.results.run import origin
 
 
 def test_the_origin_of_results_names_the_commit(tmp_path, monkeypatch):

@@ -33,10 +33,11 @@ from PIL import Image
 from pe_lightning import __version__
 from pe_lightning.errors import printable, say, show_metric
 from pe_lightning.results.comparisons import Comparison, open_comparison
+from pe_lightning.results.run import MISSING, Run
 from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of, slug
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
-from pe_lightning.studies.compare.reading import MISSING, Run, mean
+from pe_lightning.studies.compare.reading import mean
 from pe_lightning.studies.compare.scores import ScoreTable, why_several
 from pe_lightning.studies.compare.texts import as_csv, as_json, as_markdown
 

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from pe_lightning.errors import InputError, did_you_mean, printable, show_interpolation, show_protocol
+from pe_lightning.results.run import MISSING, Metric, Run, as_text
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import real_path
-from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, mean
+from pe_lightning.studies.compare.reading import mean
 from pe_lightning.studies.statistics import CONFIDENCE, standard_error, t_interval, welch_interval
 
 TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
@@ -339,7 +340,7 @@ def compare(runs: Sequence[Run], by: str | Sequence[str] | None = None, baseline
 
     Example:
         >>> from pathlib import Path
-        >>> from pe_lightning.studies.compare.reading import Run
+        >>> from pe_lightning.results.run import Run
         >>> def run(name, seed, psnr):
         ...     about = {"encoder": {"name": name}, "seed": seed, "data_fingerprint": "f"}
         ...     return Run(Path(), "", about | {"metric": "psnr", "signals": ["a"], "test/psnr_per_signal": [psnr]})

@@ -15,9 +15,9 @@ from rich.text import Text
 
 from pe_lightning import errors
 from pe_lightning.errors import printable, show_metric
+from pe_lightning.results.run import Metric
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sources.paths import SCHEME
-from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.suggest.search import EncoderCandidate, EstimatorCandidate, SearchResult, TrialScore
 
 TIE_DB = 0.05

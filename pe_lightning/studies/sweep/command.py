@@ -14,7 +14,8 @@ from jsonargparse.typing import ClosedUnitInterval, NonNegativeInt, PositiveInt
 from pe_lightning.cli.arguments import read
 from pe_lightning.errors import InputError, say
 from pe_lightning.results import runs
-from pe_lightning.studies.compare.reading import TRAINING_OPTIONS, find_runs
+from pe_lightning.results.run import TRAINING_OPTIONS
+from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.studies.compare.scores import compare
 from pe_lightning.studies.compare.texts import print_score_tables
 from pe_lightning.studies.sweep.cells import Cell, make_cells, parse_varied

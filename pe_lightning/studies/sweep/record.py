@@ -17,8 +17,8 @@ from rich.text import Text
 from pe_lightning import errors
 from pe_lightning.errors import InputError, show_metric
 from pe_lightning.results import config_files, runs
+from pe_lightning.results.run import Metric
 from pe_lightning.signals.files import write_atomically
-from pe_lightning.studies.compare.reading import Metric
 from pe_lightning.studies.sweep.cells import Cell, differences
 from pe_lightning.studies.sweep.matching import found_before, with_options
 from pe_lightning.training.interrupts import StopSignals, raise_interrupted

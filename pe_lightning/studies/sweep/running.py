@@ -17,7 +17,6 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 import wandb
-from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningDataModule
 
 from pe_lightning.cli.arguments import rewrite
@@ -101,7 +100,7 @@ class CellRunner:
 
     def load(self, tree: Mapping[str, Any]) -> LightningDataModule:
         """The DataModule of a complete configuration, with its data loaded. The following fits can share it."""
-        data = self._data_of(tree, parse("fit", tree))
+        data = self._data_of(tree)
         data.prepare_data()
         return data
 
@@ -109,10 +108,10 @@ class CellRunner:
         """The fingerprint of the data of a complete configuration, as in ``metrics.json``; ``None`` if they have none."""
         return getattr(self.load(tree), "fingerprint", None)
 
-    def _data_of(self, tree: Mapping[str, Any], config: Namespace) -> LightningDataModule:
-        options = json.dumps(tree["data"], sort_keys=True)
+    def _data_of(self, tree: Mapping[str, Any]) -> LightningDataModule:
+        options = json.dumps(tree.get("data"), sort_keys=True)
         if self._data is None or self._data[0] != options:
-            self._data = options, instantiate("fit", config, ["data"]).data
+            self._data = options, instantiate("fit", parse("fit", tree), ["data"]).data
         return self._data[1]
 
     def stop_now(self, signum: int) -> None:
@@ -152,10 +151,9 @@ class CellRunner:
         return Outcome(time.perf_counter() - began, metrics, error, trace, checkpoint is not None, tuple(texts))
 
     def _fit(self, tree: Mapping[str, Any], folder: Path, checkpoint: Path | None) -> dict[str, Any]:
-        config = parse("fit", {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)})
-        data = self._data_of(tree, config)
-        recorder = {"folder": folder, "table": False, "pictures": self._pictures}
-        job = self._job = CommandLine("fit", config, data=data, interactive=False, **recorder)
+        tree = {**tree, "ckpt_path": None if checkpoint is None else str(checkpoint)}
+        recorder = {"folder": str(folder), "table": False, "pictures": self._pictures}
+        job = self._job = CommandLine("fit", tree, data=self._data_of(tree), interactive=False, **recorder)
         try:
             job.execute()
         except BaseException:

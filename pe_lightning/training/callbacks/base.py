@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import torch
 from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 
 from pe_lightning.errors import InputError
 from pe_lightning.registry import Registry
@@ -41,6 +42,14 @@ def check_monitors(callbacks: Iterable[object], logged: Mapping[str, str], held_
                 f"{type(callback).__name__} cannot monitor {callback.monitor} with mode: {callback.mode}. "
                 f"There are: {allowed}{reason}"
             )
+
+
+def refuse_lost_results(trainer: Trainer) -> None:
+    """Refuses strategies whose processes end with the fit and return its weights alone, such as ``ddp_spawn``."""
+    if isinstance(trainer.strategy.launcher, _MultiProcessingLauncher):
+        raise InputError(
+            "the processes of this strategy keep the results of a fit: set --trainer.strategy ddp, and run a script"
+        )
 
 
 class TrainingClock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
 import os
 import platform
 from collections.abc import Callable
@@ -28,16 +27,15 @@ from pe_lightning.errors import InputError, printable, say
 from pe_lightning.evaluation.baselines import BaselineChoice
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import LAST, locate
-from pe_lightning.results.metrics_file import SCHEMA, write_metrics
-from pe_lightning.results.origin import origin
 from pe_lightning.results.pictures import plot_choice
 from pe_lightning.results.predictions import PredictionWriter
+from pe_lightning.results.run import SCHEMA, origin, write_metrics
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import write_atomically
 from pe_lightning.signals.validation import choice
 from pe_lightning.training.base import datamodule_of
 from pe_lightning.training.callbacks import scores
-from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of
+from pe_lightning.training.callbacks.base import TrainingClock, callbacks, check_monitors, data_of, refuse_lost_results
 from pe_lightning.training.callbacks.baseline_scores import score_baselines
 from pe_lightning.training.callbacks.loggers import (
     RECORDS,
@@ -49,7 +47,6 @@ from pe_lightning.training.callbacks.loggers import (
     start_wandb,
 )
 from pe_lightning.training.callbacks.picture_scores import PictureScores
-from pe_lightning.training.callbacks.spawned import hand_over, taken_over
 from pe_lightning.training.callbacks.table import print_fit_scores
 from pe_lightning.training.callbacks.tested import TestResults
 from pe_lightning.training.checkpoints import CheckpointFiles, callbacks_of
@@ -83,10 +80,10 @@ class RunRecorder(Callback):
             clamped to [0, 1].
         baselines: Interpolation that is scored beside the fit: ``fast`` takes no longer than a fit of so many samples, by
             an estimate; ``all`` can take hours; ``none``.
+        config: The resolved configuration as plain values, for ``config.yaml`` and the loggers.
 
     Attributes:
         run_dir: The run directory; ``None`` before it is chosen.
-        hyper_parameters: The resolved configuration as plain values, for ``config.yaml`` and the loggers; set before a fit.
         metrics: Content of ``metrics.json`` after a test.
         clock: The clock of the fit, which runs from data in memory to final parameters.
     """
@@ -102,6 +99,7 @@ class RunRecorder(Callback):
         pictures: bool = True,
         metrics: list[Metric] | None = None,
         baselines: BaselineChoice = "fast",
+        config: dict[str, Any] | None = None,
     ) -> None:
         self.baselines: BaselineChoice = choice("baselines", baselines, BaselineChoice)
         self.root, self.folder = root, folder
@@ -112,7 +110,7 @@ class RunRecorder(Callback):
         self.log_runs, self.table, self.pictures = log, table, pictures
         self.picture_scores = PictureScores(metrics or [])
         self.run_dir: Path | None = None
-        self.hyper_parameters: dict[str, Any] = {}
+        self.config = config or {}
         self.metrics: dict[str, Any] = {}
         self._origin = dict[str, str | None]()
         self.durations = runs.Durations()
@@ -121,7 +119,6 @@ class RunRecorder(Callback):
         self._begun = False
         self._claimed: runs.ClaimedFolder | None = None
         self._start_wandb: Callable[[], list[Logger]] | None = None
-        self._spawned: dict[str, Any] = {}  # record of a fit of other processes
         self._results: TestResults | None = None
         self._predictions: PredictionWriter | None = None
 
@@ -132,15 +129,12 @@ class RunRecorder(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Builds the module, which may refuse the data, then chooses the directory and attaches loggers."""
+        refuse_lost_results(trainer)
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:
             trainer.strategy.checkpoint_io = CheckpointFiles()
         self._begun = False
         if stage == "fit" or not self._origin:  # the test after a fit belongs to it
             self._origin = origin()
-        if self.run_dir is None and (record := taken_over(trainer, pl_module)) is not None:
-            self.run_dir, self._spawned = Path(record["run_dir"]), record
-            self.clock.start(record["seconds"])
-            self.clock.pause(torch.device("cpu"))
         if self.run_dir is not None or getattr(trainer, "fast_dev_run", False):
             return
         module, data = scores.check_describes(pl_module), data_of(trainer)
@@ -202,7 +196,7 @@ class RunRecorder(Callback):
         if self._begun or self.run_dir is None:
             return
         self._begun = True
-        if self.hyper_parameters and trainer.is_global_zero:
+        if self.config and trainer.is_global_zero:
             commit = f", commit {self._origin['git_commit']}" if self._origin["git_commit"] else ""
             words = ", ".join(f"{name} {version}" for name, version in VERSIONS.items())
             head = [
@@ -211,7 +205,7 @@ class RunRecorder(Callback):
                 self._origin["command"],
             ]
             comments = "".join(f"# {printable(line)}\n" for line in head)
-            settings = yaml.safe_dump(self.hyper_parameters, sort_keys=False)
+            settings = yaml.safe_dump(self.config, sort_keys=False)
             write_atomically(self.run_dir / runs.CONFIG, f"{comments}{settings}")
         if self.table:
             rank_zero_info(f"run directory: {runs.in_short(self.run_dir)}")
@@ -269,17 +263,15 @@ class RunRecorder(Callback):
             close_epoch(trainer)  # not closed by Lightning if the checkpoint was of the last step: no loop has run
             trainer.save_checkpoint(self.run_dir / runs.CHECKPOINTS / LAST, weights_only=False)
         self._log_description(trainer, pl_module)
-        if multiprocessing.parent_process() is not None:
-            hand_over(trainer, pl_module, self.run_dir, self.clock.seconds)
 
     def _log_description(self, trainer: Trainer, pl_module: Any) -> None:
         if self.run_dir is None or not trainer.is_global_zero:
             return
         described = scores.describe(pl_module, data_of(trainer))
         described["data"] = {"fingerprint": described.pop("data_fingerprint"), "paths": described.pop("paths")}
-        described |= {"seed": self.hyper_parameters.get("seed_everything"), "run_dir": str(self.run_dir)}
+        described |= {"seed": self.config.get("seed_everything"), "run_dir": str(self.run_dir)}
         for logger in trainer.loggers:
-            logger.log_hyperparams({**scores.settings(described), "config": self.hyper_parameters})
+            logger.log_hyperparams({**scores.settings(described), "config": self.config})
 
     def state_dict(self) -> dict[str, Any]:
         return {"fit_seconds": self.clock.seconds}
@@ -321,12 +313,12 @@ class RunRecorder(Callback):
         self.metrics = {
             **results.scores(described, self.picture_scores),
             "fit_seconds": self.clock.seconds or None,
-            "steps": self._spawned.get("steps", trainer.global_step),
+            "steps": trainer.global_step,
             **described,
             "checkpoint_bytes": size.stat().st_size if size is not None and size.is_file() else None,
             "baselines": {},
-            **self._spawned.get("reports", scores.reports(trainer)),
-            "seed": self.hyper_parameters.get("seed_everything"),
+            **scores.reports(trainer),
+            "seed": self.config.get("seed_everything"),
             "versions": VERSIONS,
             **self._origin,
         }

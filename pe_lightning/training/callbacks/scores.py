@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.evaluation.scores import summary
-from pe_lightning.results.metrics_file import SCHEMA
+from pe_lightning.results.run import SCHEMA
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.signals.sources.paths import SourceFile, numbered

@@ -316,8 +316,7 @@ def test_a_fit_that_fails_before_its_first_step_leaves_no_directory(
                 raise RuntimeError("shapes differ")
             return super().training_step(batch, batch_idx)
 
-    recorder = RunRecorder(tmp_path)
-    recorder.hyper_parameters = {"seed_everything": 0}
+    recorder = RunRecorder(tmp_path, config={"seed_everything": 0})
     with pytest.raises(RuntimeError, match="shapes differ"):
         make_trainer(max_steps=3, callbacks=[recorder]).fit(Failing("identity", depth=0), TensorDataModule(signals(1, 8, 8)))
     assert recorder.run_dir.is_dir() == (failing == 2)
