@@ -29,6 +29,8 @@ TRAINING_OPTIONS = ("data.batching", "data.validation")
 """Settings of the data that change how a model is trained, and not what it is trained on."""
 MISSING = "–"
 """Text of a missing value."""
+NETWORKS = {"relu": "MLP", "sine": "SIREN", "gabor": "WIRE", "finer": "FINER", "gauss": "Gauss", "staf": "STAF"}
+"""Names of perceptrons with these activations."""
 
 
 class Metric(NamedTuple):
@@ -161,8 +163,25 @@ class Run:
         """The value of a setting that a sweep varied, at a dotted key of ``metrics.json``, or of a setting of the run."""
         if key in self.varied:
             return self.varied[key]
+        if (found := look_up(self.metrics, key)) is not MISSING:
+            return found
+        return self.method if key == "method" else self.settings.get(key, MISSING)
+
+    @property
+    def method(self) -> str:
+        """A short name of the model with its encoder: ``SIREN``, ``rff MLP``, ``gau exact``, ``gau complex``."""
+        model, network, encoder = (as_text(self._name(key)) for key in ("model", "network.name", "encoder.name"))
+        if model == "ComplexLinear" and not network:
+            is_solved = self.metrics.get("solve_seconds") is not None and not self.metrics.get("steps")
+            return f"{encoder} {'exact' if is_solved else 'complex'}"
+        if model == "SimpleMLP":
+            short = NETWORKS.get(network, f"{network} MLP")
+            return short if encoder == "identity" else f"{encoder} {short}"
+        return network if model == "NetworkModule" else " ".join(filter(None, [model, network, encoder]))
+
+    def _name(self, key: str) -> Any:
         found = look_up(self.metrics, key)
-        return found if found is not MISSING else self.settings.get(key, MISSING)
+        return "" if found is MISSING or found is None else found
 
     def scores(self, key: str) -> dict[str, float]:
         """A metric per signal; NaN where it is not finite or was not recorded."""

@@ -293,8 +293,12 @@ def free_bytes(path: Path) -> int:
 
 def figure_bytes(figure: Figure, form: str = "png", dpi: int = 110) -> bytes:
     """The content of a figure's file, without a date: equal figures are equal files."""
+    import matplotlib  # which the figure has imported
+
     content = io.BytesIO()
-    figure.savefig(content, format=form, dpi=dpi, metadata={"CreationDate": None} if form == "pdf" else {})
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    with matplotlib.rc_context({"svg.hashsalt": "pe_lightning"}):
+        figure.savefig(content, format=form, dpi=dpi, metadata=undated.get(form, {}))
     return content.getvalue()
 
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from pe_lightning import errors
-from pe_lightning.errors import InputError, show_interpolation
+from pe_lightning.errors import InputError
+from pe_lightning.results.run import MISSING, Metric, Run, look_up
 from pe_lightning.signals.files import figure_bytes
-from pe_lightning.studies.compare.reading import MISSING, Metric, Run, as_text, look_up
+from pe_lightning.studies.compare.scores import make_table, names_of
 from pe_lightning.studies.statistics import standard_error, t_interval
+from pe_lightning.studies.tables import latex_table, print_table
 
 INTERPOLATION = "best interpolation"
 """The row of the interpolation with the highest mean score of each column."""
@@ -33,8 +33,9 @@ class Overview:
         by: The keys of the rows.
         across: The keys of the columns.
         metric: The metric of all runs.
-        scores: A line per row, column and signal: the columns ``row`` and ``column`` (tuples of texts), ``signal``,
-            ``seed``, ``score``, and ``gain``, the score above the best interpolation of the same signal.
+        scores: A line per row, column and signal: the columns ``row`` and ``column`` (tuples of texts),
+            ``interpolation``, ``run``, ``seed``, ``signal``, ``score``, and ``gain``, the score above the best
+            interpolation of the same signal.
         numbers: Values of further keys: ``row``, ``column``, ``key``, ``value``.
     """
 
@@ -105,18 +106,10 @@ class Overview:
 
     def print(self) -> None:
         """Prints the table, with the correlations of further keys."""
-        console = errors.console()
-        shown = self.texts()
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for key in self.by:
-            table.add_column(Text(key), overflow="fold")
-        for heading in shown.columns:
-            table.add_column(Text(heading), justify="right", vertical="bottom")
-        for names, cells in zip(shown.index, shown.to_numpy(), strict=True):
-            table.add_row(*map(Text, [*names, *cells]), style="dim" if names[0] == INTERPOLATION else "")
-        console.print(
-            Text(f"Mean held-out {self.metric.title} of all data, by {', '.join(self.across)}", style="italic"), table
-        )
+        console, shown = errors.console(), self.texts()
+        title = f"Mean held-out {self.metric.title} of all data, by {', '.join(self.across)}"
+        console.print(Text(title, style="italic"))
+        print_table(console, shown, ["dim" if names[0] == INTERPOLATION else "" for names in shown.index])
         console.print(
             Text(
                 "Means ± standard error over signals, of one signal over seeds; above interpolation: mean ± half of a 95% t "
@@ -127,8 +120,8 @@ class Overview:
             values = "; ".join(f"{', '.join(column)} {value:+.2f}" for column, value in self.correlation(key).items())
             console.print(Text(f"Rank correlation of {key} with the score: {values}"))
 
-    def plot(self, key: str) -> bytes:
-        """The scores against the values of a key, a panel per column, as PNG."""
+    def plot(self, key: str) -> Figure:
+        """The scores against the values of a key, a panel per column."""
         means = self.means()
         count = len(self.columns)
         wide = min(3, count)
@@ -148,22 +141,20 @@ class Overview:
             axes.grid(alpha=0.3)
         figure.supxlabel(key.replace("_", " "), fontsize="small")
         figure.supylabel(f"held-out {self.metric.title}", fontsize="small")
-        return figure_bytes(figure, dpi=120)
+        return figure
 
-    def files(self) -> dict[str, str | bytes]:
+    def files(self, form: str = "png") -> dict[str, str | bytes]:
         """``overview.csv`` in full precision, ``overview.tex`` for booktabs, and a plot for each further key."""
         shown, means = self.texts(), self.means()
         plain = means.copy()
         plain.columns = [name if isinstance(name, str) else ", ".join(name) for name in means.columns]
         plain.index = shown.index
-        tex = shown.rename(columns=lambda name: name.replace("_", " ")).map(lambda text: text.replace(" ± ", r" $\pm$ "))
-        tex.index = pd.MultiIndex.from_tuples([tuple(_tex(name) for name in names) for names in tex.index], names=self.by)
         content: dict[str, str | bytes] = {
             "overview.csv": plain.to_csv(lineterminator="\n"),
-            "overview.tex": tex.to_latex(column_format="l" * len(self.by) + "r" * tex.shape[1]),
+            "overview.tex": latex_table(shown),
         }
         for key in dict.fromkeys(self.numbers["key"]):
-            content[f"score_vs_{key.replace('.', '_')}.png"] = self.plot(key)
+            content[f"score_vs_{key.replace('.', '_')}.{form}"] = figure_bytes(self.plot(key), form, dpi=120)
         return content
 
 
@@ -183,52 +174,27 @@ def make_overview(runs: Sequence[Run], by: Sequence[str], across: Sequence[str],
             raise InputError(
                 f"no run has the key {key!r}: name keys of metrics.json, settings of a sweep, or options of fit"
             )
-    columns: dict[tuple[str, ...], list[Run]] = {}
-    for run in runs:
-        columns.setdefault(_names(run, across), []).append(run)
-    lines: list[tuple[tuple[str, ...], tuple[str, ...], str, int | None, float, float]] = []
-    numbers = []
+    columns: dict[tuple[str, ...], list[tuple[Run, tuple[str, ...]]]] = {}
+    for run, column, names in zip(runs, names_of(runs, across), names_of(runs, by), strict=True):
+        columns.setdefault(column, []).append((run, names))
+    frames, numbers = [], []
     for column, members in columns.items():
-        data = {(run.metrics.get("data_fingerprint"), str(run.metrics.get("protocol"))) for run in members}
+        data = {(run.metrics.get("data_fingerprint"), str(run.metrics.get("protocol"))) for run, _ in members}
         if len(data) > 1:
             raise InputError(
                 f"--across {','.join(across)}: the runs of {', '.join(column)} differ in their data or in the samples that "
                 "are scored; add the key in which they differ, such as data.paths or data.sampling"
             )
-        best = _best_interpolation(members[0])
-        for signal, score in best.items():
-            lines.append(((INTERPOLATION, *[""] * (len(by) - 1)), column, signal, None, score, 0.0))
-        for run in members:
-            row = _names(run, by)
-            for signal, score in run.test.items():
-                gain = score - best.get(signal, math.nan)
-                lines.append((row, column, signal, run.seed, score, gain if math.isfinite(gain) else math.nan))
-            for key in against:
-                value = look_up(run.metrics, key)
-                if isinstance(value, (int, float)):
-                    numbers.append((row, column, key, float(value)))
-    frame = pd.DataFrame(lines, columns=["row", "column", "signal", "seed", "score", "gain"])
+        table = make_table([run for run, _ in members], [names for _, names in members], tuple(by))
+        methods = [row for row in table.rows if row.interpolation and math.isfinite(row.mean)]
+        # interpolation reproduces trained samples
+        best = methods[0] if methods and members[0][0].metrics.get("protocol") != "all" else None
+        frame = table.frame.assign(column=[column] * len(table.frame))
+        frame["gain"] = (frame["score"] - frame["signal"].map({} if best is None else best.test)).where(np.isfinite)
+        frame = frame[~frame["interpolation"] | frame["run"].eq(best and best.name)]
+        frame["row"] = frame["row"].where(~frame["interpolation"], [(INTERPOLATION, *[""] * (len(by) - 1))] * len(frame))
+        frames.append(frame)
+        found = [(names, column, key, look_up(run.metrics, key)) for run, names in members for key in against]
+        numbers += [(*where, float(value)) for *where, value in found if isinstance(value, (int, float))]
     further = pd.DataFrame(numbers, columns=["row", "column", "key", "value"])
-    return Overview(tuple(by), tuple(across), runs[0].metric, frame, further)
-
-
-def _names(run: Run, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple("" if (value := run.value(key)) is MISSING else as_text(value) for key in keys)
-
-
-def _best_interpolation(run: Run) -> dict[str, float]:
-    """The scores of the interpolation with the best mean, by signal; empty where trained samples are scored too."""
-    if run.metrics.get("protocol") == "all":  # interpolation reproduces them
-        return {}
-    shared = {key: run.metrics.get(key) for key in ("signals", "metric", "grid")}
-    found = [
-        Run(run.path, show_interpolation(name, len(run.grid)), shared | scores).test
-        for name, scores in run.metrics.get("baselines", {}).items()
-    ]
-    known = [scores for scores in found if all(map(math.isfinite, scores.values()))]
-    sign = 1 if run.metric.higher_is_better else -1
-    return max(known, key=lambda scores: sign * sum(scores.values()), default={})
-
-
-def _tex(text: str) -> str:
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    return Overview(tuple(by), tuple(across), runs[0].metric, pd.concat(frames), further)

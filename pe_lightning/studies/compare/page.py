@@ -37,9 +37,9 @@ from pe_lightning.results.run import MISSING, Run
 from pe_lightning.results.runs import RECONSTRUCTIONS, file_names, frames_of, slug
 from pe_lightning.signals.files import figure_bytes
 from pe_lightning.signals.sources.arrays import check_dataset
-from pe_lightning.studies.compare.reading import mean
 from pe_lightning.studies.compare.scores import ScoreTable, why_several
-from pe_lightning.studies.compare.texts import as_csv, as_json, as_markdown
+from pe_lightning.studies.compare.texts import as_csv, as_json, as_latex, as_markdown
+from pe_lightning.studies.statistics import mean
 
 STYLES = ("-", "--", ":", "-.")
 
@@ -54,8 +54,13 @@ class Line(NamedTuple):
     band: Sequence[float] = ()
 
 
-def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels: float) -> dict[str, str | bytes]:
-    """The content of all files by name; arguments as in :func:`collect`. Logs that cannot be read are warned of."""
+def make_report(
+    tables: Sequence[ScoreTable], most: int, frames: int, megapixels: float, form: str = "png"
+) -> dict[str, str | bytes]:
+    """The content of all files by name, with plots of a format; other arguments as in :func:`collect`.
+
+    Logs that cannot be read are warned of.
+    """
     single = [table for table in tables if table.data_sets == 1]
     runs = [run for table in single for run in table.runs]
     curves: dict[Run, Curve | None] = {}
@@ -69,12 +74,15 @@ def make_report(tables: Sequence[ScoreTable], most: int, frames: int, megapixels
         "table.csv": as_csv(tables),
         "table.json": as_json(tables),
         "table.md": as_markdown(tables),
+        "table.tex": as_latex(tables),
     }
     sections: list[dict[str, Any]] = []
     for number, (table, viewer) in enumerate(zip(tables, viewers, strict=True), 1):
         plots = {}
-        for against, png in (plot(table, curves) if table in single else {}).items():
-            report[f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.png"] = png
+        for against, figure in (plot(table, curves) if table in single else {}).items():
+            png = figure_bytes(figure, "png", dpi=120)
+            name = f"{slug(table.metric.name)}_vs_{against}{f'_{number}' * (number > 1)}.{form}"
+            report[name] = png if form == "png" else figure_bytes(figure, form)
             plots[f"Held-out {show_metric(table.metric.name)} against {against}"] = base64.b64encode(png).decode()
         sections.append({"table": table, "plots": plots, "viewer": viewer})
     template, style, script = (
@@ -118,7 +126,10 @@ class Curve(NamedTuple):
 
 
 def read_curve(run: Run) -> Curve | None:
-    """The curve of a run; ``None`` if no held-out score was logged; ValueError if a log cannot be read."""
+    """The curve of a run, whose last point is the score after the fit.
+
+    ``None`` if no held-out score was logged; ValueError if a log cannot be read.
+    """
     column = f"val/{run.metric.name}"
     points: dict[int, tuple[float, float | None]] = {}
     # a resumed fit logs to version_1 and so on, from the step of its checkpoint; later points of earlier logs are void
@@ -133,6 +144,11 @@ def read_curve(run: Run) -> Curve | None:
         points |= {step: point for step, point in more.items() if math.isfinite(point[0])}
     if not points:
         return None
+    last, score = run.metrics.get("steps") or 0, mean(run.test.values())
+    if last > 0 and math.isfinite(score):  # the last logged step of a fit is one below the number of its steps
+        timed = all(time is not None for _, time in points.values())
+        points = {step: point for step, point in points.items() if step < last - 1}
+        points[last] = score, run.metrics.get("fit_seconds") if timed else None
     steps = tuple(sorted(points))
     values, logged = zip(*(points[step] for step in steps), strict=True)
     return Curve(steps, values, () if None in logged else logged)
@@ -152,8 +168,8 @@ def mean_curve(curves: Sequence[Curve | None]) -> tuple[Curve, tuple[float, ...]
     return Curve(known[0].steps, tuple(values.mean(0).tolist()), mean_seconds), tuple(spread.tolist())
 
 
-def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, bytes]:
-    """The plots of a table that have data: quantity on the x axis -> PNG.
+def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, Figure]:
+    """The plots of a table that have data, by the quantity on the x axis.
 
     A row of several runs is their mean, with the standard deviation over the runs as a band or as an error bar.
     """
@@ -185,7 +201,7 @@ def plot(table: ScoreTable, curves: Mapping[Run, Curve | None]) -> dict[str, byt
     return {against: _draw(table, against, found) for against, found in drawn.items()}
 
 
-def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
+def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> Figure:
     figure = Figure(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.add_subplot()
     label = {"step": "step", "seconds": "seconds of the fit", "parameters": "parameters per signal"}[against]
@@ -202,7 +218,7 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
     extent = [value for line in lines for value in line.x if value > 0]
     if against != "step" and max(extent) > 10 * min(extent):
         _scale_logarithmically(axes, max(extent) / min(extent))
-    best = next((row for row in table.rows if row.interpolation and not math.isnan(row.mean)), None)
+    best = next((row for row in table.rows if row.interpolation and math.isfinite(row.mean)), None)
     if best is not None:
         named[best.name] = axes.axhline(best.mean, color="grey", linewidth=1, dashes=(4, 3))
     if len(named) <= 20:  # a longer legend would be larger than the plot
@@ -210,7 +226,7 @@ def _draw(table: ScoreTable, against: str, lines: Sequence[Line]) -> bytes:
         # Matplotlib reads a dollar as a formula, and leaves out names that start with an underscore
         names = [f" {name[:80]}".replace("$", r"\$") for name in named]
         figure.legend(list(named.values()), names, loc="outside lower center", fontsize="small")
-    return figure_bytes(figure, dpi=120)
+    return figure
 
 
 def _scale_logarithmically(axes: Axes, ratio: float) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -86,9 +84,3 @@ def _label(path: Path, all_paths: Iterable[Path]) -> str:
     while sum(other.parts[-length:] == path.parts[-length:] for other in all_paths) > 1:
         length += 1
     return printable(Path(*path.parts[-length:]))
-
-
-def mean(values: Iterable[float | None]) -> float:
-    """The mean; NaN if a value is missing or there are no values."""
-    found = [math.nan if value is None else value for value in values]
-    return statistics.fmean(found) if found else math.nan

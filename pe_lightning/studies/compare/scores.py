@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from pe_lightning.errors import InputError, did_you_mean, printable, show_interpolation, show_protocol
 from pe_lightning.results.run import MISSING, Metric, Run, as_text
 from pe_lightning.results.runs import flatten
 from pe_lightning.signals.files import real_path
-from pe_lightning.studies.compare.reading import mean
-from pe_lightning.studies.statistics import CONFIDENCE, standard_error, t_interval, welch_interval
+from pe_lightning.studies import statistics
+from pe_lightning.studies.statistics import CONFIDENCE, mean, standard_error, t_interval, welch_interval
 
 TABLE_KEYS = ("data_fingerprint", "protocol", "sampling", "metric")
 """Keys of ``metrics.json`` that agree for all runs of a table; otherwise scores are not comparable."""
+
+
+BASELINE = "baseline"
+"""Text in place of the difference of the baseline from itself."""
 
 
 class Difference(NamedTuple):
@@ -73,7 +78,7 @@ class Row:
     def deviation(self) -> float:
         """Sample standard deviation over the signals, as in ``metrics.json``: zero of a single signal."""
         values = list(self.test.values())
-        return math.nan if math.isnan(self.mean) else (statistics.stdev(values) if len(values) > 1 else 0.0)
+        return 0.0 if len(values) == 1 and not math.isnan(self.mean) else statistics.deviation(values)
 
     @cached_property
     def run_means(self) -> list[float]:
@@ -83,7 +88,7 @@ class Row:
     @property
     def run_deviation(self) -> float:
         """Sample standard deviation over the runs, of the mean over the signals; NaN of a single run."""
-        return statistics.stdev(self.run_means) if len(self.runs) > 1 else math.nan
+        return statistics.deviation(self.run_means)
 
     @cached_property
     def by_seed(self) -> dict[Any, float]:
@@ -151,7 +156,7 @@ class TableCell(NamedTuple):
 class ScoreTable:
     """Rows with the same signals, samples, protocol and metric, best mean first; differences are against the baseline.
 
-    All texts of a table (terminal, CSV, JSON, Markdown, page) are made of its :meth:`cells` and :attr:`notes`.
+    All texts of a table (terminal, CSV, JSON, Markdown, LaTeX, page) are made of its :meth:`cells` and :attr:`notes`.
     """
 
     rows: tuple[Row, ...]
@@ -190,6 +195,24 @@ class ScoreTable:
         return tuple(row for row in self.fitted if len(row.runs) > 1 and self.data_sets == 1)
 
     @property
+    def frame(self) -> pd.DataFrame:
+        """The scores, a line per row, run and signal; ``row`` has the texts of :meth:`names`."""
+        lines = [
+            (self.names(row), row.interpolation, run.label, run.seed, signal, score)
+            for row in self.rows
+            for run in row.runs
+            for signal, score in run.test.items()
+        ]
+        return pd.DataFrame(lines, columns=["row", "interpolation", "run", "seed", "signal", "score"])
+
+    @property
+    def texts(self) -> pd.DataFrame:
+        """The :meth:`cells` as text, with the :meth:`names` as index."""
+        index = pd.MultiIndex.from_tuples([self.names(row) for row in self.rows], names=self.headings)
+        headings = [cell.heading for cell in self.cells(self.baseline)]
+        return pd.DataFrame([[cell.text for cell in self.cells(row)] for row in self.rows], index, headings, dtype=str)
+
+    @property
     def fingerprint(self) -> str:
         return "several" if self.data_sets > 1 else as_text(self.runs[0].metrics.get("data_fingerprint") or "unknown")
 
@@ -222,6 +245,9 @@ class ScoreTable:
         if repeated:
             yield f"{'Means ±' if count == 1 else 'Over runs:'} standard deviation (n - 1) over the runs of a row."
         yield from self._averaged()
+        same = [cell for cell in self.all_cells(self.baseline) if cell.key in self._same and (self.by or cell.key != "runs")]
+        if same:
+            yield f"The same in all rows: {', '.join(f'{cell.heading} {cell.text}' for cell in same)}."
         if self.missing_baseline:
             requested = printable(self.missing_baseline)
             yield f"the baseline {requested} is not in this table; differences are against its best row"
@@ -284,7 +310,23 @@ class ScoreTable:
             first, second = first or dict.fromkeys(second, row.mean), second or dict.fromkeys(first, self.baseline.mean)
         return [value - second[seed] for seed, value in first.items() if seed in second]
 
+    @cached_property
+    def _columns(self) -> dict[str, set[str]]:
+        """The texts of each column that is not empty, by its key."""
+        found: dict[str, set[str]] = {}
+        for cell in (cell for row in self.rows for cell in self.all_cells(row)):
+            found.setdefault(cell.key, set()).add(cell.text)
+        return {key: texts for key, texts in found.items() if texts - {"", MISSING, BASELINE}}
+
+    @property
+    def _same(self) -> set[str]:
+        return {key for key, texts in self._columns.items() if len(texts) == 1 < len(self.rows)}
+
     def cells(self, row: Row) -> list[TableCell]:
+        """The cells of a row after its names, of the columns that are neither empty nor the same in all rows."""
+        return [cell for cell in self.all_cells(row) if cell.key in self._columns.keys() - self._same]
+
+    def all_cells(self, row: Row) -> list[TableCell]:
         """The cells of a row after its names: the same columns for all rows."""
         metric, difference, count = self.metric, self.difference(row), len(self.baseline.test)
         over = row.run_deviation if count == 1 else row.deviation
@@ -297,7 +339,7 @@ class ScoreTable:
         runs = math.nan if row.interpolation else len(row.runs)
         bounded = not math.isnan(difference.low)
         interval = f" [{metric.text(difference.low, '+')}, {metric.text(difference.high, '+')}]" * bounded
-        change = "baseline" if row is self.baseline else f"{metric.text(difference.mean, '+')}{interval}"
+        change = BASELINE if row is self.baseline else f"{metric.text(difference.mean, '+')}{interval}"
         units = ", ".join(filter(None, [metric.unit, f"{CONFIDENCE:.0%} CI"]))
         parameters = _number(fewest, ",") + (f" to {most:,}" if most > fewest else "")
         # without held-out samples, the terminal compares runs by scores of trained samples
@@ -359,7 +401,8 @@ def compare(runs: Sequence[Run], by: str | Sequence[str] | None = None, baseline
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
         groups.setdefault(_conditions(run), []).append(run)
-    tables = [_table(_rows(group, keys), keys, baseline) for group in sorted(groups.values(), key=len, reverse=True)]
+    largest_first = sorted(groups.values(), key=len, reverse=True)
+    tables = [make_table(group, names_of(group, keys), keys, baseline) for group in largest_first]
     if baseline is not None and all(table.missing_baseline for table in tables):
         names = list(dict.fromkeys(row.name for table in tables for row in table.rows))
         raise InputError(
@@ -389,8 +432,13 @@ def _conditions(run: Run) -> tuple[str, ...]:
     return tuple(json.dumps(known.get(key), sort_keys=True) for key in TABLE_KEYS)
 
 
-def _groups(runs: Sequence[Run], by: Sequence[str]) -> list[tuple[str, ...]]:
-    """The values of the keys. Runs of one encoder but of several networks are one row per network: ``identity, sine``."""
+def names_of(runs: Sequence[Run], by: Sequence[str]) -> list[tuple[str, ...]]:
+    """The values of the keys for each run, without keys its label.
+
+    Runs of one encoder but of several networks are one row per network: ``identity, sine``.
+    """
+    if not by:
+        return [(run.label,) for run in runs]
 
     def texts(key: str, missing: str) -> list[str]:
         return [missing if (value := run.value(key)) is MISSING else as_text(value) for run in runs]
@@ -406,18 +454,21 @@ def _groups(runs: Sequence[Run], by: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _rows(runs: Sequence[Run], by: Sequence[str]) -> list[Row]:
+def make_table(
+    runs: Sequence[Run], names: Sequence[tuple[str, ...]], by: tuple[str, ...] = (), baseline: str | None = None
+) -> ScoreTable:
+    """The table of runs of the same data, samples and metric; runs with the same names are one row."""
     groups: dict[tuple[str, ...], list[Run]] = {}
-    for run, values in zip(runs, _groups(runs, by) if by else [(run.label,) for run in runs], strict=True):
+    for run, values in zip(runs, names, strict=True):
         groups.setdefault(values, []).append(run)
-    rows = [Row(", ".join(values), tuple(group), groups=values) for values, group in groups.items()]
+    rows = [Row(", ".join(values), tuple(group), groups=values if by else ()) for values, group in groups.items()]
     for run in runs:  # all runs of a table have the same interpolations
         for method, scores in run.metrics.get("baselines", {}).items():
             name = f"{show_interpolation(printable(method), len(run.grid))} interpolation"
             if name not in [row.name for row in rows]:
                 shared = {key: run.metrics.get(key) for key in ("signals", "metric", "grid")}
                 rows.append(Row(name, (Run(run.path, name, shared | scores),), interpolation=True))
-    return rows
+    return _table(rows, by, baseline)
 
 
 def _table(rows: list[Row], by: tuple[str, ...], baseline: str | None, data_sets: int = 1) -> ScoreTable:

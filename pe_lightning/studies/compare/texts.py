@@ -1,23 +1,20 @@
-"""Tables of scores as text: in the terminal, as CSV, JSON and Markdown."""
+"""Tables of scores as text: in the terminal, as CSV, JSON, Markdown and LaTeX."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
+import pandas as pd
 from rich.text import Text
 
 from pe_lightning import errors
 from pe_lightning.errors import printable
 from pe_lightning.studies.compare.scores import Row, ScoreTable, why_several
 from pe_lightning.studies.statistics import standard_error
+from pe_lightning.studies.tables import in_markdown, latex_table, markdown_table, print_table
 
 
 def print_score_tables(tables: Sequence[ScoreTable]) -> None:
@@ -28,22 +25,13 @@ def print_score_tables(tables: Sequence[ScoreTable]) -> None:
         console.print(Text(f"{why_several(tables)}\n"), style="yellow")
     for scores in tables:
         console.print(Text(f"{scores.title}; data {scores.fingerprint}", style="italic"))
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for key in scores.headings:
-            table.add_column(Text(key), overflow="fold")
-        for cell in scores.cells(scores.baseline):
-            if cell.in_terminal:
-                heading = Text(cell.heading.replace(" ", "\n", 1))
-                table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
-        for row in scores.rows:
-            texts = [Text(cell.text) for cell in scores.cells(row) if cell.in_terminal]
-            style = "dim" if row.interpolation else "bold" if row is scores.baseline else ""
-            table.add_row(*map(Text, scores.names(row)), *texts, style=style)
-        console.print(table, *map(Text, scores.notes), "", sep="\n")
+        styles = ["dim" if row.interpolation else "bold" if row is scores.baseline else "" for row in scores.rows]
+        print_table(console, scores.texts.loc[:, [cell.in_terminal for cell in scores.cells(scores.baseline)]], styles)
+        console.print(*map(Text, scores.notes), "", sep="\n")
 
 
 def _record(number: int, table: ScoreTable, row: Row) -> dict[str, Any]:
-    """A row in full precision; missing numbers are ``None``."""
+    """A row in full precision; numbers that are missing or not finite are ``None``."""
     difference, spread = table.difference(row), f"test_{table.metric.name}_std"
     record = {
         **dict(zip(table.by, table.names(row), strict=False)),
@@ -52,7 +40,7 @@ def _record(number: int, table: ScoreTable, row: Row) -> dict[str, Any]:
         "name": row.name,
         "interpolation": row.interpolation,
         "signals": len(row.test),
-        **{cell.key: cell.value for cell in table.cells(row)},
+        **{cell.key: cell.value for cell in table.all_cells(row)},
         spread: row.deviation,
         f"{spread}_runs": row.run_deviation if table.data_sets == 1 else None,
         "num_params_max": row.params[1],
@@ -64,21 +52,22 @@ def _record(number: int, table: ScoreTable, row: Row) -> dict[str, Any]:
     }
     if table.data_sets > 1:
         record[f"{spread}_error"] = standard_error(list(row.test.values()))
-    return {key: None if value != value else value for key, value in record.items()}  # NaN
+    return {key: _finite(value) if isinstance(value, float) else value for key, value in record.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def as_csv(tables: Sequence[ScoreTable]) -> str:
-    """All tables as CSV in full precision, one line per row; missing numbers are empty."""
+    """All tables as CSV in full precision, one line per row; missing numbers are empty, and empty columns are left out."""
     records = []
     for number, table in enumerate(tables, 1):
         for row in table.rows:
             folders = "" if row.interpolation else ";".join(printable(run.path) for run in row.runs)
             records.append({**_record(number, table, row), "run_dirs": folders})
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, list(dict.fromkeys(key for record in records for key in record)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return buffer.getvalue()
+    frame = pd.DataFrame(records, dtype=object)  # integers stay integers where some are missing
+    return str(frame.loc[:, (frame.notna() & (frame != "")).any()].to_csv(index=False, lineterminator="\n"))
 
 
 def as_json(tables: Sequence[ScoreTable]) -> str:
@@ -87,11 +76,10 @@ def as_json(tables: Sequence[ScoreTable]) -> str:
     for number, table in enumerate(tables, 1):
         rows = []
         for row in table.rows:
-            scores = {signal: None if math.isnan(value) else value for signal, value in row.test.items()}
-            each = zip(row.runs, row.run_means, strict=True)
+            scores = {signal: _finite(value) for signal, value in row.test.items()}
             runs = [
-                {"run_dir": printable(run.path), "seed": run.seed, "score": None if math.isnan(score) else score}
-                for run, score in each
+                {"run_dir": printable(run.path), "seed": run.seed, "score": _finite(score)}
+                for run, score in zip(row.runs, row.run_means, strict=True)
                 if not row.interpolation
             ]
             rows.append({**_record(number, table, row), "scores": scores, "run_scores": runs})
@@ -100,20 +88,19 @@ def as_json(tables: Sequence[ScoreTable]) -> str:
 
 
 def as_markdown(tables: Sequence[ScoreTable]) -> str:
-    """All tables as Markdown, with all columns."""
-    lines = [f"{_escaped(why_several(tables))}\n"] if why_several(tables) else []
+    """All tables as Markdown, with their notes."""
+    parts = [f"{in_markdown(why_several(tables))}\n"] if why_several(tables) else []
     for table in tables:
-        names = [_escaped(heading) for heading in table.headings]
-        headings = [*names, *(cell.heading for cell in table.cells(table.baseline))]
-        lines += [f"### {_escaped(table.title)}; data {_escaped(table.fingerprint)}", ""]
-        lines += [f"| {' | '.join(headings)} |", f"|{' --- |' * len(names)}{' ---: |' * (len(headings) - len(names))}"]
-        for row in table.rows:
-            style = "*" if row.interpolation else ""
-            texts = [f"{style}{_escaped(text)}{style}" if text else "" for text in table.names(row)]
-            lines.append(f"| {' | '.join([*texts, *(cell.text for cell in table.cells(row))])} |")
-        lines += ["", *(f"- {_escaped(note)}" for note in table.notes), ""]
-    return "\n".join(lines)
+        rows = markdown_table(table.texts, ["*" * row.interpolation for row in table.rows])
+        notes = "\n".join(f"- {in_markdown(note)}" for note in table.notes)
+        parts.append(f"### {in_markdown(table.title)}; data {in_markdown(table.fingerprint)}\n\n{rows}\n\n{notes}\n")
+    return "\n".join(parts)
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\|`*_\[\]])", r"\\\1", text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
+def as_latex(tables: Sequence[ScoreTable]) -> str:
+    """All tables for LaTeX's ``booktabs``, with titles and notes as comments."""
+    parts = []
+    for table in tables:
+        comments = [f"{table.title}; data {table.fingerprint}", *table.notes]
+        parts.append("".join(f"% {printable(text)}\n" for text in comments) + latex_table(table.texts))
+    return "\n".join(parts)

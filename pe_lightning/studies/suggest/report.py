@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from pe_lightning import errors
@@ -18,7 +16,10 @@ from pe_lightning.errors import printable, show_metric
 from pe_lightning.results.run import Metric
 from pe_lightning.signals.files import user_path
 from pe_lightning.signals.sources.paths import SCHEME
-from pe_lightning.studies.suggest.search import EncoderCandidate, EstimatorCandidate, SearchResult, TrialScore
+from pe_lightning.studies.statistics import deviation
+from pe_lightning.studies.suggest.crop import ScoredSignals
+from pe_lightning.studies.suggest.search import EncoderCandidate, EstimatorCandidate, SearchResult, Trial, TrialScore
+from pe_lightning.studies.tables import print_table
 
 TIE_DB = 0.05
 """Smaller differences are reported as a tie."""
@@ -31,29 +32,15 @@ def _metric(result: SearchResult) -> Metric:
 def print_result(result: SearchResult, everything: bool = False) -> None:
     """Prints the ranked table, or all rows and columns of it, the candidates that were not tried, and the verdict."""
     console, metric = errors.console(140 if everything else 100), _metric(result)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    scored = f"held out\n({metric.unit or metric.name})"
-    titles = ["encoder", "chosen", scored, "seconds", "parameters", "stable rank", "note"]
-    shown = [n for n in range(len(titles)) if everything or titles[n] != "stable rank"]
-    for n in shown:
-        words = titles[n] in ("chosen", "note")
-        table.add_column(titles[n], justify="left" if words or n == 0 else "right", overflow="fold", no_wrap=not words)
     best, methods = result.of(interpolation=False)[:1], result.of(interpolation=True)[:1]
     trials = result.trials if everything else result.trials[:8]
-    for trial in [*trials, *(method for method in methods if method not in trials)]:
-        found = trial.found
-        cells = [
-            trial.candidate.label(result.signals),
-            _chosen(found),
-            _score(metric, found),
-            f"{found.seconds:.2f}",
-            "–" if found.params is None else f"{found.params:,}",
-            "–" if found.stable_rank is None else f"{found.stable_rank:,.1f}",
-            ", ".join(found.notes),
-        ]
-        style = "dim" if trial.candidate.interpolation else "bold" if trial in best else ""
-        table.add_row(*(Text(cells[n]) for n in shown), style=style)
-    console.print(table)
+    shown = [*trials, *(method for method in methods if method not in trials)]
+    print_table(
+        console,
+        _texts(shown, result.signals, metric).drop(columns=[] if everything else "stable rank"),
+        ["dim" if trial.candidate.interpolation else "bold" if trial in best else "" for trial in shown],
+        ("chosen", "note"),
+    )
     if (signals := result.signals.data.info.num_signals) > 1:
         console.print(Text(f"{show_metric(metric.name)}: mean ± standard deviation over {signals} signals."))
     for remark in filter(None, dict.fromkeys(trial.candidate.remark for trial in trials)):
@@ -66,6 +53,23 @@ def print_result(result: SearchResult, everything: bool = False) -> None:
         labels = [label for label, other in result.skipped.items() if other == reason]
         console.print(Text(f"Not tried: {'; '.join(labels)} ({reason})"), style="dim")
     console.print(Text(verdict(result)), style="bold")
+
+
+def _texts(trials: Sequence[Trial], signals: ScoredSignals, metric: Metric) -> pd.DataFrame:
+    cells = [
+        {
+            "chosen": _chosen(trial.found),
+            f"held out\n({metric.unit or metric.name})": _score(metric, trial.found),
+            "seconds": f"{trial.found.seconds:.2f}",
+            "parameters": "–" if trial.found.params is None else f"{trial.found.params:,}",
+            "stable rank": "–" if trial.found.stable_rank is None else f"{trial.found.stable_rank:,.1f}",
+            "note": ", ".join(trial.found.notes),
+        }
+        for trial in trials
+    ]
+    return pd.DataFrame(
+        cells, pd.MultiIndex.from_tuples([(trial.candidate.label(signals),) for trial in trials], names=["encoder"])
+    )
 
 
 def verdict(result: SearchResult) -> str:
@@ -93,7 +97,7 @@ def verdict(result: SearchResult) -> str:
 def _score(metric: Metric, found: TrialScore) -> str:
     if not math.isfinite(found.mean):
         return "not finite" if found.mean < 0 else "exact"
-    spread = f" ± {metric.text(statistics.stdev(found.per_signal))}" if len(found.per_signal) > 1 else ""
+    spread = f" ± {metric.text(deviation(found.per_signal))}" if len(found.per_signal) > 1 else ""
     return f"{metric.text(found.mean)}{spread}"
 
 

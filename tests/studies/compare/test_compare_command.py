@@ -15,7 +15,7 @@ from PIL import Image
 from pe_lightning.__main__ import main
 
 ROOT = Path(__file__).parents[3]
-FILES = {"index.html", "table.csv", "table.json", "table.md", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
+FILES = {"index.html", "table.csv", "table.json", "table.md", "table.tex", "psnr_vs_seconds.png", "psnr_vs_parameters.png"}
 
 
 def test_the_table(make_run, tmp_path, capsys):
@@ -125,7 +125,29 @@ def test_the_files(make_run, tmp_path, capsys):
     assert values == pytest.approx([31, -1, -3.484138, 2])
     assert (rows[0]["run_dirs"], rows[2]["num_params_min"]) == (str(run), "")
     markdown = (out / "table.md").read_text()
-    assert r"| runs/b\|\_1 | 1 | 31.00 ± 2.00 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | – | 2.00 |" in markdown
+    assert r"| runs/b\|\_1 | 1 | 31.00 ± 2.00 | -1.00 [-3.48, +1.48] | 0.5000 | 40.00 | 2,000 | 2.00 |" in markdown
+    assert "bytes of the file" not in markdown, "no run has a value"
+    assert "checkpoint_bytes" not in rows[0]
+    latex = (out / "table.tex").read_text()
+    assert r"\toprule" in latex
+    assert r"runs/b|\_1 & 1 & 31.00 $\pm$ 2.00 & $-$1.00 [$-$3.48, +1.48] & 0.5000 & 40.00 & 2,000 & 2.00 \\" in latex
+
+
+def test_columns_that_are_equal_in_all_rows_are_a_note(make_run, tmp_path, capsys):
+    for name, score in (("a/1", 30.0), ("b/1", 29.0)):
+        make_run(name, (score,), baselines={})
+    assert main(["compare", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "The same in all rows: SSIM of all samples 0.5000, train PSNR (dB) 40.00, parameters 1,000" in shown
+    assert "1,000" not in shown.partition("The same")[0]
+
+
+@pytest.mark.parametrize(("form", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_the_format_of_plots(make_run, tmp_path, form, start):
+    make_run("runs/a/1")
+    assert main(["compare", str(tmp_path / "runs"), "--out", str(tmp_path / "out"), "--format", form]) == 0
+    assert (tmp_path / f"out/psnr_vs_seconds.{form}").read_bytes().startswith(start)
+    assert "data:image/png" in (tmp_path / "out/index.html").read_text()
 
 
 def test_only_files_of_an_earlier_report_are_replaced(make_run, tmp_path, capsys):

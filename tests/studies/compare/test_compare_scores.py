@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,8 @@ from scipy import stats
 from pe_lightning.errors import InputError
 from pe_lightning.studies.compare.reading import find_runs
 from pe_lightning.studies.compare.scores import compare
+from pe_lightning.studies.compare.texts import as_csv, as_json, as_latex, as_markdown, print_score_tables
+from pe_lightning.studies.statistics import standard_error, t_interval, welch_interval
 
 
 def tables(tmp_path, by=None, baseline=None):
@@ -171,6 +174,54 @@ def test_a_missing_value_leaves_no_mean_and_says_why(make_run, tmp_path):
     group = tables(tmp_path, by="model")[0].fitted[0]
     assert math.isnan(group.mean)
     assert group.reason == "b/1: infinite: a signal is reproduced exactly; c/1: no reason recorded"
+
+
+def test_infinite_and_missing_scores_of_some_signals_leave_a_table(make_run, tmp_path, capsys):
+    """Over signals, over runs and over data sets; a signal that is reproduced exactly has no finite PSNR."""
+    for data, scores in (("one", (30.0, None)), ("two", (20.0, 21.0))):
+        for encoder, change in (("gau", 0), ("tri", 1)):
+            for seed in (0, 1):
+                values = tuple(None if score is None else score + change + seed for score in scores)
+                make_run(f"{data}-{encoder}/{seed}", values, data_fingerprint=data, encoder={"name": encoder}, seed=seed)
+    for by in ("encoder.name", "method", None):
+        found = tables(tmp_path, by)
+        assert all(math.isnan(row.mean) for row in found[-1].fitted if by)
+        print_score_tables(found)
+        assert "has no mean" in capsys.readouterr().out
+        for write in (as_csv, as_json, as_markdown, as_latex):
+            assert "Infinity" not in write(found)
+    found = find_runs([tmp_path]).runs
+    exact = replace(found[0], metrics=found[0].metrics | {"test/psnr_per_signal": [math.inf, 30.0]})
+    (table,) = compare([exact, next(run for run in found[1:] if run.label == "one-gau/1")])
+    assert table.rows[0].mean == math.inf
+    assert math.isnan(table.rows[0].deviation)
+    assert '"test_psnr": null' in as_json([table])
+
+
+def test_statistics_are_those_of_scipy_where_numbers_are_finite():
+    first, second = [1.0, 2.0, 4.0], [2.0, 5.0]
+    low, high = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    middle, half = welch_interval(first, second)
+    assert (middle - half, middle + half) == pytest.approx((low, high))
+    for values in ([], [1.0], [1.0, math.inf], [math.inf, -math.inf], [1.0, math.nan]):
+        assert math.isnan(t_interval(values)[1])
+        assert math.isnan(standard_error(values))
+        assert math.isnan(welch_interval(values, first)[1])
+
+
+def test_runs_outside_of_sweeps_have_a_method(make_run, tmp_path):
+    for name, network, encoder, model in (
+        ("SIREN", "sine", "identity", "SimpleMLP"),
+        ("rff MLP", "relu", "rff", "SimpleMLP"),
+        ("MFN", "MFN", None, "NetworkModule"),
+        ("gau complex", None, "gau", "ComplexLinear"),
+        ("Adaptive laplace", None, "laplace", "Adaptive"),
+    ):
+        about = {"network": network and {"name": network}, "encoder": encoder and {"name": encoder}, "model": model}
+        make_run(f"{name}/1", **about)
+    make_run("gau exact/1", steps=0, solve_seconds=0.1)
+    (table,) = tables(tmp_path, "method")
+    assert {row.name for row in table.fitted} == {run.label.partition("/")[0] for run in table.runs}
 
 
 @pytest.mark.parametrize("spelling", ["b/1", "bicubic", "bicubic interpolation", "PATH"])
