@@ -12,7 +12,7 @@ from attempts import SHORT_FIT, TABLES, Row, Size
 from lightning.pytorch import callbacks, loggers, profilers, strategies
 
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse, plain_values, prepare
+from pe_lightning.cli.parser import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 
 KINDS = {

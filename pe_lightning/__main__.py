@@ -189,7 +189,7 @@ def _fail(message: str, status: int) -> int:
 
 def _run(verb: str, arguments: Sequence[str]) -> int:
     if verb in TRAINER_VERBS:
-        from pe_lightning.cli.cli import run
+        from pe_lightning.cli.main import run
 
         return run(verb, arguments)
     from pe_lightning.cli.verbs import call

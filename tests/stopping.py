@@ -20,7 +20,7 @@ QUICK += ["--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "fals
 
 FORKS = multiprocessing.get_context("forkserver")
 # each command would take seconds to import these
-FORKS.set_forkserver_preload(["pe_lightning.cli.cli", "pe_papers.tasks", "pe_lightning.training.callbacks", "wandb"])
+FORKS.set_forkserver_preload(["pe_lightning.cli.main", "pe_papers.tasks", "pe_lightning.training.callbacks", "wandb"])
 
 
 def _command(arguments: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pe_lightning.cli import recipes
 from pe_lightning.cli.arguments import Option, read, rewrite
-from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.cli.parser import parse, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.signals import RawSignals
 from pe_lightning.signals.sources import Source, sources

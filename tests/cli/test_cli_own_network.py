@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pe_lightning import load
 from pe_lightning.__main__ import main
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse
+from pe_lightning.cli.parser import parse
 
 QUIET = ["--wandb.enabled=false", "--trainer.enable_progress_bar=false", "--trainer.log_every_n_steps=1"]
 

@@ -13,7 +13,7 @@ from commands import error_of
 
 from pe_lightning import __version__, load
 from pe_lightning.cli.arguments import check_names, rewrite
-from pe_lightning.cli.cli import parse
+from pe_lightning.cli.parser import parse
 from pe_lightning.errors import InputError
 from pe_lightning.results.checkpoint_files import VERSION_KEY
 

@@ -180,7 +180,7 @@ def test_an_interrupt_is_one_line_and_130(monkeypatch, capsys):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pe_lightning.cli.cli.run", interrupted)
+    monkeypatch.setattr("pe_lightning.cli.main.run", interrupted)
     assert main(["fit"]) == 130
     assert capsys.readouterr().err == "pe-lightning: interrupted\n"
 

@@ -36,7 +36,7 @@ from PIL import Image
 from pe_lightning.__main__ import TRAINER_VERBS, VERB_GROUP, main
 from pe_lightning.cli import verbs
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.cli.parser import parse, prepare
 from pe_lightning.results.signal_files import write_signal
 from pe_lightning.signals.batches import SignalInfo
 from pe_lightning.training.callbacks import WandbSettings

@@ -4,7 +4,7 @@ import pytest
 from cli.test_arguments import check_recipe
 
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse, prepare
+from pe_lightning.cli.parser import parse, prepare
 from pe_lightning.signals.sources.kinds import kind_of
 
 

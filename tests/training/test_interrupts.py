@@ -49,7 +49,7 @@ def test_sigterm_after_ctrl_c_is_passed_on_and_nohup_is_respected():
     ("signum", "status", "text"), [(2, 130, "interrupted"), (15, 143, "stopped by SIGTERM"), (1, 129, "stopped by SIGHUP")]
 )
 def test_a_signal_outside_of_training_is_one_line_and_its_status(monkeypatch, capsys, signum, status, text):
-    monkeypatch.setattr("pe_lightning.cli.cli.run", lambda *_: send(signum))
+    monkeypatch.setattr("pe_lightning.cli.main.run", lambda *_: send(signum))
     before = signal.signal(signum, signal.SIG_DFL)  # under nohup SIGHUP is ignored
     try:
         assert main(["fit"]) == status

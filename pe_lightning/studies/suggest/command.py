@@ -72,7 +72,7 @@ def suggest(
     from lightning.pytorch import seed_everything
     from rich.status import Status
 
-    from pe_lightning.cli.cli import instantiate, parse, plain_values, prepare
+    from pe_lightning.cli.parser import instantiate, parse, plain_values, prepare
     from pe_lightning.studies.suggest.crop import scored_signals
     from pe_lightning.studies.suggest.report import configuration, print_result
     from pe_lightning.studies.suggest.search import encoder_candidates, search

@@ -245,7 +245,7 @@ def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 def _with_defaults(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """A configuration of ``fit`` with the default value of every option that it lacks; others are returned as they are."""
-    from pe_lightning.cli.cli import parse, plain_values, prepare  # imports Lightning, which takes seconds
+    from pe_lightning.cli.parser import parse, plain_values, prepare  # imports Lightning, which takes seconds
 
     prepare()
     try:

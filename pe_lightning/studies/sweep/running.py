@@ -20,7 +20,8 @@ import wandb
 from lightning.pytorch import Callback, LightningDataModule
 
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import CommandLine, instantiate, parse, plain_values, prepare
+from pe_lightning.cli.main import CommandLine
+from pe_lightning.cli.parser import instantiate, parse, plain_values, prepare
 from pe_lightning.errors import InputError, paragraph
 from pe_lightning.results import runs
 from pe_lightning.results.checkpoint_files import BEST, LAST

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse, plain_values, prepare
+from pe_lightning.cli.parser import parse, plain_values, prepare
 from pe_lightning.errors import InputError
 from pe_lightning.results.runs import recorder_of
 from pe_lightning.studies.sweep.cells import (

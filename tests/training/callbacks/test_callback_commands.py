@@ -10,7 +10,7 @@ import yaml
 from commands import DEMO, NO_WANDB, error_of, fit, metrics
 
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse, plain_values
+from pe_lightning.cli.parser import parse, plain_values
 
 DEMO = [*DEMO, *NO_WANDB]
 

@@ -21,7 +21,7 @@ from torchmetrics.image import StructuralSimilarityIndexMeasure, UniversalImageQ
 
 from pe_lightning import ImageDataModule, RunRecorder
 from pe_lightning.cli.arguments import rewrite
-from pe_lightning.cli.cli import parse
+from pe_lightning.cli.parser import parse
 from pe_lightning.errors import InputError
 from pe_lightning.signals.cache import Storage
 from pe_lightning.signals.loaders import Batching
