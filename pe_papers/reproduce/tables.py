@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
+
+import pandas as pd
 
 from pe_papers.reproduce.definition import Definition
 from pe_papers.reproduce.layout import exploded, group_rows, interpolation_of, over_seeds, points_of
@@ -36,11 +36,7 @@ def as_csv(rows: Sequence[Row], remark: dict[str, Any]) -> str:
         remark: Columns with the same value in every line.
     """
     lines = [{**remark, **row} for row in exploded(rows)]
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(dict.fromkeys(key for line in lines for key in line)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return stream.getvalue()
+    return str(pd.DataFrame(lines, dtype=object).to_csv(index=False, lineterminator="\n"))
 
 
 def as_markdown(definition: Definition, rows: Sequence[Row], remarks: Sequence[str]) -> str:

@@ -320,7 +320,8 @@ class ScoreTable:
 
     @property
     def _same(self) -> set[str]:
-        return {key for key, texts in self._columns.items() if len(texts) == 1 < len(self.rows)}
+        compared = (f"test_{self.metric.name}", "difference")
+        return {key for key, texts in self._columns.items() if len(texts) == 1 < len(self.rows) and key not in compared}
 
     def cells(self, row: Row) -> list[TableCell]:
         """The cells of a row after its names, of the columns that are neither empty nor the same in all rows."""
