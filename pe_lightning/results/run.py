@@ -79,7 +79,7 @@ class Run:
     varied: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, folder: Path, label: str = "") -> Run:
+    def open(cls, folder: Path) -> Run:
         """The run in a folder, without its configuration; ValueError says in a sentence why it cannot be read."""
         try:
             metrics = {"metric": "psnr"} | read_metrics(folder / runs.METRICS)
@@ -94,7 +94,7 @@ class Run:
             raise ValueError(f"{runs.METRICS} cannot be read: {paragraph(reason, 300)}") from error
         if "signals" not in metrics or metrics.get(test) is None:
             raise ValueError(f"{runs.METRICS} has no {test!r}, one per signal; compare reads the scores of a fit or a test")
-        return cls(folder, label, metrics)
+        return cls(folder, folder.name, metrics)
 
     @cached_property
     def metric(self) -> Metric:

@@ -325,7 +325,8 @@ class ScoreTable:
 
     def cells(self, row: Row) -> list[TableCell]:
         """The cells of a row after its names, of the columns that are neither empty nor the same in all rows."""
-        return [cell for cell in self.all_cells(row) if cell.key in self._columns.keys() - self._same]
+        shown = self._columns.keys() - self._same
+        return [cell for cell in self.all_cells(row) if cell.key in shown]
 
     def all_cells(self, row: Row) -> list[TableCell]:
         """The cells of a row after its names: the same columns for all rows."""

@@ -82,9 +82,10 @@ def verdict(result: SearchResult) -> str:
     rivals = result.of(interpolation=True)
     if not rivals:
         return text
-    ahead, name = best.found.mean - rivals[0].found.mean, rivals[0].candidate.label(result.signals)
-    theirs, by = (metric.text(value, unit=True) for value in (rivals[0].found.mean, abs(ahead)))
-    if metric.unit == "dB" and abs(ahead) < TIE_DB:
+    rival, name = rivals[0].found.mean, rivals[0].candidate.label(result.signals)
+    ahead = 0.0 if best.found.mean == rival else best.found.mean - rival  # both may be infinite
+    theirs, by = (metric.text(value, unit=True) for value in (rival, abs(ahead)))
+    if ahead == 0 or (metric.unit == "dB" and abs(ahead) < TIE_DB):
         return f"{text} It ties with {name} ({theirs})."
     if ahead < 0:
         return (

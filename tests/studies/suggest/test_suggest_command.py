@@ -40,6 +40,12 @@ def fitted(config: str = "suggested.yaml", run: str = "*") -> dict:
     return json.loads(metrics.read_text())
 
 
+def test_what_interpolation_and_encoders_reproduce_exactly_is_a_tie(capsys):
+    Image.new("L", (24, 24), 255).save("white.png")
+    assert main(["suggest", "white.png", "--encoders", "bspline"]) == 0
+    assert "inf dB. It ties with linear interpolation (inf dB)." in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_picture(capsys, tmp_path):
     """The first thing that a newcomer types, and the second."""
     assert main(["suggest", picture("my picture.png", 48, 64), *FEW]) == 0
