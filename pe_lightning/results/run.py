@@ -168,20 +168,21 @@ class Run:
         return self.method if key == "method" else self.settings.get(key, MISSING)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether the fit was solved, without training steps."""
+        return self.metrics.get("solve_seconds") is not None and not self.metrics.get("steps")
+
+    @property
     def method(self) -> str:
         """A short name of the model with its encoder: ``SIREN``, ``rff MLP``, ``gau exact``, ``gau complex``."""
-        model, network, encoder = (as_text(self._name(key)) for key in ("model", "network.name", "encoder.name"))
+        found = (look_up(self.metrics, key) for key in ("model", "network.name", "encoder.name"))
+        model, network, encoder = ("" if value in (None, MISSING) else as_text(value) for value in found)
         if model == "ComplexLinear" and not network:
-            is_solved = self.metrics.get("solve_seconds") is not None and not self.metrics.get("steps")
-            return f"{encoder} {'exact' if is_solved else 'complex'}"
+            return f"{encoder} {'exact' if self.is_exact else 'complex'}"
         if model == "SimpleMLP":
             short = NETWORKS.get(network, f"{network} MLP")
             return short if encoder == "identity" else f"{encoder} {short}"
         return network if model == "NetworkModule" else " ".join(filter(None, [model, network, encoder]))
-
-    def _name(self, key: str) -> Any:
-        found = look_up(self.metrics, key)
-        return "" if found is MISSING or found is None else found
 
     def scores(self, key: str) -> dict[str, float]:
         """A metric per signal; NaN where it is not finite or was not recorded."""

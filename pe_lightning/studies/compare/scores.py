@@ -254,9 +254,9 @@ class ScoreTable:
         if self.runs[0].metrics.get("data_fingerprint") is None:
             yield "alone in its table: data_fingerprint is null, so other runs cannot be shown to have the same data"
         for row in self.fitted:
-            exact = [run.metrics.get("solve_seconds") is not None and not run.metrics.get("steps") for run in row.runs]
-            if 0 < sum(exact) < len(exact):
-                yield f"{row.name} averages {sum(exact)} exact and {len(exact) - sum(exact)} trained fits"
+            exact = sum(run.is_exact for run in row.runs)
+            if 0 < exact < len(row.runs):
+                yield f"{row.name} averages {exact} exact and {len(row.runs) - exact} trained fits"
         for row in self.rows:
             if row.reason:
                 yield f"{row.name} has no mean: {row.reason}"
@@ -398,7 +398,7 @@ def compare(runs: Sequence[Run], by: str | Sequence[str] | None = None, baseline
         if all(run.value(key) is MISSING for run in runs):
             flat = (entry for run in runs for entry in flatten({**run.metrics, **run.varied}))
             known = sorted({printable(name) for name, value in flat if "/" not in name and not isinstance(value, list)})
-            near = did_you_mean(key, [*known, *(name for run in runs for name in run.settings)]) or "."
+            near = did_you_mean(key, [*known, "method", *(name for run in runs for name in run.settings)]) or "."
             raise InputError(f"--by: no run has the key {printable(key)!r}{near} Available: {', '.join(known)}, and options")
     groups: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
