@@ -51,11 +51,15 @@ class Overview:
         return list(dict.fromkeys(self.scores["column"]))
 
     def means(self) -> pd.DataFrame:
-        """Mean scores, rows by columns, best first; a last column ``gain`` has the mean above interpolation."""
+        """Mean scores, rows by columns, best first; a last column ``gain`` has the mean above interpolation.
+
+        The best row has the highest gain, or mean of all columns where there is no gain.
+        """
         per_signal = self.scores.groupby(["row", "column", "signal"], sort=False)[["score", "gain"]].mean()
         table = per_signal["score"].groupby(["row", "column"], sort=False).mean().unstack()[self.columns]
         table["gain"] = per_signal["gain"].groupby("row").mean()
-        return table.sort_values("gain", ascending=not self.metric.higher_is_better, kind="stable", na_position="last")
+        order = table["gain"] if table["gain"].notna().any() else table[self.columns].mean(axis=1, skipna=False)
+        return table.loc[order.sort_values(ascending=not self.metric.higher_is_better, kind="stable").index]
 
     def errors(self) -> pd.DataFrame:
         """Standard errors of the means: over signals, of a single signal over seeds; NaN of a single value."""
@@ -102,7 +106,7 @@ class Overview:
             for mean, half in intervals
         ]
         shown.index = pd.MultiIndex.from_tuples(list(means.index), names=self.by)
-        return shown
+        return shown.loc[:, (shown != MISSING).any()]
 
     def print(self) -> None:
         """Prints the table, with the correlations of further keys."""

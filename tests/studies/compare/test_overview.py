@@ -72,10 +72,12 @@ def test_the_files_hold_the_table(runs, capsys, tmp_path, monkeypatch):
 
 def test_trained_samples_have_no_interpolation_to_beat(make_run, tmp_path):
     make_run("a/1", (30.0,), signals=["x"], protocol="all", baselines={"bicubic": {"test/psnr_per_signal": [140.0]}})
+    make_run("b/1", (35.0,), signals=["x"], protocol="all", baselines={}, encoder={"name": "tri"})
     overview = make_overview(find_runs([tmp_path]).runs, ["encoder.name"], ["protocol"])
-    assert overview.means().index.tolist() == [("gau",)]
+    assert overview.means().index.tolist() == [("tri",), ("gau",)], "best first"
     assert math.isnan(overview.means()["gain"].iloc[0])
     assert "nan" not in overview.texts().to_string()
+    assert overview.texts().columns.tolist() == ["all"], "no column of gains"
 
 
 def test_columns_of_different_data_and_missing_keys_are_refused(runs, capsys):
