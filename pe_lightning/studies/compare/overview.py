@@ -196,8 +196,9 @@ def make_overview(runs: Sequence[Run], by: Sequence[str], across: Sequence[str],
         frame = table.frame.assign(column=[column] * len(table.frame))
         frame["gain"] = (frame["score"] - frame["signal"].map({} if best is None else best.test)).where(np.isfinite)
         frame = frame[~frame["interpolation"] | frame["run"].eq(best and best.name)]
-        frame["row"] = frame["row"].where(~frame["interpolation"], [(INTERPOLATION, *[""] * (len(by) - 1))] * len(frame))
-        frames.append(frame)
+        interpolation = (INTERPOLATION, *[""] * (len(by) - 1))
+        rows = [interpolation if other else row for row, other in zip(frame["row"], frame["interpolation"], strict=True)]
+        frames.append(frame.assign(row=rows))
         found = [(names, column, key, look_up(run.metrics, key)) for run, names in members for key in against]
         numbers += [(*where, float(value)) for *where, value in found if isinstance(value, (int, float))]
     further = pd.DataFrame(numbers, columns=["row", "column", "key", "value"])
