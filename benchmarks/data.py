@@ -62,7 +62,7 @@ def epoch(path: Path, kind: str, size: int) -> None:
     data = VideoDataModule(str(path), **every, batching=Batching(kind, size), storage=Storage(in_memory=False))
     data.prepare_data()
     seen = sum(batch.values[0, ..., 0].numel() for batch in data.train_dataloader())
-    assert seen == data.split.num_train
+    assert seen == data.signals.split.num_train
 
 
 def fit(path: Path) -> None:

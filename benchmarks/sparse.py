@@ -138,10 +138,10 @@ def sound() -> Tensor:
 
 def signals(_: argparse.Namespace) -> None:
     """A clip, a volume and sounds."""
-    clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).dataset.values[0]
+    clip = VideoDataModule("samples://bigbuckbunny", frames=(0, 64), resize=(128, 128)).values[0]
     made = {
         f"clip {tuple(clip.shape)}, resized": clip,
-        "volume": VideoDataModule("samples://phantom3d").dataset.values[0],
+        "volume": VideoDataModule("samples://phantom3d").values[0],
         "sound of the clip, 48 kHz": sound(),
         "plucked strings, synthesised, 10 s at 44.1 kHz": 0.5 + 0.5 * torch.from_numpy(strings(10, 44_100)).float()[:, None],
     }

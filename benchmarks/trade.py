@@ -118,7 +118,7 @@ class Curve(Callback):
 def sized(method: Method, data: ImageDataModule, params: int) -> Any:
     """The model of a method with about as many parameters, built for the data."""
     if method.sizes is None or not method.trained:  # exact: K features per axis are 3 K^2 weights
-        limited = method.sizes is not None and data.effective_eval_mask == "none"
+        limited = method.sizes is not None and data.signals.eval_mask == "none"
         return method.make(round(math.sqrt(params / data.info.channels)) if limited else 0)
     low, high = method.sizes
     while high - low > 1:

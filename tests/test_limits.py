@@ -71,7 +71,7 @@ def test_signals_that_do_not_fit_in_the_free_memory_are_not_loaded(tmp_path: Pat
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", data=np.arange(BYTES, dtype=np.uint8).reshape(SLICES, SIDE, SIDE), chunks=(1, SIDE, SIDE))
     monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=3 * BYTES))
-    assert VideoDataModule(str(tmp_path / "a.h5"), batching=Batching("points")).streamed
+    assert VideoDataModule(str(tmp_path / "a.h5"), batching=Batching("points")).signals.streamed
     with pytest.raises(InputError, match=r"the set of signals has .* Set --data\.storage\.in_memory false"):
         _ = VideoDataModule(str(tmp_path / "a.h5"), storage=Storage(in_memory=True)).values
 

@@ -75,7 +75,7 @@ from pe_lightning.signals.repeated import note_repeated
 from pe_lightning.signals.sources import TensorSource
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import SCHEME, SourceFile, image_samples, sample_path, video_samples
-from pe_lightning.signals.split_signals import Splitting
+from pe_lightning.signals.splitting import Splitting
 
 FoldsLike: TypeAlias = Literal["auto", "random", "blocks", "none"]
 ModelName: TypeAlias = Literal["auto", "adaptive", "exact"]

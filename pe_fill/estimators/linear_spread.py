@@ -16,7 +16,7 @@ from pe_lightning.encoders import Encoder
 from pe_lightning.encoders.cells import resized
 from pe_lightning.encoders.resolution import keeps_its_arguments, shrunk_arguments
 from pe_lightning.signals import GridBatch, PointBatch, Signals
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import to_device
 from pe_lightning.solvers import Solution, solve_grid, solve_points
 
 

@@ -29,7 +29,7 @@ from pe_lightning.signals import Axis, FoldSampling, GridSampling, SignalInfo, S
 from pe_lightning.signals.distributed import without_notices
 from pe_lightning.signals.raw import AnyArray, unmasked
 from pe_lightning.signals.sources import Source
-from pe_lightning.signals.split_signals import Splitting
+from pe_lightning.signals.splitting import Splitting
 from pe_lightning.signals.validation import choice, integer, number
 
 Columns: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
@@ -252,7 +252,7 @@ class PointFit:
             columns = {axis.name: axis.low + x * axis.length for axis, x in zip(self.axes, unit.numpy().T, strict=True)}
             axes = self.data.info.axes
             unit = torch.from_numpy(_in_unit(axes, [columns[axis.name] for axis in axes]))
-        return unit.to(self.data.dataset.axes[0].dtype)
+        return unit.to(self.data.axes[0].dtype)
 
     def _values(self, unit: Tensor) -> Floats:
         """Values ``(P, V)`` in the user's units."""

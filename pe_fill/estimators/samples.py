@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators import FittedField
 from pe_lightning.estimators.base import finite_points
 from pe_lightning.signals import PointBatch, Signals
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import to_device
 
 
 class TrainedSamples(NamedTuple):

@@ -53,6 +53,7 @@ class LabelledSource(Source):
     """
 
     suffixes = (".nc", ".nc4", ".zarr")
+    trained_range = "measured"
     chosen_by = frozenset({"variable", "dims"})
     datamodule = "LabelledDataModule"
 
@@ -74,9 +75,6 @@ class LabelledSource(Source):
         self.dims = None if self.dims is None else names_of("dims", self.dims, MAX_AXES)
         self._fills = Missing(self.missing).only_values("a labelled array")
 
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        return low, high
-
     def read(self) -> RawSignals:
         assert isinstance(self.paths, list)
         array = open_labelled(self.paths[0], self.variable, self._fills)
@@ -92,16 +90,8 @@ class LabelledSource(Source):
         if low >= high:
             what = f"{low:g} everywhere" if known.any() else "missing everywhere"
             raise InputError(f"{self.paths[0]!r}: {array.name} is {what}, so that there is nothing to fit")
-        return RawSignals(
-            names=names,
-            grid=values.shape[1:],
-            channels=1,
-            stored="float64",
-            scaling=ValueRange("float64", (low,), (high,)),
-            unit=False,
-            blocks=partial(iter, np.where(known, values, np.nan)[..., None]),
-            axes=axes,
-        )
+        stored = np.where(known, values, np.nan)[..., None].astype(np.float64, copy=False)
+        return RawSignals(stored, names, ValueRange("float64", (low,), (high,)), axes=axes)
 
 
 def open_labelled(path: str, variable: str | None = None, fills: Sequence[float] = ()) -> Any:

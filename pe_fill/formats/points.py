@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -58,6 +57,7 @@ class PointSource(Source):
         missing: Numbers that mark missing values besides NaN: ``-9999,-999``.
     """
 
+    trained_range = "measured"
     chosen_by = frozenset({"coordinates"})
     datamodule = "PointsDataModule"
 
@@ -92,9 +92,6 @@ class PointSource(Source):
         self.values = names_of("values", self.values)
         _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
-
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        return low, high
 
     def read(self) -> RawSignals:
         files = expand(self.paths, POINT_FORMATS, "tables of points")
@@ -132,8 +129,9 @@ class PointArrays(Source):
         _check_distinct(self.coordinates, self.values)
         choice("duplicates", self.duplicates, Duplicates)
 
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        return (low, high) if self.extents is None else None
+    @property
+    def trained_range(self) -> Literal["measured", "declared"]:
+        return "measured" if self.extents is None else "declared"
 
     def read(self) -> RawSignals:
         values = {name: _numbers(f"value {name!r}", column) for name, column in self.values.items()}
@@ -211,13 +209,9 @@ def _as_signals(
     if places.shape[1] < 2:
         raise InputError(f"{label}: one place is left; a fit needs at least 2")
     return RawSignals(
+        rows[..., None],
         names=tuple(file_name_of(name) for name in values),
-        grid=(places.shape[1],),
-        channels=1,
-        stored="float64",
         scaling=_scaling(list(values), rows, label, extents),
-        unit=False,
-        blocks=partial(iter, rows[..., None]),
         media="points",
         axes=axes,
         points=np.stack([axis.to_unit(by_name[axis.name]) for axis in axes], 1),

@@ -21,8 +21,7 @@ from pe_lightning.estimators.linear import LinearField
 from pe_lightning.evaluation.scores import psnr
 from pe_lightning.linalg import Operator, full_precision, mode_products
 from pe_lightning.signals import GridBatch, GridSplit, Process, Signals, validation
-from pe_lightning.signals.blocks import FileValues
-from pe_lightning.signals.dataset import SignalDataset, to_device
+from pe_lightning.signals.batches import to_device
 from pe_lightning.solvers import Choice, Solution, solve_grid
 from pe_lightning.solvers.features import encode
 
@@ -65,7 +64,7 @@ class SparseOptions:
             return max(1, round(self.num_coefficients * size))
         return self.num_coefficients if isinstance(self.num_coefficients, int) else None
 
-    def check(self, encoders: Sequence[Encoder], dataset: SignalDataset) -> None:
+    def check(self, encoders: Sequence[Encoder], dataset: Signals) -> None:
         """Refuses encoders and samples that no sparse layer can have."""
         for encoder in encoders:
             if encoder.resolution is None:
@@ -78,7 +77,7 @@ class SparseOptions:
                     f"num_coefficients is for encoders that are not trained; leave out trainable: true of {encoder.name}"
                 )
         needs_samples = not isinstance(self.num_coefficients, (int, float))
-        if needs_samples and isinstance(dataset.values, FileValues):
+        if needs_samples and dataset.streamed:
             raise InputError(
                 f"num_coefficients: {self.num_coefficients} needs the samples in memory; set "
                 "--data.storage.in_memory true, or give a number"
@@ -134,7 +133,7 @@ class SparseRidge(LinearRidge):
         self, train: Signals, encoders: Sequence[Encoder], device: torch.device
     ) -> tuple[list[Encoder], Choice | None]:
         """As in the base class, after checks of encoders, samples and the count."""
-        self.options.check(encoders, train.dataset)
+        self.options.check(encoders, train)
         sized, choice = super().choose(train, encoders, device)
         if isinstance(count := self.options.num_coefficients, int):
             check_keep(count, math.prod(encoder.num_features for encoder in sized) * train.info.channels)
@@ -146,16 +145,16 @@ class SparseRidge(LinearRidge):
         encoders: Sequence[Encoder],
         device: torch.device,
         choice: Choice | None = None,
-        shard: tuple[SignalDataset, Process] | None = None,
+        shard: tuple[Signals, Process] | None = None,
         shared: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> SparseField:
         """As in the base class; then the largest coefficients are kept."""
         (solution,) = super().fit_layer(train, encoders, device, choice, shard, shared, dtype).solutions
-        return SparseField(*self.sparsify(solution, train.dataset if shard is None else shard[0]))
+        return SparseField(*self.sparsify(solution, train if shard is None else shard[0]))
 
     @torch.no_grad()
-    def sparsify(self, found: Solution, dataset: SignalDataset) -> tuple[Solution, list[SparseLayer]]:
+    def sparsify(self, found: Solution, dataset: Signals) -> tuple[Solution, list[SparseLayer]]:
         """Replaces the weights of an exact fit by their largest coefficients, in place."""
         options, layers = self.options, []
         counts = [options.count(found.weight.shape[1:].numel())] * len(found.weight)
@@ -193,9 +192,9 @@ def sparse_report(found: Solution, layers: Sequence[SparseLayer]) -> FitReport:
     return replace(found.report(), sparse=sparse)
 
 
-def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], mean: Tensor) -> Callable[[Tensor], float]:
+def _measure(dataset: Signals, signal: int, features: Sequence[Operator], mean: Tensor) -> Callable[[Tensor], float]:
     """PSNR of weights of one signal on its trained samples."""
-    batch = to_device(dataset.train_batch, mean.device)
+    batch = to_device(dataset.train_batch(), mean.device)
     target = batch.values[signal].movedim(-1, 0).flatten(1) - mean[:, None]
     index: Tensor | None = None
     if not isinstance(batch, GridBatch):
@@ -212,7 +211,7 @@ def _measure(dataset: SignalDataset, signal: int, features: Sequence[Operator], 
     return measure
 
 
-def trained_axes(dataset: SignalDataset) -> list[Tensor]:
+def trained_axes(dataset: Signals) -> list[Tensor]:
     """Coordinates of the training grid, or of the grid that scattered samples lie on, per axis ``(N_a,)``."""
     split = dataset.split
     if isinstance(split, GridSplit):
@@ -221,14 +220,14 @@ def trained_axes(dataset: SignalDataset) -> list[Tensor]:
 
 
 def denoised_fit(
-    options: SparseOptions, found: Solution, dataset: SignalDataset, center: bool
+    options: SparseOptions, found: Solution, dataset: Signals, center: bool
 ) -> tuple[Solution, list[int | None], list[tuple[float, bool] | None]]:
     """The exact fit of the samples without their noise; numbers that are kept, and noise, of each signal.
 
     Where samples are held out, a signal is denoised if this predicts every second trained sample better from the others.
     """
     device = found.weight.device
-    batch = to_device(dataset.train_batch, device)
+    batch = to_device(dataset.train_batch(), device)
     assert isinstance(batch, GridBatch)
     size, values = found.weight.shape[1:].numel(), batch.values.clone()
     counts: list[int | None] = []

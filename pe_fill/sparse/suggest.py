@@ -71,7 +71,7 @@ def suggest_sparse(data: SignalDataModule, names: Sequence[str], tree: dict[str,
     }
     if not shifted:
         raise InputError(f"every sample is trained on, and {', '.join(names)} are no shifted encoders: try keys, tri, gau")
-    values = data.dataset.in_memory()
+    values = data.values
     chosen = values[torch.linspace(0, len(values) - 1, min(len(values), MAX_SIGNALS)).long()]
     first, *others = get_args(LiftingName)
     with warnings.catch_warnings():

@@ -19,13 +19,11 @@ from pe_lightning.encoders.resolution import MAX_WEIGHTS, without_parameters
 from pe_lightning.errors import InputError, show_bytes
 from pe_lightning.estimators.base import Estimator, FittedField, Spread, default_device, estimators
 from pe_lightning.registry import load_entry_points
-from pe_lightning.signals.batches import PointBatch
-from pe_lightning.signals.blocks import FileValues
-from pe_lightning.signals.dataset import SignalDataset, TrainedGrid, to_device
+from pe_lightning.signals.batches import PointBatch, to_device
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.lattice import Lattice
 from pe_lightning.signals.process import Process
-from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.split_signals import Signals, TrainedGrid
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.solvers import (
     Choice,
@@ -120,7 +118,7 @@ class LinearRidge(Estimator):
         encoders: Sequence[Encoder],
         device: torch.device,
         choice: Choice | None = None,
-        shard: tuple[SignalDataset, Process] | None = None,
+        shard: tuple[Signals, Process] | None = None,
         shared: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> LinearField:
@@ -135,12 +133,12 @@ class LinearRidge(Estimator):
             shared: Whether all signals learn one encoder; else each learns its own.
             dtype: Precision of the solver.
         """
-        part, process = shard or (train.dataset, ONE_PROCESS)
+        part, process = shard or (train, ONE_PROCESS)
         learned: list[Learned] = []
         if has_parameters(encoders):
             solutions, learned = self._learn(part, encoders, device, process, shared, dtype)
         else:
-            solutions = [self._solve(part, encoders, device, choice, process, train.dataset, dtype)]
+            solutions = [self._solve(part, encoders, device, choice, process, train, dtype)]
         report = solutions[0].report()
         if learned:
             ridges = {found.ridge for found in learned}
@@ -167,7 +165,7 @@ class LinearRidge(Estimator):
         if any(axis.periodic for axis in train.info.axes):
             periodic = [axis.periodic for axis in train.info.axes]
             encoders = changed(encoders, lambda encoder, wraps: encoder.periodic() if wraps else encoder, periodic)
-        rules = size_encoders(train.dataset, encoders, self.max_weights)
+        rules = size_encoders(train, encoders, self.max_weights)
         features = [encoder.num_features for encoder in rules]
         needed, free = 4 * math.prod(features) * train.info.channels * train.info.num_signals, free_memory()
         if needed > free:
@@ -178,19 +176,19 @@ class LinearRidge(Estimator):
         if not any(wanted):
             return rules, None
         each = any(encoder.per_feature for encoder in encoders)
-        choice = self._choose(train.dataset, changed(encoders, without_parameters) if each else encoders, device, "auto")
+        choice = self._choose(train, changed(encoders, without_parameters) if each else encoders, device, "auto")
         if not each:
             return list(choice.encoders), choice
         found = zip(encoders, choice.encoders, strict=True)
-        return size_encoders(train.dataset, [_with_choice(*pair) for pair in found], self.max_weights), choice
+        return size_encoders(train, [_with_choice(*pair) for pair in found], self.max_weights), choice
 
     def _choose(
-        self, dataset: SignalDataset, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
+        self, dataset: Signals, encoders: Sequence[Encoder], device: torch.device, width: Literal["auto", "given"]
     ) -> Choice:
-        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
+        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.info.cells)
         options: dict[str, Any] = {"ridge": self.ridge, "sigma": width, "center": self.center}
         of_grid = {"max_weights": self.max_weights, "features": self.features, **options}
-        if isinstance(dataset.values, FileValues):
+        if dataset.streamed:
             in_file = TrainedGrid(dataset, device)
             return choose_grid(in_file, in_file.axes, encoders, **of_grid)
         if dataset.lattice is not None:
@@ -204,7 +202,7 @@ class LinearRidge(Estimator):
 
     def _learn(
         self,
-        dataset: SignalDataset,
+        dataset: Signals,
         encoders: Sequence[Encoder],
         device: torch.device,
         process: Process,
@@ -215,12 +213,12 @@ class LinearRidge(Estimator):
 
         Every process learns from all samples of its signals, with equal results; the solves are shared.
         """
-        parts = [dataset] if shared else [dataset.of(slice(s, s + 1)) for s in range(dataset.values.shape[0])]
+        parts = [dataset] if shared else [dataset.of(slice(s, s + 1)) for s in range(dataset.info.num_signals)]
         solutions, every = [], []
         for part in parts:
-            own = cell_means([encoder.to(device) for encoder in copy.deepcopy(list(encoders))], part.cells)
+            own = cell_means([encoder.to(device) for encoder in copy.deepcopy(list(encoders))], part.info.cells)
             options: dict[str, Any] = {"ridge": self.ridge, "center": self.center}
-            if isinstance(part.values, FileValues):
+            if part.streamed:
                 block = part.central_block()
                 sizes = part.grid_split().sizes
                 learned = learn_encoders(block.values.to(device), own, axes=block.axes, full_size=sizes, **options)
@@ -245,12 +243,12 @@ class LinearRidge(Estimator):
 
     def _solve(
         self,
-        dataset: SignalDataset,
+        dataset: Signals,
         encoders: Sequence[Encoder],
         device: torch.device,
         choice: Choice | None,
         process: Process,
-        chosen_by: SignalDataset,
+        chosen_by: Signals,
         dtype: torch.dtype,
     ) -> Solution:
         """Fits the linear layer exactly to the training samples; several processes do it together."""
@@ -258,7 +256,7 @@ class LinearRidge(Estimator):
             choice = self._choose(chosen_by, encoders, device, "given")
         encoders, ridge = (encoders, self.ridge) if choice is None else (choice.encoders, choice.ridge)
         assert ridge != "auto"
-        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.cells)
+        encoders = cell_means([encoder.to(device) for encoder in encoders], dataset.info.cells)
         options: dict[str, Any] = {"ridge": ridge, "center": self.center}
         axes, lattice = dataset.trained_axes, dataset.lattice
         if axes is None:
@@ -296,7 +294,7 @@ def has_parameters(encoders: Sequence[Encoder]) -> bool:
     return any(parameter.requires_grad for encoder in encoders for parameter in encoder.parameters())
 
 
-def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
+def samples_of(dataset: Signals) -> tuple[list[float], list[float]]:
     """Samples per unit length of each axis: of the grid, and trained ones.
 
     Scattered samples have the whole grid, and are counted as in a grid of their density.
@@ -309,10 +307,10 @@ def samples_of(dataset: SignalDataset) -> tuple[list[float], list[float]]:
     return per_unit, [n * share ** (1 / len(per_unit)) for n in per_unit]
 
 
-def size_encoders(dataset: SignalDataset, encoders: Sequence[Encoder], max_weights: int = MAX_WEIGHTS) -> list[Encoder]:
+def size_encoders(dataset: Signals, encoders: Sequence[Encoder], max_weights: int = MAX_WEIGHTS) -> list[Encoder]:
     """The encoders of the axes with ``num_features: auto`` and default widths set for the trained samples."""
     per_unit, samples = samples_of(dataset)
-    return sized(encoders, [1 / n for n in per_unit], samples, dataset.values.shape[-1], max_weights)
+    return sized(encoders, [1 / n for n in per_unit], samples, dataset.info.channels, max_weights)
 
 
 def _with_choice(encoder: Encoder, chosen: Encoder) -> Encoder:
@@ -321,14 +319,14 @@ def _with_choice(encoder: Encoder, chosen: Encoder) -> Encoder:
     return encoder.copy(**{name: value for name, value in chosen.arguments.items() if name in taken})
 
 
-def _lattice(dataset: SignalDataset, device: torch.device) -> Lattice:
+def _lattice(dataset: Signals, device: torch.device) -> Lattice:
     grid = dataset.lattice
     assert grid is not None
     return Lattice(to_device(grid.batch, device), None if grid.mask is None else grid.mask.to(device))
 
 
-def _points(dataset: SignalDataset, device: torch.device) -> PointBatch:
-    batch = to_device(dataset.train_batch, device)
+def _points(dataset: Signals, device: torch.device) -> PointBatch:
+    batch = to_device(dataset.train_batch(), device)
     assert isinstance(batch, PointBatch)
     return batch
 
@@ -339,12 +337,13 @@ def _where(batch: PointBatch, share: slice = slice(None)) -> dict[str, Any]:
 
 
 def _blocks(
-    dataset: SignalDataset, process: Process, device: torch.device, dtype: torch.dtype
+    dataset: Signals, process: Process, device: torch.device, dtype: torch.dtype
 ) -> Iterator[tuple[Sequence[int], Tensor]]:
     none = True
     for block in dataset.train_blocks(process):
         none = False
         yield block.start or (0,) * len(block.axes), block.values.to(device, dtype)
     if none:
-        signals, *grid, channels = dataset.values.shape
-        yield [0] * len(grid), torch.zeros(signals, *[0] * len(grid), channels, device=device, dtype=dtype)
+        info = dataset.info
+        empty = (info.num_signals, *[0] * info.num_axes, info.channels)
+        yield [0] * info.num_axes, torch.zeros(empty, device=device, dtype=dtype)

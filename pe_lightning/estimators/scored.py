@@ -27,7 +27,7 @@ def fit_and_score(estimator: Estimator, signals: Signals, folds: FoldSampling | 
 def _scores(field: FittedField, signals: Signals) -> dict[str, Tensor]:
     metric = signals.info.metric
     scores = {f"{stage}/{metric}": totals(metric, signals.info.num_signals) for stage in ("test", "train")}
-    for batch in signals.dataset.evaluation_loader(Process()):
+    for batch in signals.evaluation_loader(Process()):
         points = getattr(batch, "coords", None)
         prediction = field.grid(batch.axes) if points is None else field.at(points[0])
         for score, mask in zip(scores.values(), (batch.mask, batch.train_mask), strict=True):

@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 import numpy.typing as npt
-import torch
 from PIL.Image import Image
 
 from pe_lightning.errors import show_interpolation
@@ -22,8 +21,8 @@ from pe_lightning.results.pictures import COMPARED_FRAMES, comparison, compariso
 from pe_lightning.results.runs import MAX_FILES, file_names, frames_of
 from pe_lightning.results.signal_files import add_signals, new_dataset, write_signal
 from pe_lightning.signals.batches import SignalInfo
-from pe_lightning.signals.blocks import FileValues
 from pe_lightning.signals.files import write_atomically
+from pe_lightning.signals.raw import RawSignals
 
 Array = npt.NDArray[np.float32]
 Mask = npt.NDArray[np.bool_]
@@ -174,7 +173,7 @@ def _stored(shape: Sequence[int], frames: Sequence[int]) -> tuple[tuple[int, ...
     return stored, lambda array: to_levels(array[..., :channels]).reshape(stored)
 
 
-def compare_files(paths: Sequence[Path], truth: FileValues, info: SignalInfo) -> None:
+def compare_files(paths: Sequence[Path], truth: RawSignals, info: SignalInfo) -> None:
     """Writes the comparisons of reconstructions in NPY files with the file of the signals, block by block.
 
     Rows, pictures and frames that exceed :data:`MAX_STORED_BYTES` have none.
@@ -186,7 +185,7 @@ def compare_files(paths: Sequence[Path], truth: FileValues, info: SignalInfo) ->
     frames = frames_of(count, min(MAX_STORED_FRAMES, MAX_STORED_BYTES // size))
     parts = [slice(n, n + 1) for n in frames] if info.num_axes == 3 else [slice(0, info.grid[0])]
     rest = [slice(0, n) for n in info.grid[1:]]
-    values = torch.cat([truth.read((part, *rest)) for part in parts], 1).numpy()
+    values = np.concatenate([truth.read((part, *rest)) for part in parts], 1)
     for index, path in enumerate(paths):
         stored = np.load(path, mmap_mode="r")
         prediction = info.scaling.to_unit(np.concatenate([stored[part] for part in parts]), index)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pe_lightning.signals.axes import Axis, SampleKind
 from pe_lightning.signals.blocks import Block, point_coordinates
-from pe_lightning.signals.raw import Media, ValueRange
+from pe_lightning.signals.raw import Media, RawSignals, ValueRange
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,14 @@ class SignalInfo:
     axes: tuple[Axis, ...] = ()
     num_points: int | None = None
     samples: SampleKind = "points"
+
+    @classmethod
+    def of(cls, raw: RawSignals, metric: str = "psnr", samples: SampleKind = "points") -> SignalInfo:
+        """Shape and origin of signals as their source describes them."""
+        is_grid = raw.points is None
+        grid, count = (raw.grid, None) if is_grid else (tuple(axis.size for axis in raw.axes), raw.grid[0])
+        shape = (raw.names, grid, raw.channels, raw.scaling)
+        return cls(*shape, raw.rate, raw.media, metric, raw.axes, num_points=count, samples=samples)
 
     @property
     def cells(self) -> tuple[float, ...]:
@@ -148,6 +156,23 @@ class PointBatch(SampleBatch):
         positions = None if self.index is None else self.index.index_select(1, index)
         coords, values = self.coords.index_select(1, index), self.values.index_select(1, index)
         return PointBatch(coords, values, self.axes, positions)
+
+
+Batch = TypeVar("Batch", bound=GridBatch | PointBatch)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with its tensors on a device; the same object if they are there already."""
+    if batch.values.device == device:
+        return batch
+
+    def move(value: object) -> object:
+        if isinstance(value, Tensor):
+            return value.to(device)
+        return tuple(move(entry) for entry in value) if isinstance(value, tuple) else value
+
+    given = [field.name for field in fields(batch) if field.init]
+    return type(batch)(**{name: move(getattr(batch, name)) for name in given})  # type: ignore[arg-type]
 
 
 def sample_coordinates(batch: GridBatch | PointBatch, points: int) -> Tensor:

@@ -82,53 +82,10 @@ def point_coordinates(axes: Sequence[Tensor], index: Tensor) -> Tensor:
     return torch.stack([axis[one.to(axis.device)] for axis, one in zip(axes, along, strict=True)], dim=-1)
 
 
-class FileValues:
-    """Signals that are read from their file block by block."""
-
-    def __init__(self, raw: RawSignals) -> None:
-        if raw.array is None:
-            raise InputError("these signals can only be read from the cache; leave it on (cache: auto)")
-        self.raw, self.shape, self._array = raw, raw.shape, raw.array
-
-    def read(self, block: Block, stride: Sequence[int] | None = None) -> Tensor:
-        """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` float32 in [0, 1]."""
-        index, scaling = (slice(None), *block, slice(None)), self.raw.scaling
-        part = self._array[index]
-        if stride is not None:  # after reading: strided reads of chunked files are slow
-            every = (slice(None), *(slice(None, None, step) for step in stride))
-            part = part[every]
-        if self.raw.unit:
-            values = np.asarray(part, dtype=np.float32)
-        elif len(scaling.low) == 1:
-            values = scaling.to_unit(part, 0)
-        else:
-            values = np.stack([scaling.to_unit(own, signal) for signal, own in enumerate(part)])
-        # the sum is cheaper than a test of each value, and not finite if one value is not
-        if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
-            raise InputError(
-                f"the block that starts at sample {[along.start for along in block]} holds missing samples (NaN or "
-                "infinite), which signals that are read from their file cannot have: set --data.storage.in_memory true, or "
-                "fit a part of the signals"
-            )
-        # a copy of a memory-mapped file, since a tensor may be written to
-        return torch.from_numpy(np.require(values, requirements=["C", "W"]))
-
-    def blocks(self, limit: int = BLOCK_BYTES) -> list[Block]:
-        """Blocks of at most ``limit`` bytes that cover the grid and align with the chunks of the file."""
-        signals, *grid, channels = self.shape
-        return file_blocks(grid, self.chunks, 4 * signals * channels, limit)
-
-    @property
-    def chunks(self) -> tuple[int, ...]:
-        """Chunk size of the file in samples per axis, ``(D,)``; one row if it has no chunks."""
-        stored = getattr(self._array, "chunks", None)
-        return tuple(stored[1:-1]) if stored else (1, *self.raw.grid[1:])
-
-
 def load(raw: RawSignals) -> Tensor:
     """All values, ``(S, N_1, ..., N_D, C)`` float32 in [0, 1] on the CPU; float32 arrays in memory are not copied."""
-    if raw.unit and isinstance(raw.array, np.ndarray) and raw.array.dtype == np.float32:
-        return torch.from_numpy(raw.array)
+    if raw.unit and isinstance(raw.values, np.ndarray) and raw.stored == "float32":
+        return torch.from_numpy(raw.values)
     smaller = "make the signals smaller (resize, center_crop, frames, length)"
     check_memory("the set of signals", raw.shape, 4, f"Set --data.storage.in_memory false to read blocks, or {smaller}")
     values = np.empty(raw.shape, dtype=np.float32)
@@ -158,6 +115,11 @@ def report_missing(known: Tensor, names: Sequence[str]) -> None:
         f"Missing samples are neither trained on nor scored: {sum(missing)} of {known.numel()} "
         f"({100 * sum(missing) / known.numel():.3g} %){f': {listed}' if len(names) > 1 else ''}."
     )
+
+
+def blocks_of(raw: RawSignals, limit: int = BLOCK_BYTES) -> list[Block]:
+    """Blocks of at most ``limit`` bytes that cover the grid of signals and align with the chunks of their file."""
+    return file_blocks(raw.grid, raw.chunks, 4 * raw.shape[0] * raw.channels, limit)
 
 
 def file_blocks(grid: Sequence[int], chunks: Sequence[int], bytes_per_sample: int, limit: int = BLOCK_BYTES) -> list[Block]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from uuid import uuid4
 
-import numpy as np
 import platformdirs
 from filelock import FileLock
 
@@ -65,8 +64,9 @@ class Storage:
         choice("cache", self.cache, ("auto", "off"))
 
     def loads(self, raw: RawSignals) -> bool:
-        if isinstance(self.in_memory, bool):
-            return self.in_memory
+        """Whether signals are held in memory; scattered ones always are."""
+        if raw.points is not None or isinstance(self.in_memory, bool):
+            return raw.points is not None or self.in_memory is True
         return raw.nbytes <= MAX_MEMORY_SHARE * free_memory()
 
 
@@ -179,7 +179,7 @@ class SignalCache:
 
     def _write(self, key: str, source: Source) -> None:
         raw = source.read()
-        self._make_room(stored_bytes(raw.shape, np.dtype(raw.stored).itemsize))
+        self._make_room(stored_bytes(raw.shape, raw.values.dtype.itemsize))
         temporary = self.path / f".{key}.{uuid4().hex}.part"
         try:
             write_entry(temporary, raw, f"pe_lightning {__version__}", key)

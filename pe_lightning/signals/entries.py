@@ -97,14 +97,13 @@ class _ErrorKeepingFile(FileIO):
 
 def write_entry(path: Path, raw: RawSignals, creator: str, key: str) -> None:
     """Decodes signals into a new file, which must not exist, and flushes it to the disk."""
-    stored = np.dtype(raw.stored)
-    together, rows, *_ = chunks = chunk_shape(raw.shape, stored.itemsize)
+    together, rows, *_ = chunks = chunk_shape(raw.shape, raw.values.dtype.itemsize)
     names = np.array([name.encode("utf-8", "surrogateescape") for name in raw.names])
     with _ErrorKeepingFile(path, "x+") as file:  # "x": never through a link, never into a file of somebody else
         # this version of the format has checksums of the metadata
         with h5py.File(file, "w", libver=("v110", "v110")) as entry:
             entry.attrs["creator"] = np.bytes_(creator)
-            values = entry.create_dataset("values", raw.shape, stored, chunks=chunks, fletcher32=True)
+            values = entry.create_dataset("values", raw.shape, raw.values.dtype, chunks=chunks, fletcher32=True)
             axes = ["signal", *(f"axis {axis + 1}" for axis in range(len(raw.grid))), "channel"]
             values.attrs["axes"] = np.array(axes, "S")
             values.attrs.create("names", names, dtype=h5py.string_dtype("utf-8", names.dtype.itemsize))
@@ -129,7 +128,7 @@ def write_entry(path: Path, raw: RawSignals, creator: str, key: str) -> None:
 def _layers(raw: RawSignals, together: int, rows: int) -> Iterator[tuple[tuple[slice, slice], AnyArray]]:
     """Layers of whole chunks: signals and rows, and values ``(s, n, N_2, ..., N_D, C)``. No chunk is written twice."""
     signals, length, *rest = raw.shape
-    layer: AnyArray = np.empty((together, rows, *rest), raw.stored)
+    layer: AnyArray = np.empty((together, rows, *rest), raw.values.dtype)
     filled = layer.reshape(-1, *rest)
     start, row, held = 0, 0, 0
     for _, block in raw.decoded():
@@ -191,6 +190,7 @@ class EntryValues:
         self._opened: tuple[int, int, h5py.Dataset] | None = None
         self.shape: tuple[int, ...] = self.dataset.shape
         self.chunks: tuple[int, ...] = self.dataset.chunks
+        self.dtype: np.dtype[Any] = self.dataset.dtype
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_opened": None}
@@ -206,14 +206,10 @@ class EntryValues:
         about = dict(self.dataset.attrs)
         low, high = tuple(about["source_low"].tolist()), tuple(about["source_high"].tolist())
         return RawSignals(
+            self,
             names=tuple(name.decode("utf-8", "surrogateescape") for name in about["names"].tolist()),
-            grid=self.shape[1:-1],
-            channels=self.shape[-1],
-            stored=self.dataset.dtype.name,
             scaling=ValueRange(about["source_dtype"].decode(), low, high),
             unit=bool(about["in_unit_range"]),
-            blocks=self.blocks,
-            array=self,
             rate=about["samples_per_second"].item() if "samples_per_second" in about else None,
             media=about["media"].decode(),
             axes=tuple(map(Axis.from_dict, json.loads(about.get("coordinates", b"[]")))),

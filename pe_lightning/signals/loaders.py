@@ -18,8 +18,9 @@ from torch import Tensor
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import Block, FileValues, grid_axes, grid_blocks, shape_of, whole
+from pe_lightning.signals.blocks import Block, blocks_of, grid_axes, grid_blocks, shape_of, whole
 from pe_lightning.signals.process import Process
+from pe_lightning.signals.raw import RawSignals
 from pe_lightning.signals.splits import Split
 from pe_lightning.signals.validation import choice, integer, integers
 
@@ -181,7 +182,7 @@ class FilePointLoader(TrainLoader):
 
     def __init__(
         self,
-        values: FileValues,
+        raw: RawSignals,
         split: Split,
         size: int,
         steps_per_epoch: int | None,
@@ -189,13 +190,13 @@ class FilePointLoader(TrainLoader):
         process: Process,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> None:
-        self.values = values
+        self.raw = raw
         self.split = split
         self.size = min(size, split.num_train)
-        signals, *grid, channels = values.shape
+        signals, *grid, channels = raw.shape
         self.axes = grid_axes(grid)
         share = split.num_train / math.prod(grid)
-        self.blocks = values.blocks(int(buffer_bytes / BLOCKS_PER_BUFFER / share))
+        self.blocks = blocks_of(raw, int(buffer_bytes / BLOCKS_PER_BUFFER / share))
         point = 4 * signals * channels + 8  # bytes of its values and position
         self.blocks_per_buffer = max(1, int(buffer_bytes / max(share * point * math.prod(shape_of(self.blocks[0])), 1)))
         super().__init__(math.ceil(split.num_train / self.size), steps_per_epoch, process, seed)
@@ -253,10 +254,11 @@ class FilePointLoader(TrainLoader):
         for turn, place in enumerate(places):
             block = self.blocks[place]
             inside, index = self.split.train_index(block)
-            count, signals, channels = len(inside), self.values.shape[0], self.values.shape[-1]
+            count, signals, channels = len(inside), self.raw.shape[0], self.raw.channels
             if turn % self.process.world_size == self.process.rank:
                 order = permutation(count, self.seed + 1, number * len(self.blocks) + place)
-                values = self.values.read(block).flatten(1, -2).index_select(1, inside.index_select(0, order))
+                values = torch.from_numpy(self.raw.read(block)).flatten(1, -2)
+                values = values.index_select(1, inside.index_select(0, order))
                 buffer.append((count, index.index_select(0, order), values))
             else:
                 buffer.append((count, index[:0], torch.empty(signals, 0, channels)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -63,15 +64,6 @@ def full_value(dtype: np.dtype[Any] | str) -> int:
 def to_unit(image: AnyArray) -> AnyArray:
     """Integers divided by the largest value of their dtype, as float32; floating point unchanged."""
     return image if image.dtype.kind == "f" else image.astype(np.float32) / np.float32(full_value(image.dtype))
-
-
-class ArrayLike(Protocol):
-    """An array ``(S, N_1, ..., N_D, C)`` of any dtype that is read by slices: a memory map, an HDF5 dataset."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-    def __getitem__(self, index: tuple[slice, ...]) -> AnyArray: ...
 
 
 @dataclass(frozen=True)
@@ -226,35 +218,58 @@ def join_scalings(scalings: Sequence[tuple[str, ValueRange]], notify: bool) -> V
     return ValueRange(ranges[0].dtype, tuple(own.low[0] for own in ranges), tuple(own.high[0] for own in ranges))
 
 
+class ArrayLike(Protocol):
+    """An array ``(S, N_1, ..., N_D, C)`` that is read by slices: in memory, a memory map, an HDF5 dataset.
+
+    It can be pickled, and used after a fork. ``chunks``, where it has them, are the shape of the chunks of its file, and
+    ``blocks()`` yields all values in the order of :meth:`RawSignals.blocks`.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def __getitem__(self, index: tuple[slice, ...], /) -> AnyArray: ...
+
+
 @dataclass(frozen=True)
-class RawSignals:
-    """Signals of one shape that are not loaded yet.
+class Decoded:
+    """Values that are decoded in order, and not read by slices.
 
     Args:
-        names: One name per signal, distinct.
-        grid: Number of samples per axis, ``(N_1, ..., N_D)``.
-        channels: Number of channels ``C``.
-        stored: NumPy name of the dtype of ``blocks`` and ``array``, in which they are cached.
-        scaling: Range and dtype of the source.
-        unit: Whether ``blocks`` and ``array`` are in [0, 1] already; otherwise ``scaling`` maps them to it.
+        shape: ``(S, N_1, ..., N_D, C)``.
+        dtype: Dtype of the blocks, in which they are cached.
         blocks: Decodes all signals in order, each in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``.
             Raises :class:`InputError` for damaged input.
-        array: The values, read by slices; ``None`` if they must be decoded. It can be pickled, and used after a fork.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    blocks: Callable[[], Iterator[AnyArray]]
+
+
+@dataclass(frozen=True)
+class RawSignals:
+    """Signals of one shape as their source describes them; their values are read when they are needed.
+
+    Args:
+        values: The values ``(S, N_1, ..., N_D, C)``, read by slices or in order.
+        names: One name per signal, distinct.
+        scaling: Range and dtype of the source.
+        unit: Whether ``values`` are in [0, 1] already; otherwise ``scaling`` maps them to it.
         rate: Samples per second along the first axis, if it is time.
         media: Medium of the signals.
         axes: The axes in the user's units, if they are known.
-        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); ``grid`` is then ``(P,)``.
+        points: Coordinates of scattered samples, ``(P, D)`` float64 in [0, 1); the values are then ``(S, P, C)``.
         note: Text that an entry of the cache has beside the values.
     """
 
+    values: ArrayLike | Decoded
     names: tuple[str, ...]
-    grid: tuple[int, ...]
-    channels: int
-    stored: str
     scaling: ValueRange
-    unit: bool
-    blocks: Callable[[], Iterator[AnyArray]]
-    array: ArrayLike | None = None
+    unit: bool = False
     rate: float | None = None
     media: Media = "array"
     axes: tuple[Axis, ...] = ()
@@ -264,26 +279,67 @@ class RawSignals:
     @classmethod
     def in_memory(cls, values: AnyArray, names: Sequence[str], scaling: ValueRange, media: Media = "array") -> RawSignals:
         """Signals in memory, ``(S, N_1, ..., N_D, C)``: float32 in [0, 1], or the source's integers."""
-        rows = max(1, BLOCK_VALUES // math.prod(values.shape[2:]))
-        return cls(
-            tuple(names),
-            tuple(values.shape[1:-1]),
-            values.shape[-1],
-            values.dtype.name,
-            scaling,
-            unit=values.dtype.kind == "f",
-            blocks=lambda: (signal[top : top + rows] for signal in values for top in range(0, len(signal), rows)),
-            array=values,
-            media=media,
-        )
+        return cls(values, tuple(names), scaling, unit=values.dtype.kind == "f", media=media)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (len(self.names), *self.grid, self.channels)
+        return self.values.shape
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of samples per axis, ``(N_1, ..., N_D)``; of scattered samples ``(P,)``."""
+        return self.shape[1:-1]
+
+    @property
+    def channels(self) -> int:
+        return self.shape[-1]
+
+    @property
+    def stored(self) -> str:
+        """NumPy name of the dtype of ``values``, in which they are cached."""
+        return str(self.values.dtype.name)
 
     @property
     def nbytes(self) -> int:
         return 4 * math.prod(self.shape)
+
+    @property
+    def chunks(self) -> tuple[int, ...]:
+        """Chunk size of the file in samples per axis, ``(D,)``; one row if it has no chunks."""
+        stored = getattr(self.values, "chunks", None)
+        return tuple(stored[1:-1]) if stored else (1, *self.grid[1:])
+
+    def read(self, block: tuple[slice, ...], stride: Sequence[int] | None = None) -> npt.NDArray[np.float32]:
+        """A block of the grid, or every ``stride``-th sample of it per axis: ``(S, n_1, ..., n_D, C)`` in [0, 1]."""
+        assert not isinstance(self.values, Decoded)
+        index = (slice(None), *block, slice(None))
+        part = self.values[index]
+        if stride is not None:  # after reading: strided reads of chunked files are slow
+            every = (slice(None), *(slice(None, None, step) for step in stride))
+            part = part[every]
+        if len(self.scaling.low) == 1 or self.unit:
+            values = self._in_unit(part, 0)
+        else:
+            values = np.stack([self._in_unit(own, signal) for signal, own in enumerate(part)])
+        # the sum is cheaper than a test of each value, and not finite if one value is not
+        if part.dtype.kind == "f" and not np.isfinite(values.sum()) and not np.isfinite(values).all():
+            raise InputError(
+                f"the block that starts at sample {[along.start for along in block]} holds missing samples (NaN or "
+                "infinite), which signals that are read from their file cannot have: set --data.storage.in_memory true, or "
+                "fit a part of the signals"
+            )
+        # a copy of a memory-mapped file, since a tensor may be written to
+        return np.require(values, requirements=["C", "W"])
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All values in order, each signal in consecutive blocks along its first axis, ``(n, N_2, ..., N_D, C)``."""
+        values = self.values
+        if isinstance(values, Decoded) or hasattr(values, "blocks"):
+            yield from values.blocks()
+            return
+        rows = max(1, BLOCK_VALUES // math.prod(self.shape[2:]))
+        for signal, first in itertools.product(range(self.shape[0]), range(0, self.shape[1], rows)):
+            yield values[slice(signal, signal + 1), slice(first, first + rows)][0]
 
     def decoded(self) -> Iterator[tuple[int, AnyArray]]:
         """All values in order, checked: the index of the signal, and stored values ``(n, N_2, ..., N_D, C)``."""
@@ -300,11 +356,14 @@ class RawSignals:
             if row == signals * rows:
                 return
         raise InputError(
-            f"expected {self.stored} signals of shape {self.shape}, but read {read} at row {row}. A file is damaged, or was "
-            "changed while it was read; check it and run again"
+            f"expected {self.stored} signals of shape {self.shape}, but read {read} at row {row}. A file is damaged, or "
+            "was changed while it was read; check it and run again"
         )
 
     def unit_blocks(self) -> Iterator[npt.NDArray[np.float32]]:
         """All values in order, in blocks ``(n, N_2, ..., N_D, C)`` float32 in [0, 1]."""
         for signal, block in self.decoded():
-            yield np.asarray(block, dtype=np.float32) if self.unit else self.scaling.to_unit(block, signal)
+            yield self._in_unit(block, signal)
+
+    def _in_unit(self, values: AnyArray, signal: int) -> npt.NDArray[np.float32]:
+        return np.asarray(values, dtype=np.float32) if self.unit else self.scaling.to_unit(values, signal)

@@ -1,11 +1,12 @@
-"""Signals that are read and checked, and split into trained and held-out samples; without Lightning."""
+"""Signals with trained and held-out samples, in memory or in their file, and their batches; without Lightning."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import itertools
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,156 +16,118 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from pe_lightning.errors import InputError, refuse
-from pe_lightning.registry import Description
-from pe_lightning.signals.axes import SampleKind
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.blocks import FileValues, known_samples, load, report_missing, whole
-from pe_lightning.signals.cache import Storage, open_signals
-from pe_lightning.signals.dataset import SignalDataset
-from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.loaders import Batching
-from pe_lightning.signals.raw import RawSignals, ValueRange
-from pe_lightning.signals.sampling import (
-    FoldSampling,
-    FoldsLike,
-    GridSampling,
-    MaskSampling,
-    Sampling,
-    make_folds,
-    samplings,
+from pe_lightning.errors import InputError
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
+from pe_lightning.signals.blocks import (
+    Block,
+    blocks_of,
+    file_blocks,
+    grid_axes,
+    known_samples,
+    load,
+    report_missing,
+    whole,
 )
+from pe_lightning.signals.cache import Storage, open_signals
+from pe_lightning.signals.lattice import Lattice, find_lattice
+from pe_lightning.signals.loaders import (
+    DEFAULT_POINTS,
+    MAX_STEPS_PER_EPOCH,
+    Batching,
+    BlockLoader,
+    FilePointLoader,
+    FullLoader,
+    GridLoader,
+    PointLoader,
+    TrainLoader,
+)
+from pe_lightning.signals.process import Process
+from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.sampling import FoldSampling, Sampling
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.signals.sources.kinds import source_of
 from pe_lightning.signals.sources.paths import Paths
 from pe_lightning.signals.sources.tensor import TensorSource
-from pe_lightning.signals.splits import MIN_TRAINED_SAMPLES, EvalMask, GridSplit, PointSplit, Split, ValidationShare
-from pe_lightning.signals.validation import choice, number
+from pe_lightning.signals.splits import EvalMask, GridSplit, PointSplit, Split
+from pe_lightning.signals.splitting import Splitting, split_known_samples, split_samples, trained_scaling
 
-DEFAULT_VALIDATION = 0.1
-"""Share of the trained samples that ``validation: auto`` holds out."""
-
-
-class Splitting:
-    """Which samples are trained on and scored, and how they are stored.
-
-    The arguments are described at :class:`~pe_lightning.training.SignalDataModule`; ``batching`` is ``None`` for fits that
-    take all samples at once, or block by block.
-    """
-
-    def __init__(
-        self,
-        sampling: Sampling | str | Description | Tensor | np.ndarray[Any, Any] = "grid",
-        eval_mask: EvalMask = "rest",
-        batching: Batching | Mapping[str, Any] | None = Batching(),
-        storage: Storage | Mapping[str, Any] = Storage(),
-        folds: FoldsLike | FoldSampling | None = None,
-        validation: ValidationShare | None = None,
-        samples: SampleKind = "points",
-    ) -> None:
-        self.eval_mask: EvalMask = choice("eval_mask", eval_mask, EvalMask)
-        self.samples: SampleKind = choice("samples", samples, SampleKind)
-        if validation is not None and validation not in (0, "auto"):
-            number("validation", validation, "(0, 0.5]", hint=", such as 0.1, auto, or 0 for none")
-        self.validation = validation
-        self.folds = None if folds is None else make_folds(folds)
-        if isinstance(sampling, (Tensor, np.ndarray)):
-            sampling = MaskSampling(sampling)
-        chosen = samplings.resolve(sampling, default="grid")
-        # folds are of everything that is known
-        self.sampling = GridSampling(1) if self.folds is not None and chosen == GridSampling() else chosen
-        self.storage = Storage(**storage) if isinstance(storage, Mapping) else storage
-        self.batching = Batching(**batching) if isinstance(batching, Mapping) else batching
+MAX_FLOAT32_SAMPLES = 1 << 14
+"""Longest axis whose coordinates are float32, with a rounding error below 0.1 % of their distance."""
+CENTRAL_BLOCK_SAMPLES = {1: 16384, 2: 1024, 3: 160}
+"""Trained samples per axis of the central block from which encoders of signals in a file are learned."""
+CALIBRATION_BLOCKS = 16
+"""Number of blocks of a file from which means and scales are computed."""
+CALIBRATION_BYTES = 1 << 22
+"""Bytes of each of these blocks, unless the chunks of the file are larger."""
 
 
 @dataclass(eq=False)
 class Signals:
-    """Signals of one shape with the split of their samples.
+    """Signals of one shape with the split of their samples, on a grid or at scattered points.
 
     Args:
         source: Where the signals come from.
         sampling: The rule that chose the trained samples.
         raw: The signals as their source describes them.
         info: Their shape and origin.
-        dataset: Their values, split and batches.
+        split: The trained samples.
+        eval_mask: Which samples are scored; ``none`` where the requested mask leaves none.
+        loaded: ``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples, or ``(S, P, C)`` of scattered samples;
+            ``None``: values are read from their file block by block.
+        axes: Coordinates per axis of the grid, or of a grid of the density of scattered samples, axis a ``(N_a,)``.
     """
 
     source: Source
     sampling: Sampling
     raw: RawSignals
     info: SignalInfo
-    dataset: SignalDataset
+    split: Split
+    eval_mask: EvalMask
+    loaded: Tensor | None
+    axes: tuple[Tensor, ...]
 
     @classmethod
     def read(cls, source: Source, splitting: Splitting) -> Signals:
         sampling, eval_mask = splitting.sampling, splitting.eval_mask
         raw = open_signals(source, splitting.storage)
-        scattered = raw.points is not None
-        grid, count = (tuple(axis.size for axis in raw.axes), raw.grid[0]) if scattered else (raw.grid, None)
-        info = SignalInfo(
-            raw.names,
-            grid,
-            raw.channels,
-            raw.scaling,
-            raw.rate,
-            raw.media,
-            source.metric,
-            raw.axes,
-            count,
-            splitting.samples,
-        )
+        info = SignalInfo.of(raw, source.metric, splitting.samples)
         if min(info.grid) < 2:
             raise InputError(f"the signals have {info.grid} samples; at least 2 are needed on each axis")
-        loaded = scattered or splitting.storage.loads(raw)
-        split = _split(sampling, info) if loaded else sampling.stream(raw.grid, info.num_signals)
+        is_loaded = splitting.storage.loads(raw)
+        split = split_samples(sampling, info) if is_loaded else sampling.stream(raw.grid, info.num_signals)
         split.test_mask(eval_mask, tuple(slice(0, 1) for _ in raw.grid))  # raises if the mask does not apply
-        values = load(raw) if loaded else None
+        values = load(raw) if is_loaded else None
         if values is not None and (known := known_samples(values)) is not None:
             report_missing(known, info.names)
-            split = _split_of_known(sampling, info, known)
+            split = split_known_samples(sampling, info, known)
             values = values.where(known[..., None], torch.nan)
-        nothing_scored = eval_mask == "rest" and split.trains_all
-        _check(splitting, source, raw, split, loaded, nothing_scored)
-        share = splitting.validation or 0.0
-        if share == "auto":
-            share = DEFAULT_VALIDATION if loaded and split.num_train >= MIN_TRAINED_SAMPLES else 0.0
-        if share:
-            split = split.with_validation(share)
-        if nothing_scored and splitting.folds is None:
-            rank_zero_info(
-                f"Every sample is trained on ({sampling!r}), so eval_mask {eval_mask!r} scores nothing and is "
-                "replaced by 'none': there is no held-out PSNR. Hold samples out, or set folds: random."
-            )
-        eval_mask = "none" if nothing_scored else eval_mask
-        uneven = raw.axes if any(axis.samples is not None for axis in raw.axes) else ()
-        points = None if raw.points is None else torch.from_numpy(raw.points)
-        stored = FileValues(raw) if values is None else values
-        dataset = SignalDataset(stored, split, eval_mask, uneven, info.cells, points, info.grid)
-        signals = cls(source, sampling, raw, info, dataset)
-        return signals.scaled(_trained_scaling(source, raw, split)) if signals.has_trained_range else signals
+        split, eval_mask = splitting.hold_out(source, raw, split, is_loaded)
+        signals = cls(source, sampling, raw, info, split, eval_mask, values, _axes(info))
+        return signals.scaled(trained_scaling(source, raw, split)) if signals.has_trained_range else signals
+
+    # -- the signals --------------------------------------------------------------------------------------------------
 
     @property
     def has_trained_range(self) -> bool:
         """Whether the trained samples give the range that becomes [0, 1]."""
         scaling = self.info.scaling
-        measured = scaling.found_in_data and np.dtype(scaling.dtype).kind == "f" and not self.raw.unit
-        return measured and self.source.trained_range(0.0, 2.0) is not None
+        is_measured = scaling.found_in_data and np.dtype(scaling.dtype).kind == "f" and not self.raw.unit
+        return is_measured and self.source.trained_range != "declared"
 
     def scaled(self, scaling: ValueRange) -> Signals:
         """The signals with another scaling of the source's values to [0, 1]."""
         if scaling == self.info.scaling:
             return self
         raw, known = replace(self.raw, scaling=scaling), self.split.known
-        values = FileValues(raw) if self.streamed else load(raw)
-        if isinstance(values, Tensor) and known is not None:
+        values = None if self.streamed else load(raw)
+        if values is not None and known is not None:
             values = values.where(known[..., None], torch.nan)
-        info, dataset = replace(self.info, scaling=scaling), replace(self.dataset, values=values)
-        return replace(self, raw=raw, info=info, dataset=dataset)
+        return replace(self, raw=raw, info=replace(self.info, scaling=scaling), loaded=values)
 
     def resampled(self, sampling: Sampling, eval_mask: EvalMask = "rest") -> Signals:
         """The signals with the trained samples of another sampling."""
-        split = _split(sampling, self.info, self.split.known)
-        return replace(self, sampling=sampling, dataset=self.dataset.resampled(split, eval_mask))
+        split, values = split_samples(sampling, self.info, self.split.known), self.values
+        return replace(self, sampling=sampling, split=split, eval_mask=eval_mask, loaded=values)
 
     def one(self, signal: int) -> Signals:
         return self.of(slice(signal, signal + 1))
@@ -173,19 +136,19 @@ class Signals:
         """Some of the signals."""
         low, high = zip(*(self.info.scaling.of(s) for s in range(self.info.num_signals)[signals]), strict=True)
         info = replace(self.info, names=self.info.names[signals], scaling=ValueRange(self.info.scaling.dtype, low, high))
-        return replace(self, info=info, dataset=self.dataset.of(signals))
-
-    @property
-    def split(self) -> Split:
-        return self.dataset.split
+        return replace(self, info=info, split=self.split.of(signals), loaded=self.values[signals])
 
     @property
     def streamed(self) -> bool:
-        return isinstance(self.dataset.values, FileValues)
+        """Whether values are read from their file block by block."""
+        return self.loaded is None
 
     @property
     def values(self) -> Tensor:
-        return self.dataset.in_memory()
+        """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
+        if self.loaded is None:
+            raise InputError("the signals are read from their file and not loaded; set in_memory: true to load them")
+        return self.loaded
 
     @property
     def num_missing(self) -> list[int] | None:
@@ -199,6 +162,11 @@ class Signals:
         mask = self.split.validation
         return 0 if mask is None else int(mask[0].sum())
 
+    @property
+    def scores_validation(self) -> bool:
+        """Whether there are samples for ``val/`` scores."""
+        return self.eval_mask != "none" or self.num_validation > 0
+
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
@@ -210,99 +178,176 @@ class Signals:
             digest.update(np.ascontiguousarray(numbers).data.cast("B"))
         return digest.hexdigest()[:16]
 
-    def train_batch(self) -> GridBatch | PointBatch:
-        return self.dataset.train_batch
+    @cached_property
+    def points(self) -> Tensor | None:
+        """Coordinates of scattered samples, ``(P, D)`` in [0, 1), the same for all signals."""
+        return None if self.raw.points is None else torch.from_numpy(self.raw.points).to(self.axes[0].dtype)
 
-    def calibration_batch(self) -> GridBatch | PointBatch:
-        return self.dataset.calibration_batch()
+    @cached_property
+    def lattice(self) -> Lattice | None:
+        """The grid that the trained samples in memory are, or are but for a few missing ones."""
+        if self.streamed:
+            return None
+        batch = self.train_batch()
+        return Lattice(batch, None) if isinstance(batch, GridBatch) else find_lattice(batch)
+
+    @property
+    def trained_axes(self) -> tuple[Tensor, ...] | None:
+        """Coordinates of the trained grid per axis; ``None`` where the trained samples are scattered."""
+        if isinstance(self.split, GridSplit):
+            return tuple(x[index] for x, index in zip(self.axes, self.split.index, strict=True))
+        return None if self.lattice is None else self.lattice.batch.axes
+
+    # -- batches of all samples -----------------------------------------------------------------------------------------
+
+    def train_batch(self) -> GridBatch | PointBatch:
+        """All trained samples; not for signals that are read from their file."""
+        return self._train_batch
+
+    @cached_property
+    def _train_batch(self) -> GridBatch | PointBatch:
+        values, split = self.values, self.split
+        if isinstance(split, GridSplit):
+            return GridBatch(tuple(x[index] for x, index in zip(self.axes, split.index, strict=True)), split.take(values))
+        assert isinstance(split, PointSplit)
+        if self.points is not None:
+            return PointBatch(self.points[split.index], split.take(values), self.axes)
+        return PointBatch.of_grid(self.axes, split.index, split.take(values))
 
     def evaluation_batch(self) -> GridBatch | PointBatch:
-        return self.dataset.evaluation_batch
+        """The whole grid, or all points, with masks of scored and trained samples; not for signals in their file."""
+        return self._evaluation_batch
 
+    @cached_property
+    def _evaluation_batch(self) -> GridBatch | PointBatch:
+        masks: dict[str, Any] = {"mask": self.split.test_mask(self.eval_mask), "train_mask": self.split.train_mask()}
+        if self.points is not None:
+            return PointBatch(self.points[None], self.values, self.axes, **masks)
+        return GridBatch(self.axes, self.values, **masks)
 
-def _split(sampling: Sampling, info: SignalInfo, known: Tensor | None = None) -> Split:
-    if info.num_points is not None:
-        return sampling.split_rows(info.num_points, info.num_signals)
-    if known is None:
-        return sampling.split(info.grid, info.num_signals)
-    return sampling.split_known(info.grid, info.num_signals, known)
+    @cached_property
+    def validation_batch(self) -> GridBatch | PointBatch:
+        """:meth:`evaluation_batch` with the mask of the samples that are scored during training."""
+        batch, mask = self.evaluation_batch(), self.split.validation
+        return batch if mask is None else replace(batch, mask=mask)
 
+    def calibration_batch(self) -> GridBatch | PointBatch:
+        """Samples for means and scales of features: all trained samples, or a fixed set of points spread over the file."""
+        if not self.streamed:
+            return self.train_batch()
+        blocks = blocks_of(self.raw, CALIBRATION_BYTES)
+        if len(blocks) > CALIBRATION_BLOCKS:
+            blocks = [blocks[place * len(blocks) // CALIBRATION_BLOCKS] for place in range(CALIBRATION_BLOCKS)]
+        indices, parts = [], []
+        for block in blocks:
+            inside, index = self.split.train_index(block)
+            step = max(1, len(inside) * len(blocks) // DEFAULT_POINTS)
+            indices.append(index[::step])
+            parts.append(torch.from_numpy(self.raw.read(block)).flatten(1, -2).index_select(1, inside[::step]))
+        return PointBatch.of_grid(self.axes, torch.cat(indices)[None], torch.cat(parts, 1))
 
-def _split_of_known(sampling: Sampling, info: SignalInfo, known: Tensor) -> Split:
-    """The split of signals with missing samples."""
-    split, counts = _split(sampling, info, known), known.flatten(1).sum(1)
-    if split.num_train < 2:
-        raise InputError(
-            f"{int(counts.min())} of {known[0].numel()} samples are known, {split.num_train} would be trained on, "
-            "and a fit needs at least 2: check what marks missing samples"
-        )
-    if isinstance(split, PointSplit) and split.trains_all and (surplus := int((counts - counts.min()).sum())):
-        rank_zero_info(
-            f"Signals that are fitted together are trained on equally many samples, {split.num_train}: {surplus} of "
-            f"{int(counts.sum())} known samples, of signals with fewer missing ones, are not trained on. To train "
-            "on all of them, fit one file at a time, or use pe-lightning fill, which fits each signal by itself."
-        )
-    return split
+    # -- blocks of the trained grid -------------------------------------------------------------------------------------
 
-
-def _trained_scaling(source: Source, raw: RawSignals, split: Split) -> ValueRange:
-    """The scaling by the trained samples, for which values are read again; signals with one range keep one."""
-    if split.trains_all:
-        return raw.scaling
-    signals, rows, *rest = raw.shape[:-1]
-    low, high, row = np.full(signals, np.inf), np.full(signals, -np.inf), 0
-    for signal, block in raw.decoded():
-        mask = split.train_mask((slice(row % rows, row % rows + len(block)), *whole(rest)))
-        chosen = block[mask[signal % len(mask)].numpy()]
-        low[signal] = min(low[signal], chosen.min(initial=np.inf, where=np.isfinite(chosen)))
-        high[signal] = max(high[signal], chosen.max(initial=-np.inf, where=np.isfinite(chosen)))
-        row += len(block)
-    shared: dict[tuple[float, float], list[int]] = {}
-    for signal in range(signals):
-        shared.setdefault(raw.scaling.of(signal), []).append(signal)
-    ranges: dict[tuple[float, float], tuple[float, float]] = {}
-    for whole_range, some in shared.items():
-        extremes = float(low[some].min()), float(high[some].max())
-        if extremes[0] == extremes[1]:
+    def grid_split(self) -> GridSplit:
+        """The split of signals that are trained on a grid; others are refused."""
+        if not isinstance(self.split, GridSplit):
             raise InputError(
-                f"{raw.names[some[0]]}: all trained samples have the value {extremes[0]:g}; set value_range: [low, high], "
-                "or train on more samples"
+                "the exact fit of signals that are read from their file needs a training grid; set sampling: grid, train on "
+                "random points (solver: null and a given sigma), or set in_memory: true"
             )
-        ranges[whole_range] = source.trained_range(*extremes) or whole_range
-    every = [ranges[raw.scaling.of(signal)] for signal in range(signals if len(raw.scaling.low) > 1 else 1)]
-    return ValueRange(raw.scaling.dtype, *zip(*every, strict=True))
+        return self.split
+
+    def central_block(self) -> GridBatch:
+        """The central block of the trained grid of signals in a file, or all of a grid in memory."""
+        sizes = self.grid_split().sizes
+        if not self.streamed:
+            return self.train_block(whole(sizes))
+        wide = CENTRAL_BLOCK_SAMPLES.get(len(sizes), 16)
+        firsts = [max(0, (n - wide) // 2) for n in sizes]
+        return self.train_block(tuple(slice(a, min(a + wide, n)) for a, n in zip(firsts, sizes, strict=True)))
+
+    def train_blocks(self, process: Process) -> Iterator[GridBatch]:
+        """This process's blocks of the trained grid."""
+        split, raw = self.grid_split(), self.raw
+        if not self.streamed:
+            yield self.train_block(process.rows(whole(split.sizes)))
+            return
+        chunks = [max(1, chunk // step) for chunk, step in zip(raw.chunks, split.stride, strict=True)]
+        blocks = file_blocks(split.sizes, chunks, 4 * raw.shape[0] * raw.channels * math.prod(split.stride))
+        yield from map(self.train_block, blocks[process.share(len(blocks))])
+
+    def train_block(self, block: Block) -> GridBatch:
+        """A block of the trained grid; ``block`` counts trained samples."""
+        split, raw = self.grid_split(), self.raw
+        if not self.streamed:
+            batch = self.train_batch()
+            assert isinstance(batch, GridBatch)
+            return batch.block(block)
+        index = [positions[part] for positions, part in zip(split.index, block, strict=True)]
+        if all(len(i) for i in index):
+            values = torch.from_numpy(raw.read(tuple(slice(int(i[0]), int(i[-1]) + 1) for i in index), split.stride))
+        else:
+            values = torch.zeros(raw.shape[0], *(len(i) for i in index), raw.channels)
+        axes = tuple(x[i] for x, i in zip(self.axes, index, strict=True))
+        return GridBatch(axes, values, start=tuple(part.start for part in block))
+
+    # -- loaders --------------------------------------------------------------------------------------------------------
+
+    def train_loader(self, batching: Batching, seed: int, process: Process, device: torch.device) -> TrainLoader:
+        steps = batching.steps_per_epoch
+        if batching.kind == "points" and self.streamed:
+            return FilePointLoader(self.raw, self.split, batching.num_points, steps, seed, process)
+        if batching.kind == "points":
+            return PointLoader(to_device(self.train_batch(), device), batching.num_points, steps, seed, process)
+        if batching.kind == "full":
+            return FullLoader(to_device(self.train_batch(), device), steps or MAX_STEPS_PER_EPOCH, process)
+        sizes, read = self.grid_split().sizes, self.train_block
+        if not self.streamed:
+            batch = to_device(self.train_batch(), device)
+            assert isinstance(batch, GridBatch)
+            read = batch.block
+        return BlockLoader(sizes, batching.block(len(sizes)), read, steps, seed, process, batching.shuffle)
+
+    def evaluation_loader(self, process: Process, validation: bool = False) -> GridLoader[Any]:
+        """Loader of the whole grid, for validation too: one batch in memory, or this process's blocks of a file."""
+        if not self.streamed:
+            batch = self.validation_batch if validation else self.evaluation_batch()
+            return GridLoader([whole(self.split.grid)], lambda _: batch)
+        blocks = blocks_of(self.raw)
+        # Lightning needs a batch in every process: one without blocks gets an empty batch
+        own = blocks[process.share(len(blocks))] or [whole([0, *self.split.grid[1:]])]
+        return GridLoader(own, self._evaluation_block)
+
+    def _evaluation_block(self, block: Block) -> GridBatch:
+        return GridBatch(
+            tuple(x[part] for x, part in zip(self.axes, block, strict=True)),
+            torch.from_numpy(self.raw.read(block)),
+            tuple(part.start for part in block),
+            mask=self.split.test_mask(self.eval_mask, block),
+            train_mask=self.split.train_mask(block),
+        )
 
 
-def _check(splitting: Splitting, source: Source, raw: RawSignals, split: Split, loaded: bool, nothing_scored: bool) -> None:
-    """Refuses what signals in their file, scattered points or a split without a grid cannot have."""
-    batches = None if splitting.batching is None else splitting.batching.kind
-    even = raw.points is None and all(axis.samples is None for axis in raw.axes)
-    reason = "" if split.known is None else ", since trained samples are missing"
-    refuse(
-        (
-            splitting.samples == "cells" and not even,
-            "samples: cells is for grids of evenly spaced samples: leave it out",
-        ),
-        (
-            not loaded and getattr(source, "missing", "nan") != "nan",
-            "signals with missing samples are held in memory: set --data.storage.in_memory true, or make them smaller "
-            "(resize, center_crop, frames, length)",
-        ),
-        (
-            not loaded and splitting.validation not in (None, 0, "auto"),
-            "validation samples are held out of signals in memory only: set in_memory: true, or validation: 0",
-        ),
-        (
-            batches == "blocks" and (raw.points is not None or not isinstance(split, GridSplit)),
-            f"batches of blocks need a training grid, which {splitting.sampling!r} does not give{reason}: set "
-            "--data.batching.kind points",
-        ),
-        (
-            splitting.folds is not None and not (nothing_scored and loaded),
-            "folds score signals in memory whose known samples are all trained on: set --data.sampling.stride 1 and "
-            "--data.storage.in_memory true, or leave out folds",
-        ),
-    )
+class TrainedGrid:
+    """The trained grid of signals in a file, ``(S, n_1, ..., n_D, C)``, read by ``grid[signals, *block]``."""
+
+    def __init__(self, signals: Signals, device: torch.device) -> None:
+        split = signals.grid_split()
+        self.signals, self.shape = signals, torch.Size((signals.info.num_signals, *split.sizes, signals.info.channels))
+        self.dtype, self.device = torch.float32, device
+        self.axes = tuple(x[index] for x, index in zip(signals.axes, split.index, strict=True))
+
+    def __getitem__(self, index: tuple[slice, ...], /) -> Tensor:
+        signals, *block = index
+        return self.signals.train_block(tuple(block)).values[signals].to(self.device)
+
+
+def _axes(info: SignalInfo) -> tuple[Tensor, ...]:
+    # on longer axes the rounding error of float32 is not small against the distance of neighbours
+    dtype = torch.float64 if max(info.grid) > MAX_FLOAT32_SAMPLES else torch.float32
+    if any(axis.samples is not None for axis in info.axes):
+        return tuple(torch.from_numpy(axis.grid()).to(dtype) for axis in info.axes)
+    return grid_axes(info.grid, dtype)
 
 
 def read_signals(

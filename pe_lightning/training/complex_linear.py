@@ -20,8 +20,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.estimators.linear import LinearField, LinearRidge, has_parameters
 from pe_lightning.networks import ComplexEnsemble, ComplexNetwork, activations, find_activation
 from pe_lightning.signals import validation
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
 from pe_lightning.solvers import Choice
 from pe_lightning.solvers.choice import check_ridge
 from pe_lightning.solvers.report import FitReport

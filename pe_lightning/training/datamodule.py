@@ -21,10 +21,9 @@ from pe_lightning.registry import Described, Registry
 from pe_lightning.results.output import Output
 from pe_lightning.results.signal_files import media
 from pe_lightning.signals.axes import SampleKind
-from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo
+from pe_lightning.signals.batches import GridBatch, PointBatch, SignalInfo, to_device
 from pe_lightning.signals.blocks import grid_axes, grid_blocks
 from pe_lightning.signals.cache import Storage
-from pe_lightning.signals.dataset import SignalDataset, to_device
 from pe_lightning.signals.distributed import SIGNALS_STRATEGY
 from pe_lightning.signals.files import free_bytes
 from pe_lightning.signals.loaders import Batching, GridLoader, TrainLoader
@@ -32,8 +31,9 @@ from pe_lightning.signals.process import Process, run_seed
 from pe_lightning.signals.raw import ValueRange
 from pe_lightning.signals.sampling import FoldsLike, Sampling
 from pe_lightning.signals.sources.base import Source, sources
-from pe_lightning.signals.split_signals import Signals, Splitting
-from pe_lightning.signals.splits import EvalMask, GridSplit, Split, ValidationShare
+from pe_lightning.signals.split_signals import Signals
+from pe_lightning.signals.splits import EvalMask, GridSplit, ValidationShare
+from pe_lightning.signals.splitting import Splitting
 
 BLOCK_BYTES = 1 << 28
 """Bytes of values predicted at a time."""
@@ -106,7 +106,7 @@ class SignalDataModule(LightningDataModule):
         self.prepare()
         self._epoch = None
         limits = (0,) if self.trainer is None else (self.trainer.max_steps, self.trainer.max_epochs)
-        if stage == "fit" and 0 not in limits and self.streamed and self.batching.kind == "full":
+        if stage == "fit" and 0 not in limits and self.signals.streamed and self.batching.kind == "full":
             raise InputError(
                 f"the signals are read from their file ({self.signals.raw.nbytes / 1e9:.3g} GB as float32), so they cannot "
                 "be one full batch: set --data.batching.kind points or blocks, or --data.storage.in_memory true"
@@ -115,14 +115,14 @@ class SignalDataModule(LightningDataModule):
     def train_dataloader(self) -> TrainLoader:
         """Training batches of this process, on its device if the signals are in memory."""
         device = torch.device("cpu") if self.trainer is None else self.trainer.strategy.root_device
-        dataset, process = self.shard()
+        signals, process = self.shard()
         batching = self.batching
-        if self.streamed and batching.kind == "full":  # of a fit without steps
-            batching = Batching("blocks" if isinstance(self.split, GridSplit) else "points")
+        if self.signals.streamed and batching.kind == "full":  # of a fit without steps
+            batching = Batching("blocks" if isinstance(self.signals.split, GridSplit) else "points")
         if self._epoch is None and (trainer := self.trainer) is not None:
             self._epoch = batching.epoch_of(trainer.max_steps, trainer.log_every_n_steps)  # type: ignore[attr-defined]
         steps = self._epoch or batching.steps_per_epoch
-        return dataset.train_loader(replace(batching, steps_per_epoch=steps), run_seed(), process, device)
+        return signals.train_loader(replace(batching, steps_per_epoch=steps), run_seed(), process, device)
 
     def state_dict(self) -> dict[str, Any]:
         return {"steps_per_epoch": self._epoch}
@@ -133,11 +133,11 @@ class SignalDataModule(LightningDataModule):
 
     def val_dataloader(self) -> GridLoader[Any]:
         """The whole grid, in one batch or in blocks, with the mask of the samples of ``val/``."""
-        dataset, process = self.shard()
-        return dataset.evaluation_loader(process, validation=True)
+        signals, process = self.shard()
+        return signals.evaluation_loader(process, validation=True)
 
     def test_dataloader(self) -> GridLoader[Any]:
-        return self.dataset.evaluation_loader(self.process)
+        return self.signals.evaluation_loader(self.process)
 
     def predict_dataloader(self) -> GridLoader[tuple[Tensor, ...]]:
         grid = OutputGrid(list(self.info.grid))
@@ -179,81 +179,52 @@ class SignalDataModule(LightningDataModule):
         trainer = self.trainer
         return Process() if trainer is None else Process(trainer.global_rank, trainer.world_size)
 
-    def shard(self) -> tuple[SignalDataset, Process]:
-        """Dataset and process of a fit: all signals and this rank, or this rank's (strategy ``independent_signals``)."""
+    def shard(self) -> tuple[Signals, Process]:
+        """Signals and process of a fit: all signals and this rank, or this rank's (strategy ``independent_signals``)."""
         trainer = self.trainer
         fitting = trainer is not None and trainer.state.fn == TrainerFn.FITTING
         if trainer is None or not fitting or getattr(trainer.strategy, "strategy_name", None) != SIGNALS_STRATEGY:
-            return self.dataset, self.process
-        return self.dataset.of(self.process.share(self.info.num_signals)), Process()
-
-    @property
-    def dataset(self) -> SignalDataset:
-        return self.signals.dataset
+            return self.signals, self.process
+        return self.signals.of(self.process.share(self.info.num_signals)), Process()
 
     @property
     def info(self) -> SignalInfo:
         return self.signals.info
 
     @property
-    def split(self) -> Split:
-        return self.dataset.split
-
-    @property
     def values(self) -> Tensor:
         """``(S, N_1, ..., N_D, C)`` float32 in [0, 1], NaN at missing samples."""
-        return self.dataset.in_memory()
-
-    @property
-    def streamed(self) -> bool:
-        return self.signals.streamed
+        return self.signals.values
 
     @property
     def fingerprint(self) -> str:
+        """Hash of the values, the shape and the trained samples: 16 hexadecimal digits."""
         return self.signals.fingerprint
-
-    @property
-    def num_missing(self) -> list[int] | None:
-        return self.signals.num_missing
-
-    @property
-    def num_validation(self) -> int:
-        """Samples of each signal that are held out of training for the ``val/`` scores."""
-        return self.signals.num_validation
-
-    @property
-    def effective_eval_mask(self) -> EvalMask:
-        """The eval_mask in use: ``none`` if the requested one leaves no sample to score."""
-        return self.dataset.eval_mask
-
-    @property
-    def scores_validation(self) -> bool:
-        """Whether there are samples for ``val/`` scores."""
-        return self.effective_eval_mask != "none" or self.num_validation > 0
 
     def train_batch(self) -> GridBatch | PointBatch:
         """All trained samples; not for signals that are read from their file."""
-        return self.dataset.train_batch
+        return self.signals.train_batch()
 
     def calibration_batch(self) -> GridBatch | PointBatch:
         """Samples for means and scales of features: all trained samples, or points spread over the file."""
-        return self.dataset.calibration_batch()
+        return self.signals.calibration_batch()
 
     def evaluation_batch(self) -> GridBatch | PointBatch:
         """The whole grid, or all points, with masks; not for signals that are read from their file."""
-        return self.dataset.evaluation_batch
+        return self.signals.evaluation_batch()
 
     def describe(self) -> dict[str, Any]:
+        signals = self.signals
         return {
             **self.source.describe(),
-            **self.info.to_dict(),
+            **signals.info.to_dict(),
             "sampling": self.sampling.spec(),
             "batch": self.batching.kind,
-            "streamed": self.streamed,
-            "protocol": self.effective_eval_mask if self.folds is None else self.folds.words(),
-            **({} if self.split.validation is None else {"num_validation": self.num_validation}),
-            "fingerprint": self.fingerprint,
-            **({} if self.num_missing is None else {"num_missing": self.num_missing}),
+            "streamed": signals.streamed,
+            "protocol": signals.eval_mask if self.folds is None else self.folds.words(),
+            **({} if signals.split.validation is None else {"num_validation": signals.num_validation}),
+            "fingerprint": signals.fingerprint,
+            **({} if signals.num_missing is None else {"num_missing": signals.num_missing}),
         }
 
 

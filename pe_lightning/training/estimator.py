@@ -87,9 +87,9 @@ class EstimatorModule(FunctionModule):
         if isinstance(strategy, SignalsStrategy):
             train = train.of(strategy.share_of(info.num_signals))
             self.scorer = SignalScores(info.metric, info.num_signals, strategy).to(self.device)
-        values, dtype = train.dataset.values, self.placeholder.dtype
-        if isinstance(values, Tensor) and values.dtype != dtype:  # with precision 64-true
-            train = replace(train, dataset=replace(train.dataset, values=values.to(dtype)))
+        values, dtype = train.loaded, self.placeholder.dtype
+        if values is not None and values.dtype != dtype:  # with precision 64-true
+            train = replace(train, loaded=values.to(dtype))
         field = self.estimator.fit(train, self.device)
         state = tree_map(_on_cpu, field.state_dict())
         self._states = strategy.gather_states(state) if isinstance(strategy, SignalsStrategy) else [state]

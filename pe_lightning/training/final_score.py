@@ -37,18 +37,20 @@ class FinalScore(Callback):
         # without a progress bar fits are silent; a bar that declares `prints_scores` has a table after it
         prints = bar is not None and not getattr(bar, "prints_scores", False)
         logs = self.logs and bool(trainer.limit_val_batches and trainer.loggers) and validated != trainer.global_step
-        if not (prints or logs) or data is None or data.streamed or not data.scores_validation or not trainer.is_global_zero:
+        if not (prints or logs) or data is None or not trainer.is_global_zero:
+            return
+        if data.signals.streamed or not data.signals.scores_validation:
             return
         count, name = data.info.num_signals, pl_module.metric_name
         with torch.no_grad():
-            batch = data.transfer_batch_to_device(data.dataset.validation_batch, pl_module.device, 0)
+            batch = data.transfer_batch_to_device(data.signals.validation_batch, pl_module.device, 0)
             metric = metrics.create(name, count, sync_on_compute=False).to(pl_module.device)
             metric.update(pl_module.predicted(batch), batch.values, batch.mask)
             score = float(metric.per_signal().mean())
         if prints:
             over = f"; mean over {count} signals" if count > 1 else ""
             value = f"{score:.2f} {metric.unit}".rstrip()
-            rank_zero_info(f"held-out {show_metric(name)}: {value}, {show_protocol(data.effective_eval_mask)}{over}")
+            rank_zero_info(f"held-out {show_metric(name)}: {value}, {show_protocol(data.signals.eval_mask)}{over}")
         if logs:
             for logger in trainer.loggers:
                 logger.log_metrics({pl_module.monitor: score, "epoch": trainer.current_epoch}, step=trainer.global_step)

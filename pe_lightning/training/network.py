@@ -173,7 +173,7 @@ class NetworkModule(CoordinateModule):
     def build_from(self, data: SignalDataModule, device: torch.device | None = None) -> None:
         """As in the base class; computes a gradient at a few points, so that no step of the fit fails where this does."""
         super().build_from(data, device)
-        info, count, split = self.require_info(), self.networks.num_signals, data.split
+        info, count, split = self.require_info(), self.networks.num_signals, data.signals.split
         own = count if isinstance(split, PointSplit) and len(split.index) > 1 else 1
         parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
         problem, remedy = "fails in training", "it must map coordinates to values by operations of PyTorch"

@@ -139,7 +139,7 @@ class SimpleMLP(CoordinateModule):
     def choose(self, data: SignalDataModule, device: torch.device) -> None:
         if self.info is not None:
             return
-        _, samples = samples_of(data.dataset)
+        _, samples = samples_of(data.signals)
         entries = self.configured.entries
         joint = len(entries) == 1 and entries[0].joint and self.layout in ("auto", "joint")
         known = Samples(tuple(samples), use="perceptron")

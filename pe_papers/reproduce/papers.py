@@ -118,7 +118,7 @@ def plain_least_squares(data: SignalDataModule, encoder: Mapping[str, Any]) -> d
         "parameters": weight[0].numel(),
         "signals": list(data.info.names),
         "grid": list(data.info.grid),
-        "protocol": data.effective_eval_mask,
+        "protocol": data.signals.eval_mask,
     }
 
 

@@ -89,7 +89,7 @@ def test_several_processes_with_missing_samples_solve_the_whole_each(on_grid):
     estimator = LinearRidge(ENCODER)
     encoders, choice = estimator.choose(signals, [pe_lightning.encoders.resolve(ENCODER)] * 2, torch.device("cpu"))
     alone, one_of_two = (
-        estimator.fit_layer(signals, encoders, torch.device("cpu"), choice, (signals.dataset, process))
+        estimator.fit_layer(signals, encoders, torch.device("cpu"), choice, (signals, process))
         for process in (Process(), Process(rank=1, world_size=2))
     )
     assert torch.equal(alone.solutions[0].weight, one_of_two.solutions[0].weight)

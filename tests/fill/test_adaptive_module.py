@@ -103,7 +103,7 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
         data = TensorDataModule(values, sampling=sampling)
         how = {"model": Adaptive(angles=4)} if model == "Adaptive" else {"encoder": "gau"}
         fitted = pe_lightning.fit(data, **how)
-        unseen = ~data.split.train_mask()[0]
+        unseen = ~data.signals.split.train_mask()[0]
         deviations = fitted.std(coords)
         assert deviations.shape == (56, 48, 1)
         inside = (fitted(coords)[0] - values[0]).abs() <= 1.645 * deviations
@@ -119,7 +119,7 @@ def test_ninety_per_cent_of_values_that_were_not_seen_are_within_their_standard_
 def test_standard_deviations_are_zero_at_samples_proportional_to_the_values_and_of_one_signal(tmp_path):
     values = textured(2, 20, 16, channels=1)
     one = pe_lightning.fit(values[:1], model=Adaptive(angles=2), sampling="random")
-    mask = one.trainer.datamodule.split.train_mask()[0].flatten()
+    mask = one.trainer.datamodule.signals.split.train_mask()[0].flatten()
     coords = torch.cartesian_prod(torch.arange(20) / 20, torch.arange(16) / 16)
     found = one.std(coords)
     one.trainer.save_checkpoint(tmp_path / "a.ckpt", weights_only=False)

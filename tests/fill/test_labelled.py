@@ -61,10 +61,10 @@ def test_signals_are_at_the_coordinates_of_the_file(sst, suffix, tmp_path):
     data.prepare()
     lat, lon = data.info.axes
     assert data.info.names == ("sst-0", "sst-1")
-    np.testing.assert_allclose(lat.restore(data.dataset.axes[0].double().numpy()), LATITUDES, rtol=1e-6)
-    np.testing.assert_allclose(lon.restore(data.dataset.axes[1].double().numpy()), LONGITUDES, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(lat.restore(data.signals.axes[0].double().numpy()), LATITUDES, rtol=1e-6)
+    np.testing.assert_allclose(lon.restore(data.signals.axes[1].double().numpy()), LONGITUDES, rtol=1e-5, atol=1e-5)
     assert (lat.samples is None, lon.samples is None) == (False, True)
-    assert data.num_missing == np.isnan(sst.values).sum((1, 2)).tolist()
+    assert data.signals.num_missing == np.isnan(sst.values).sum((1, 2)).tolist()
     swapped = LabelledSource(written(sst, tmp_path / f"b{suffix}"), "sst", ["lon", "lat"]).read()
     assert swapped.grid == (14, 12)
 
@@ -326,7 +326,7 @@ def test_netcdf_3_is_read_and_becomes_netcdf_4(sst, tmp_path, form):
     packed = {"sst": {"dtype": "int16", "scale_factor": 0.01, "add_offset": 20.0, "_FillValue": -32768}}
     sst[:1].to_dataset().to_netcdf(tmp_path / "a.nc", engine="scipy", format=form, encoding=packed)
     data = LabelledDataModule(str(tmp_path / "a.nc"), dims="lat,lon", sampling="random")
-    assert data.num_missing == [np.isnan(sst[0].values).sum()]
+    assert data.signals.num_missing == [np.isnan(sst[0].values).sum()]
     original = edit_labelled(str(tmp_path / "a.nc"), dims=["lat", "lon"])
     original.write(tmp_path / "b.nc", np.where(original.missing, 12.34, original.values))
     with xarray.open_dataset(tmp_path / "b.nc", engine="h5netcdf", decode_cf=False) as found:

@@ -185,7 +185,7 @@ def test_a_held_out_outlier_changes_no_trained_value(tmp_path):
         return PointsDataModule(str(tmp_path / name), coordinates=["y", "x"], values=["v"])
 
     expected = (data := read("a.csv")).calibration_batch().values
-    values[np.flatnonzero(~data.split.train_mask()[0].numpy())[3]] = 1e9
+    values[np.flatnonzero(~data.signals.split.train_mask()[0].numpy())[3]] = 1e9
     assert torch.equal(read("b.csv").calibration_batch().values, expected)
     assert (float(expected.min()), float(expected.max())) == (0, 1)
 
@@ -200,7 +200,7 @@ def test_a_table_of_a_grid_is_the_grid(tmp_path):
             table(tmp_path / f"{lost}.csv", rows), "lon,lat", "temp", sampling={"name": "grid", "stride": 1}
         )
         found = LinearRidge({"name": "gau", "width": "auto"}).fit(data.signals)
-        coords = data.signals.dataset.points
+        coords = data.signals.points
         axes = [torch.unique(c) for c in coords.unbind(-1)]
         if not lost:
             whole = np.sin(np.arange(24) / 5)[:, None] * np.cos(np.arange(20) / 4)

@@ -17,7 +17,7 @@ from pe_lightning.errors import InputError
 from pe_lightning.signals import Storage, entries
 from pe_lightning.signals.axes import Axis
 from pe_lightning.signals.cache import CacheError, SignalCache
-from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.raw import Decoded, RawSignals, ValueRange
 from pe_lightning.signals.sources.base import Source
 from pe_lightning.training import SignalDataModule
 
@@ -50,14 +50,12 @@ class Counting(Source):
     def read(self):
         plain = {
             "names": tuple(f"signal {place}" for place in range(len(self.values))),
-            "grid": self.values.shape[1:-1],
-            "channels": self.values.shape[-1],
-            "stored": self.values.dtype.name,
             "scaling": ValueRange.of_integers("uint8"),
-            "unit": False,
-            "blocks": self.blocks,
         }
-        return RawSignals(**{**plain, **self.changes})
+        changes = dict(self.changes)
+        read = {"shape": self.values.shape, "dtype": self.values.dtype, "blocks": self.blocks}
+        read |= {name: changes.pop(name) for name in list(changes) if name in read}
+        return RawSignals(Decoded(**read), **{**plain, **changes})
 
     def blocks(self):
         self.decoded += 1
@@ -89,7 +87,7 @@ def test_round_trip(cache, dtype, shape, monkeypatch):
     assert cache.find(KEY, source) is None
     for raw in (cache.store(KEY, source), cache.find(KEY, source), SignalCache(cache.path).store(KEY, source)):
         block = tuple(slice(n // 3, n) for n in shape)
-        assert np.array_equal(raw.array[block], values[block])
+        assert np.array_equal(raw.values[block], values[block])
         assert np.array_equal(in_order(raw), values)
         assert {block.dtype.name for block in raw.blocks()} == {dtype}
     assert source.decoded == 1
@@ -185,10 +183,10 @@ def test_what_the_cache_did_not_write_is_made_anew(cache, kind, caplog):
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        (Counting(grid=(21, 7)), r"uint8 of shape \(6, 7, 2\) at row 20"),
-        (Counting(names=("a", "b")), "at row 40"),
-        (Counting(names=("a", "b", "c", "d")), "read no more values at row 60"),
-        (Counting(stored="float32"), "but read uint8"),
+        (Counting(shape=(3, 21, 7, 2)), r"uint8 of shape \(6, 7, 2\) at row 20"),
+        (Counting(shape=(2, 20, 7, 2)), "at row 40"),
+        (Counting(shape=(4, 20, 7, 2)), "read no more values at row 60"),
+        (Counting(dtype=np.dtype("float32")), "but read uint8"),
     ],
 )
 def test_blocks_that_are_not_what_was_announced(cache, source, told):
@@ -206,7 +204,7 @@ def test_values_that_are_damaged_are_decoded_again_when_they_are_read(cache, fli
     monkeypatch.setattr(entries, "MIN_CHUNK_SAMPLES", 140)
     source = Counting()
     raw = cache.store(KEY, source)
-    assert np.array_equal(raw.array[:1], numbers()[:1])
+    assert np.array_equal(raw.values[:1], numbers()[:1])
     content = cache.entry(KEY).read_bytes()
     second = content.index(numbers()[1].tobytes()[:40]) + 20
     with cache.entry(KEY).open("r+b") as file:  # the second signal is changed, or truncated
@@ -217,7 +215,7 @@ def test_values_that_are_damaged_are_decoded_again_when_they_are_read(cache, fli
             file.truncate()
     found = raw if opened else cache.find(KEY, source) or cache.store(KEY, source)
     with caplog.at_level("INFO"):
-        assert np.array_equal(found.array[1:2], numbers()[1:2])
+        assert np.array_equal(found.values[1:2], numbers()[1:2])
     assert source.decoded == 2
     assert np.array_equal(in_order(cache.find(KEY, source)), numbers())
 
@@ -274,7 +272,7 @@ def store_together(path, log, barrier):
 
 @fork
 def test_a_handle_is_not_used_across_a_fork(cache, monkeypatch):
-    array = cache.store(KEY, Counting()).array
+    array = cache.store(KEY, Counting()).values
     assert np.array_equal(array[:], numbers())
     opened, open_file = [], h5py.File
     monkeypatch.setattr(h5py, "File", lambda path, **options: opened.append(path) or open_file(path, **options))

@@ -47,7 +47,7 @@ def test_nothing_held_out_is_protocol_none_with_one_notice(caplog):
         TensorDataModule(tensor(2, 8, 8, 1)).setup()
         TensorDataModule(tensor(2, 8, 8, 1), eval_mask="all", sampling=GridSampling(1)).setup()
     assert data.eval_mask == "rest"
-    assert data.effective_eval_mask == data.describe()["protocol"] == "none"
+    assert data.signals.eval_mask == data.describe()["protocol"] == "none"
     assert not data.evaluation_batch().mask.any()
     (notice,) = [record.getMessage() for record in caplog.records]
     assert "scores nothing" in notice
@@ -114,7 +114,7 @@ def test_signals_that_stay_in_their_file(tmp_path, make_trainer):
     np.save(tmp_path / "v.npy", tensor(6, 8, 8).numpy())
     in_file = Storage(in_memory=False)
     data = VideoDataModule(str(tmp_path / "v.npy"), batching=Batching("points"), storage=in_file)
-    assert data.streamed
+    assert data.signals.streamed
     assert data.fingerprint == VideoDataModule(str(tmp_path / "v.npy")).fingerprint
     for get in (data.train_batch, data.evaluation_batch, lambda: data.values):
         with pytest.raises(InputError, match="are read from their file and not loaded"):
@@ -195,16 +195,16 @@ def test_batches_move_to_a_device_once(sampling):
 def test_under_the_strategy_signals_a_process_fits_signals_of_its_own():
     values = tensor(3, 8, 8, 1)
     data = TensorDataModule(values, sampling="random")
-    assert data.shard() == (data.dataset, Process())
+    assert data.shard() == (data.signals, Process())
     state = SimpleNamespace(fn="fit")
     strategy = SignalsStrategy()
     data.trainer = SimpleNamespace(strategy=strategy, state=state, global_rank=1, world_size=2)
-    dataset, process = data.shard()
+    signals, process = data.shard()
     assert process == Process()
-    assert dataset.values.equal(values[1:])
-    assert dataset.train_batch.values.equal(data.train_batch().values[1:])
+    assert signals.values.equal(values[1:])
+    assert signals.train_batch().values.equal(data.train_batch().values[1:])
     state.fn = "test"
-    assert data.shard() == (data.dataset, Process(1, 2))
+    assert data.shard() == (data.signals, Process(1, 2))
 
 
 def test_the_grid_of_a_prediction(monkeypatch):

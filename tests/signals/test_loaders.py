@@ -11,13 +11,12 @@ import torch
 from lightning.pytorch.plugins.precision import DoublePrecision
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling
+from pe_lightning.signals import Batching, GridBatch, GridSampling, RandomSampling, Signals, Source, Storage
 from pe_lightning.signals import loaders as loaders_module
-from pe_lightning.signals.blocks import FileValues
-from pe_lightning.signals.dataset import SignalDataset
 from pe_lightning.signals.loaders import FilePointLoader
 from pe_lightning.signals.process import Process
 from pe_lightning.signals.raw import RawSignals, ValueRange
+from pe_lightning.signals.splitting import Splitting
 from pe_lightning.training import TensorDataModule
 
 GRID = (23, 14)
@@ -34,24 +33,29 @@ class Chunked:
 
     def __init__(self, array: np.ndarray, chunks: tuple[int, int]) -> None:
         self.array = array
-        self.shape = array.shape
+        self.shape, self.dtype = array.shape, array.dtype
         self.chunks = (1, *chunks, 3)
 
     def __getitem__(self, index):
         return self.array[index]
 
 
-def dataset(sampling: str, kind: str, chunks: tuple[int, int] = (4, 5)) -> SignalDataset:
+class Given(Source):
+    def __init__(self, raw: RawSignals) -> None:
+        self.raw = raw
+
+    def read(self) -> RawSignals:
+        return self.raw
+
+
+def dataset(sampling: str, kind: str, chunks: tuple[int, int] = (4, 5)) -> Signals:
     values = torch.rand(2, *GRID, 3, generator=torch.Generator().manual_seed(0))
-    chosen = SAMPLINGS[sampling]
-    if kind == "memory":
-        return SignalDataset(values, chosen.split(GRID, 2), "rest")
-    raw = RawSignals.in_memory(values.numpy(), ("a", "b"), ValueRange("float32"))
-    opened = Chunked(values.numpy(), chunks)
-    return SignalDataset(FileValues(replace(raw, array=opened)), chosen.stream(GRID, 2), "rest")
+    raw = RawSignals(Chunked(values.numpy(), chunks), ("a", "b"), ValueRange("float32"), unit=True)
+    splitting = Splitting(SAMPLINGS[sampling], batching=None, storage=Storage(in_memory=kind == "memory", cache="off"))
+    return Signals.read(Given(raw), splitting)
 
 
-def loader(data: SignalDataset, kind="points", size=None, shuffle=True, steps=None, seed=1, process=None):
+def loader(data: Signals, kind="points", size=None, shuffle=True, steps=None, seed=1, process=None):
     return data.train_loader(Batching(kind, size, shuffle, steps), seed, process or Process(), torch.device("cpu"))
 
 
@@ -73,8 +77,8 @@ def joined(batches) -> list[tuple]:
     return sorted(itertools.chain.from_iterable(map(samples, batches)))
 
 
-def expected(data: SignalDataset) -> list[tuple]:
-    values = data.values.read(tuple(slice(0, n) for n in GRID)) if isinstance(data.values, FileValues) else data.values
+def expected(data: Signals) -> list[tuple]:
+    values = torch.from_numpy(data.raw.read(tuple(slice(0, n) for n in GRID)))
     mask = data.split.train_mask().expand(len(values), *GRID)
     return sorted((s, i, j, *values[s, i, j].tolist()) for s, i, j in mask.nonzero().tolist())
 
@@ -128,7 +132,7 @@ def test_processes_share_the_evaluation_of_a_file(sampling, world_size):
             seen[:, rows, columns] += batch.values
             mask[:, rows, columns] += batch.mask
             train[:, rows, columns] += batch.train_mask
-    assert seen.equal(data.values.read(tuple(slice(0, n) for n in GRID)))
+    assert seen.equal(torch.from_numpy(data.raw.read(tuple(slice(0, n) for n in GRID))))
     assert train.equal(data.split.train_mask().long())
     assert mask.equal(data.split.test_mask("rest").long())
 
@@ -207,7 +211,7 @@ def test_a_small_buffer_holds_some_blocks_and_mixes_them(monkeypatch, world_size
     monkeypatch.setattr(loaders_module, "SHUFFLED_POINTS", 20)
     data = dataset("all", "file", chunks=(1, 14))
     loaders = [
-        FilePointLoader(data.values, data.split, 20, None, 0, Process(rank, world_size), buffer_bytes=1 << 12)
+        FilePointLoader(data.raw, data.split, 20, None, 0, Process(rank, world_size), buffer_bytes=1 << 12)
         for rank in range(world_size)
     ]
     assert len(loaders[0].blocks) == 23, "a small buffer reads small blocks"

@@ -51,18 +51,18 @@ def test_they_are_neither_trained_nor_scored(sampling: object, protocol: str) ->
     values, known = holed(3, 11, 10, 2)
     data = TensorDataModule(values.clone(), sampling=sampling, eval_mask=protocol)  # type: ignore[arg-type]
     train, batch = data.train_batch(), data.evaluation_batch()
-    assert isinstance(data.split, PointSplit)
+    assert isinstance(data.signals.split, PointSplit)
     assert batch.mask is not None
     assert batch.train_mask is not None
     assert train.values.isfinite().all()
-    assert data.num_missing == (~known).flatten(1).sum(1).tolist()
+    assert data.signals.num_missing == (~known).flatten(1).sum(1).tolist()
     assert not (batch.train_mask & ~known).any()
     assert not (batch.mask & ~known).any()
-    if protocol == "rest" and data.effective_eval_mask == "rest":
+    if protocol == "rest" and data.signals.eval_mask == "rest":
         assert (batch.mask ^ batch.train_mask).equal(known)
     if protocol == "all":
         assert batch.mask.equal(known)
-    for signal, index in enumerate(data.split.index.expand(3, -1)):
+    for signal, index in enumerate(data.signals.split.index.expand(3, -1)):
         assert train.values[signal].equal(values[signal].flatten(0, 1)[index])
     assert batch.values.isnan().all(-1).equal(~known)
 
@@ -71,7 +71,7 @@ def test_a_grid_whose_trained_samples_are_known_stays_one() -> None:
     values = torch.rand(1, 8, 8, 1)
     values[0, 1, 3] = torch.nan
     data = TensorDataModule(values)
-    assert isinstance(data.split, GridSplit)
+    assert isinstance(data.signals.split, GridSplit)
     assert isinstance(data.train_batch(), GridBatch)
     assert int(data.evaluation_batch().mask.sum()) == 64 - 16 - 1  # type: ignore[union-attr]
     assert data.fingerprint != TensorDataModule(values.nan_to_num(0.5)).fingerprint
@@ -180,7 +180,7 @@ def test_volumes_and_frames(tmp_path: Path) -> None:
         file["v"] = volume
         file["v"].attrs["missing_value"] = np.int16(-1000)
     data = VideoDataModule(str(tmp_path / "a.h5"))
-    assert data.num_missing == [int((volume == -1000).sum())]
+    assert data.signals.num_missing == [int((volume == -1000).sum())]
     np.save(tmp_path / "lost.npy", np.arange(5) == 2)  # a frame
     lost = unit(VideoSource(tmp_path / "a.h5", missing=str(tmp_path / "lost.npy")).read())[0, ..., 0]
     np.testing.assert_array_equal(np.isnan(lost), (volume == -1000) | (np.arange(5) == 2)[:, None, None])

@@ -71,7 +71,7 @@ def trained(data: SignalDataModule) -> list[torch.Tensor]:
 @pytest.mark.parametrize("make", MAKERS)
 def test_a_held_out_outlier_changes_no_trained_value(make: Callable[..., SignalDataModule], tmp_path: Path) -> None:
     data, changed = make(tmp_path / "a", VALUES), VALUES.copy()
-    held = ~data.split.train_mask()[0].numpy()
+    held = ~data.signals.split.train_mask()[0].numpy()
     place = np.unravel_index(np.flatnonzero(held)[3], (1,) * (3 - held.ndim) + held.shape if held.ndim < 3 else held.shape)
     changed[place] = 1e9
     (values, *_, center, scale), others = trained(data), trained(make(tmp_path / "b", changed))

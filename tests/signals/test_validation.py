@@ -18,25 +18,25 @@ VALUES = torch.rand(2, 24, 20, 3, generator=torch.Generator().manual_seed(0))
 @pytest.mark.parametrize("sampling", [{"name": "grid", "stride": 2}, {"name": "random", "fraction": 0.25}])
 def test_trained_validation_and_test_samples_are_disjoint_and_complete(sampling):
     without, data = TensorDataModule(VALUES, sampling=sampling), TensorDataModule(VALUES, sampling=sampling, validation=0.2)
-    before, batch, validation = without.evaluation_batch(), data.evaluation_batch(), data.dataset.validation_batch
+    before, batch, validation = without.evaluation_batch(), data.evaluation_batch(), data.signals.validation_batch
     trained, tested, selected = batch.train_mask, batch.mask, validation.mask
     assert torch.equal(tested, before.mask)
     assert torch.equal(trained | selected, before.train_mask)
     assert not (trained & selected).any()
     assert selected.flatten(1).sum(1) == pytest.approx(0.2 * before.train_mask.flatten(1).sum(1), rel=0.2)
     assert torch.equal(data.train_batch().values.flatten(1), VALUES[trained.expand(2, -1, -1)].reshape(2, -1))
-    assert data.num_validation == int(selected[0].sum())
+    assert data.signals.num_validation == int(selected[0].sum())
 
 
 def test_validation_scores_are_of_their_samples_and_test_scores_of_the_others():
     data = TensorDataModule(VALUES[:1], sampling={"name": "grid", "stride": 2}, validation=0.2)
     model = fit(data, model=ComplexLinear("gau"), max_steps=3)
-    prediction = model.predict_grid(data.dataset.axes).detach()
+    prediction = model.predict_grid(data.signals.axes).detach()
     trainer = Trainer(logger=False, enable_progress_bar=False, enable_checkpointing=False)
     logged = trainer.validate(model, datamodule=data, verbose=False)[0]
-    errors = (prediction - VALUES[:1])[data.split.validation].square().mean()
+    errors = (prediction - VALUES[:1])[data.signals.split.validation].square().mean()
     assert logged["val/psnr"] == pytest.approx(float(-10 * errors.log10()), abs=1e-3)
-    errors = (prediction - VALUES[:1])[data.split.test_mask("rest")].square().mean()
+    errors = (prediction - VALUES[:1])[data.signals.split.test_mask("rest")].square().mean()
     assert model.psnr == pytest.approx(float(-10 * errors.log10()), abs=1e-3)
 
 
@@ -78,5 +78,5 @@ def test_a_sweep_holds_samples_out_of_the_cells_that_stop_by_them_and_of_no_othe
     found = []
     for options in (common, [*common, *stop], common):
         tree = fits.resolve(options)
-        found.append((tree["data"]["init_args"]["validation"], fits.load(tree).num_validation))
+        found.append((tree["data"]["init_args"]["validation"], fits.load(tree).signals.num_validation))
     assert found == [(None, 0), ("auto", 10), (None, 0)]

@@ -70,7 +70,7 @@ def test_means_of_predicted_cells_are_the_known_cells(name: str, num_axes: int) 
     inside = (slice(None), *[slice(2 * FINER, -2 * FINER)] * num_axes)
     assert (finer - waves(FINER * N, num_axes))[inside].abs().max() < 0.03
     # predictions are of the samples' cells again
-    same = model.predict_step(data.dataset.axes)
+    same = model.predict_step(data.signals.axes)
     assert (same - data.values).abs().max() < 2e-4
 
 
@@ -150,5 +150,5 @@ def test_an_estimator_of_cells_has_values_at_points() -> None:
     field = LinearRidge({"name": "gau", "width": "auto"}).fit(data.signals)
     x = torch.arange(4, 20, dtype=torch.float64) / N
     truth = (0.5 + 0.3 * torch.sin(9 * (x + 0.5 / N) + 1))[:, None] * (0.5 + 0.4 * torch.cos(7 * (x + 0.5 / N)))
-    assert (field.grid(data.dataset.axes) - data.values).abs().max() < 0.01
+    assert (field.grid(data.signals.axes) - data.values).abs().max() < 0.01
     assert (field.of_cells((0.0, 0.0)).grid([x, x])[0, ..., 0] - truth).abs().max() < 0.005

@@ -33,7 +33,7 @@ def test_the_loss_is_the_sum_over_signals_of_each_ones_mse(kind: str, sampling: 
         parameter.data.normal_(std=0.1)
     fit(module, data, make_trainer, 1, callbacks=[losses], limit_val_batches=0)
     prediction = module.predict_grid(data.evaluation_batch().axes).detach()
-    mask = data.split.train_mask().expand(3, -1, -1)
+    mask = data.signals.split.train_mask().expand(3, -1, -1)
     expected = sum((prediction[s] - values[s])[mask[s]].square().mean() for s in range(3))
     assert losses.values == [pytest.approx(float(expected), rel=1e-5)]
 
@@ -87,7 +87,7 @@ def test_gradient_descent_reaches_least_squares(make_trainer: MakeTrainer) -> No
     evaluation = data.evaluation_batch()
     coords = torch.cartesian_prod(*evaluation.axes).double()
     features = module.encoding(coords)
-    masks = data.split.train_mask().expand(2, -1, -1).flatten(1)
+    masks = data.signals.split.train_mask().expand(2, -1, -1).flatten(1)
     for signal in range(2):
         chosen = masks[signal]
         target = values[signal].reshape(-1, 2)[chosen].double()
@@ -109,7 +109,7 @@ def test_the_mean_is_that_of_the_trained_samples(sampling: str, make_trainer: Ma
     module, raw = ComplexLinear(GAU), ComplexLinear(GAU, center=False, normalize=False)
     for made in (module, raw):
         fit(made, data, make_trainer, 1)
-    mask = data.split.train_mask().expand(3, -1, -1)
+    mask = data.signals.split.train_mask().expand(3, -1, -1)
     expected = torch.stack([values[s][mask[s]].mean(0) for s in range(3)])
     torch.testing.assert_close(module.mean, expected, rtol=1e-6, atol=1e-6)
     assert raw.mean.abs().max() == 0
@@ -197,7 +197,7 @@ def test_test_scores_held_out_and_trained_samples_apart(make_trainer: MakeTraine
     trainer = fit(module, data, make_trainer, 10)
     (logged,) = trainer.test(module, data, verbose=False)
     squared = (module.predict_grid(data.evaluation_batch().axes) - values).square()
-    trained = data.split.train_mask()
+    trained = data.signals.split.train_mask()
     for key, mask in (("test/psnr", ~trained), ("train/psnr", trained)):
         expected = torch.stack([-10 * squared[s][mask[s]].mean().log10() for s in range(3)])
         torch.testing.assert_close(module.scores[key].float(), expected, rtol=1e-5, atol=1e-4)

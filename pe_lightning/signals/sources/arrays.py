@@ -15,7 +15,7 @@ import numpy as np
 from pe_lightning.errors import InputError, did_you_mean
 from pe_lightning.signals.axes import MAX_CHANNELS
 from pe_lightning.signals.files import ARRAYS, Format, suffixes_of
-from pe_lightning.signals.raw import AnyArray, RawSignals, join_scalings, value_scaling
+from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, join_scalings, value_scaling
 from pe_lightning.signals.sources.clips import Clip
 from pe_lightning.signals.sources.declared import NOTHING, Declared
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, format_of, numbered, reading
@@ -142,6 +142,7 @@ class FileArrays:
         self.files = tuple(files)
         first = self.files[0]
         self.shape = (sum(file.shape[0] for file in files), *first.shape[1:])
+        self.dtype = first.read_as
         self.chunks: tuple[int, ...] | None = None
         if first.chunks is not None:
             inner = first.chunks[first.counted : len(first.chunks) - first.with_channels]
@@ -159,6 +160,10 @@ class FileArrays:
                 with file.open() as array:
                     found.append(file.read(array, (slice(here[0], here[-1] + 1, wanted.step), *index[1:])))
         return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def blocks(self) -> Iterator[AnyArray]:
+        """All values in order, in blocks of whole chunks ``(n, N_2, ..., N_D, C)``."""
+        return (block for file in self.files for block in file.blocks())
 
 
 def read_arrays(
@@ -187,21 +192,13 @@ def read_arrays(
     arrays = [replace(array, shape=(array.shape[0], samples, *array.shape[2:])) for array in arrays]
     scalings = [(array.label, value_scaling(array.label, array.dtype, array.blocks, limits)) for array in arrays]
     each = [scaling for array, scaling in zip(arrays, scalings, strict=True) for _ in range(array.shape[0])]
+    in_common("declarations of missing values", [(array.file.given, array.read_as.name) for array in arrays], remedy)
+    values = FileArrays(arrays)
     return RawSignals(
+        values if in_place(files) else Decoded(values.shape, values.dtype, values.blocks),
         names=distinct_names([(array.file, stem) for array in arrays for stem in array.names]),
-        grid=arrays[0].shape[1:-1],
-        channels=arrays[0].shape[-1],
-        stored=in_common("declarations of missing values", [(a.file.given, a.read_as.name) for a in arrays], remedy),
         scaling=join_scalings(each, notify=limits is None),
-        unit=False,
-        blocks=partial(_blocks, arrays),
-        array=FileArrays(arrays) if in_place(files) else None,
     )
-
-
-def _blocks(arrays: Sequence[ArrayFile]) -> Iterator[AnyArray]:
-    for array in arrays:
-        yield from array.blocks()
 
 
 def in_place(files: Sequence[SourceFile]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pe_lightning.registry import Registry
 from pe_lightning.signals.raw import RawSignals
@@ -17,6 +17,8 @@ from pe_lightning.signals.sources.clips import Color
 from pe_lightning.signals.sources.missing import Missing, MissingLike
 from pe_lightning.signals.sources.paths import Paths, SourceFile, as_list
 from pe_lightning.signals.validation import MAX_PIXELS, Size, as_size, choice, integer, number_range
+
+TrainedRange: TypeAlias = Literal["declared", "measured", "unit"]
 
 
 class Source(ABC):
@@ -41,7 +43,16 @@ class Source(ABC):
 
     @abstractmethod
     def read(self) -> RawSignals:
-        """Describes the signals, which are decoded later."""
+        """Describes the signals, whose values are read later."""
+
+    @property
+    def trained_range(self) -> TrainedRange:
+        """The range of floating-point values that becomes [0, 1].
+
+        ``declared``: that of :meth:`read`. ``measured``: from the least to the largest trained value. ``unit``: measured,
+        but trained values within [0, 1] are unchanged.
+        """
+        return "declared"
 
     @classmethod
     def claims(cls, path: Path) -> bool:
@@ -61,13 +72,6 @@ class Source(ABC):
     def files(self) -> Sequence[Path]:
         """The decoded files, whose content is the key of the cache; without files nothing is cached."""
         return ()
-
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        """The range of floating-point values that becomes [0, 1], from the extremes of the trained values.
-
-        ``None``, the default: the range that :meth:`read` declares.
-        """
-        return None
 
     def describe(self) -> dict[str, Any]:
         """The arguments as plain values, for ``metrics.json`` and the key of the cache."""
@@ -113,11 +117,9 @@ class FileSource(Source):
         self._limits = number_range("value_range", self.value_range)
         self._missing = Missing(self.missing)
 
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
-        """The range of the trained values, unless ``value_range`` is given; values within [0, 1] are unchanged."""
-        if self.value_range is not None:
-            return None
-        return (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+    @property
+    def trained_range(self) -> TrainedRange:
+        return "unit" if self.value_range is None else "declared"
 
     def files(self) -> list[Path]:
         """The decoded files and masks; none if all are arrays that are read in place."""

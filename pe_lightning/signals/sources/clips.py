@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.raw import AnyArray, Media, RawSignals, ValueRange, full_value, join_scalings, to_unit
+from pe_lightning.signals.raw import AnyArray, Decoded, Media, RawSignals, ValueRange, full_value, join_scalings, to_unit
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names
 from pe_lightning.signals.validation import Size, check_memory
 
@@ -241,14 +241,12 @@ def as_signals(clips: Sequence[Clip], grid: tuple[int, ...], notify: bool) -> Ra
         scalings = [scaling if scaling.dtype == widest else plain for scaling in scalings]
     scaling = join_scalings([(repr(c.file.given), found) for c, found in zip(clips, scalings, strict=True)], notify)
     individual = scaling.dtype == "float32" and scaling != ValueRange("float32")  # which PNG and MP4 cannot hold
+    shape, decode = (len(clips), *grid, first.channels), partial(_blocks, tuple(clips), len(grid))
     return RawSignals(
+        Decoded(shape, np.dtype(first.stored), decode),
         names=distinct_names([(clip.file, clip.stem or clip.file.stem) for clip in clips]),
-        grid=grid,
-        channels=first.channels,
-        stored=first.stored,
         scaling=scaling,
         unit=all(clip.unit for clip in clips),
-        blocks=partial(_blocks, tuple(clips), len(grid)),
         rate=first.rate,
         media="array" if individual else first.media,
     )

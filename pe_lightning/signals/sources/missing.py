@@ -19,7 +19,7 @@ from PIL import ImageColor
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES
-from pe_lightning.signals.raw import AnyArray, Mask, RawSignals, float_for, is_one_of, to_unit, with_nan
+from pe_lightning.signals.raw import AnyArray, Decoded, Mask, RawSignals, float_for, is_one_of, to_unit, with_nan
 from pe_lightning.signals.sources.arrays import find_array
 from pe_lightning.signals.sources.declared import exact_number
 from pe_lightning.signals.sources.paths import SourceFile, expand, format_of, reading
@@ -168,7 +168,7 @@ def with_missing(raw: RawSignals, missing: Missing) -> RawSignals:
             row += len(block)
             yield with_nan(block, mask[..., None])
 
-    return replace(raw, blocks=blocks, array=None, stored=float_for(raw.stored).name)
+    return replace(raw, values=Decoded(raw.shape, float_for(raw.stored), blocks))
 
 
 def read_masks(

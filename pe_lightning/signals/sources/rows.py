@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from pe_lightning.signals.distributed import rank_zero_info
 from pe_lightning.signals.files import ARRAYS, PICTURES, Format, suffixes_of
 from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange, join_scalings, to_unit
 from pe_lightning.signals.sources.arrays import Channels, read_arrays
-from pe_lightning.signals.sources.base import FileSource, sources
+from pe_lightning.signals.sources.base import FileSource, TrainedRange, sources
 from pe_lightning.signals.sources.clips import alike
 from pe_lightning.signals.sources.images import edited, read_picture
 from pe_lightning.signals.sources.missing import with_missing
@@ -115,12 +114,13 @@ class RowSource(FileSource):
                 )
         return with_missing(self._read(kind, files), self._missing)
 
-    def trained_range(self, low: float, high: float) -> tuple[float, float] | None:
+    @property
+    def trained_range(self) -> TrainedRange:
         """As for other files; but columns of tables always take their own range, and sound never."""
         kind = KIND_OF_FORMAT.get(format_of(self._found[0].path))
         if kind == "sound files" or self.value_range is not None:
-            return None
-        return (low, high) if kind == "tables" else super().trained_range(low, high)
+            return "declared"
+        return "measured" if kind == "tables" else "unit"
 
     def _read(self, kind: str, files: Sequence[SourceFile]) -> RawSignals:
         fills = self._missing.values
@@ -170,12 +170,4 @@ class RowSource(FileSource):
         names = [(file, f"{file.stem}-{name[:3]}{place}") for file, name, places, *_ in found for place in places]
         scalings = [(repr(file.given), scaling) for file, _, places, _, scaling in found for _ in places]
         scaling = join_scalings(scalings, notify=self._limits is None)
-        return RawSignals(
-            names=distinct_names(names),
-            grid=(samples,),
-            channels=channels,
-            stored="float32",
-            scaling=scaling,
-            unit=scaling == ValueRange("float32"),
-            blocks=partial(iter, values),
-        )
+        return RawSignals(values, distinct_names(names), scaling, unit=scaling == ValueRange("float32"))

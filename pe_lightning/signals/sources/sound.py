@@ -14,7 +14,7 @@ import numpy as np
 
 from pe_lightning.errors import InputError
 from pe_lightning.signals.distributed import rank_zero_info
-from pe_lightning.signals.raw import AnyArray, RawSignals, ValueRange
+from pe_lightning.signals.raw import AnyArray, Decoded, RawSignals, ValueRange
 from pe_lightning.signals.sources.paths import SourceFile, distinct_names, reading
 from pe_lightning.signals.validation import in_common, one_length
 
@@ -118,14 +118,7 @@ def read_sound(
         scaling = ValueRange(dtype, tuple(-peak for peak in peaks), peaks)
     else:
         scaling = ValueRange.of_integers(dtype)
-    return RawSignals(
-        names=distinct_names([(sound.file, sound.file.stem) for sound in sounds]),
-        grid=(samples,),
-        channels=sounds[0].channels,
-        stored=dtype,
-        scaling=scaling,
-        unit=False,
-        blocks=partial(map, methodcaller("read", samples), sounds),
-        rate=float(sounds[0].rate),
-        media="audio",
-    )
+    decode = partial(map, methodcaller("read", samples), sounds)
+    values = Decoded((len(sounds), samples, sounds[0].channels), np.dtype(dtype), decode)
+    names = distinct_names([(sound.file, sound.file.stem) for sound in sounds])
+    return RawSignals(values, names, scaling, rate=float(sounds[0].rate), media="audio")

@@ -79,13 +79,9 @@ def read_tables(
     ]
     names = [(file, f"{file.stem}-{file_name_of(column.name)}" if column.name else file.stem) for file, column in every]
     return RawSignals(
+        values,
         names=distinct_names(names),
-        grid=(rows,),
-        channels=1,
-        stored="float64",
         scaling=join_scalings(scalings, notify=False),
-        unit=False,
-        blocks=partial(iter, values),
         axes=() if along is None else (Axis.of(tables[0].names[place] or str(place), along[:rows]),),
     )
 

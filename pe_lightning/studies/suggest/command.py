@@ -91,8 +91,10 @@ def suggest(
     check_outputs([out], [*named_files(tree), *data.source.files()], force)
     if data.info.num_points is not None:
         raise InputError("suggest compares encoders on grids; for scattered points type pe-lightning fit FILE --data...")
-    if data.effective_eval_mask == "none":
-        suggestion = None if data.streamed else next(load_entry_points(SUGGESTIONS, "suggestion", "all_samples"), None)
+    if data.signals.eval_mask == "none":
+        suggestion = (
+            None if data.signals.streamed else next(load_entry_points(SUGGESTIONS, "suggestion", "all_samples"), None)
+        )
         if suggestion is None:
             raise InputError(
                 f"nothing is held out ({data.sampling!r}): set --data.sampling.stride 2, or --data.sampling random"
@@ -142,5 +144,5 @@ def _print_data(data: SignalDataModule) -> None:
     sampling = ", ".join(str(value) if key == "name" else f"{key} {value}" for key, value in data.sampling.spec().items())
     say(
         f"{names}: {sizes}, {info.channels} channel(s); trained on {sampling}; held out: "
-        f"{show_protocol(data.effective_eval_mask)}"
+        f"{show_protocol(data.signals.eval_mask)}"
     )

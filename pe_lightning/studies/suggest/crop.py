@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from pe_lightning.errors import InputError
-from pe_lightning.signals.blocks import Block, FileValues, known_samples
-from pe_lightning.signals.dataset import SignalDataset
+from pe_lightning.signals.blocks import Block, known_samples
 from pe_lightning.signals.split_signals import Signals
 from pe_lightning.signals.splits import GridSplit, PointSplit, Split
 from pe_lightning.training.datamodule import SignalDataModule
@@ -61,12 +60,12 @@ def scored_signals(data: SignalDataModule, max_samples: int = MAX_SAMPLES) -> Sc
 
     A crop has the proportions of the signals, and begins at a trained sample.
     """
-    split, info = data.split, data.info
-    if not data.streamed and info.num_signals * math.prod(info.grid) <= max_samples:
-        return ScoredSignals(data.signals, split)
+    whole, split, info = data.signals, data.signals.split, data.info
+    if not whole.streamed and info.num_signals * math.prod(info.grid) <= max_samples:
+        return ScoredSignals(whole, split)
     if isinstance(split, GridSplit):
         positions, stride = split.index, split.stride
-    elif data.streamed:
+    elif whole.streamed:
         raise InputError(
             "the exact fit of random samples needs the signals in memory: set --data.storage.in_memory true, or "
             "--data.sampling grid"
@@ -80,19 +79,18 @@ def scored_signals(data: SignalDataModule, max_samples: int = MAX_SAMPLES) -> Sc
     corner = [int(along[(len(along) - n) // 2]) for along, n in zip(positions, sizes, strict=True)]
     grid = tuple((n - 1) * step + 1 for n, step in zip(sizes, stride, strict=True))
     block = tuple(slice(i, i + n) for i, n in zip(corner, grid, strict=True))
-    whole = data.dataset.values
     index = (slice(None), *block)
-    values = (whole.read(block) if isinstance(whole, FileValues) else whole[index])[signals]
+    values = (torch.from_numpy(whole.raw.read(block)) if whole.loaded is None else whole.loaded[index])[signals]
     cropped = _split_of_crop(split, grid, block, signals, info.num_signals)
     if (known := known_samples(values)) is not None:
         cropped = replace(cropped, known=known)
-    dataset = SignalDataset(values, cropped, data.effective_eval_mask)
     # as in the signal, trained samples are at multiples of 1/n, which are the shifts of n features
-    dataset.axes = tuple(torch.arange(n) / (w * step) for n, w, step in zip(grid, sizes, stride, strict=True))
+    axes = tuple(torch.arange(n) / (w * step) for n, w, step in zip(grid, sizes, stride, strict=True))
     words = f"the central {'x'.join(map(str, grid))} samples"
     words = words if info.num_signals == 1 else f"{words} of {count} of {info.num_signals} signals"
     names = tuple(info.names[signal] for signal in signals)
-    part = replace(data.signals, info=replace(info, names=names, grid=grid), dataset=dataset)
+    info = replace(info, names=names, grid=grid, samples="points")
+    part = replace(whole, info=info, split=cropped, loaded=values, axes=axes)
     return ScoredSignals(part, split, words)
 
 

@@ -21,7 +21,7 @@ from pe_lightning.estimators.linear import LinearField, LinearRidge
 from pe_lightning.evaluation.baselines import baselines, interpolate, refuse_slow
 from pe_lightning.evaluation.totals import totals
 from pe_lightning.signals import GridBatch, sample_coordinates
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import to_device
 from pe_lightning.signals.validation import free_memory
 from pe_lightning.studies.suggest.crop import ScoredSignals
 
@@ -100,8 +100,8 @@ class InterpolationCandidate(Candidate):
         return applies
 
     def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
-        began, dataset = time.perf_counter(), signals.data.dataset
-        prediction = interpolate(self.name, dataset.train_batch, dataset.axes)
+        began, dataset = time.perf_counter(), signals.data
+        prediction = interpolate(self.name, dataset.train_batch(), dataset.axes)
         return TrialScore(time.perf_counter() - began), prediction
 
 
@@ -121,7 +121,7 @@ class EstimatorCandidate(Candidate):
 
     def predict(self, signals: ScoredSignals, device: torch.device) -> tuple[TrialScore, Tensor]:
         field, seconds = _fit(self.estimator(**self.variant.arguments), signals, device)
-        return TrialScore(seconds, params=field.num_params, notes=field.notes), field.grid(signals.data.dataset.axes)
+        return TrialScore(seconds, params=field.num_params, notes=field.notes), field.grid(signals.data.axes)
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class EncoderCandidate(Candidate):
         self._check_memory(signals)
         field, seconds = _fit(LinearRidge(self.describe(signals)), signals, device)
         assert isinstance(field, LinearField)
-        (solution,), dataset = field.solutions, signals.data.dataset
-        batch = to_device(dataset.train_batch, device)
+        (solution,), dataset = field.solutions, signals.data
+        batch = to_device(dataset.train_batch(), device)
         encoding = Complex(solution.encoders, signals.data.info.num_axes, normalize=False)
         axes = batch.axes if isinstance(batch, GridBatch) else None
         rank = float(feature_rank(encoding, sample_coordinates(batch, 1024).to(torch.float32), axes).mean())
@@ -190,7 +190,7 @@ class EncoderCandidate(Candidate):
 
 def _fit(estimator: Estimator, signals: ScoredSignals, device: torch.device) -> tuple[FittedField, float]:
     """The field, and the seconds of the fit."""
-    began, dataset = time.perf_counter(), signals.data.dataset
+    began, dataset = time.perf_counter(), signals.data
     # the spacing of the coordinates of a crop is not one over its number of samples
     grid = tuple(round(1 / float(x[1] - x[0])) if len(x) > 1 else 1 for x in dataset.axes)
     field = estimator.fit(replace(signals.data, info=replace(signals.data.info, grid=grid)), device)
@@ -300,7 +300,7 @@ def score(candidate: Candidate, signals: ScoredSignals, device: torch.device) ->
     with warnings.catch_warnings(record=True) as caught, torch.no_grad():
         warnings.simplefilter("always")
         found, prediction = candidate.predict(signals, device)
-    info, truth = signals.data.info, signals.data.dataset.evaluation_batch
+    info, truth = signals.data.info, signals.data.evaluation_batch()
     metric = totals(info.metric, info.num_signals)
     metric.update(prediction.cpu(), truth.values, truth.mask)
     notes = dict.fromkeys([*found.notes, *(WARNING_NOTES.get(type(entry.message).__name__, "") for entry in caught)])

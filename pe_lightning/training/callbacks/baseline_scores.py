@@ -57,9 +57,9 @@ def _in_folds(data: SignalDataModule, choice: BaselineChoice) -> dict[str, dict[
 
 
 def _on_held_out(data: SignalDataModule, metric: str, choice: BaselineChoice) -> BaselineScores:
-    if data.effective_eval_mask == "none" or metric not in metrics:
+    if data.signals.eval_mask == "none" or metric not in metrics:
         return {}, None
-    if data.streamed:
+    if data.signals.streamed:
         key = f"test/{metric}"
         return {"linear": {key: None, f"{key}_reason": "interpolation needs the signals in memory"}}, None
     source = _BestInterpolation(data, metric, choice)
@@ -69,9 +69,9 @@ def _on_held_out(data: SignalDataModule, metric: str, choice: BaselineChoice) ->
         cache = SignalCache(data.storage.cache_dir)
         key = cache.key(source)
         raw = cache.find(key, source) or cache.store(key, source)
-        if source.computed is None and raw.array is not None:
+        if source.computed is None:
             stored = json.loads(raw.note)
-            return stored["scores"], (stored["best"], raw.array[tuple(slice(0, n) for n in raw.shape)])
+            return stored["scores"], (stored["best"], raw.read(tuple(slice(0, n) for n in raw.grid)))
     except InputError as error:
         if source.computed is None or source.settled:
             rank_zero_info(f"The scores of interpolation are not cached: {error}")
@@ -93,8 +93,8 @@ class _BestInterpolation(Source):
 
     def describe(self) -> dict[str, Any]:
         """What the scores depend on, besides the version: signals, samples, metric, and the code of the baselines."""
-        places = hashlib.sha256(np.packbits(self.data.split.test_mask(self.data.effective_eval_mask)).data)
-        for axis in self.data.dataset.axes:
+        places = hashlib.sha256(np.packbits(self.data.signals.split.test_mask(self.data.signals.eval_mask)).data)
+        for axis in self.data.signals.axes:
             places.update(np.ascontiguousarray(axis).data.cast("B"))
         modules = {name: sys.modules[baselines.get(name).__module__] for name in baselines}
         files = {name: getattr(module, "__file__", None) for name, module in modules.items()}
@@ -124,10 +124,10 @@ class _BestInterpolation(Source):
         for name in baselines:
             scores = create(metric, data.info.num_signals, sync_on_compute=False)  # only rank 0 computes baselines
             try:
-                if not baselines.create(name).applies_to(data.info, data.split):
+                if not baselines.create(name).applies_to(data.info, data.signals.split):
                     continue
                 if self.choice == "fast":
-                    refuse_slow(name, data.info, data.split)
+                    refuse_slow(name, data.info, data.signals.split)
                 wanted = evaluation.axes if isinstance(evaluation, GridBatch) else evaluation.coords[0]
                 prediction = interpolate(name, train, wanted)
                 scores.update(prediction, evaluation.values, evaluation.mask)

@@ -60,8 +60,8 @@ class PictureScores:
         refuse(
             (info.num_points is not None, f"{wanted}, but these are scattered points; {end}"),
             (info.num_axes != 2, f"{wanted}, but these are signals whose number of axes is {info.num_axes}; {end}"),
-            (data.streamed, f"{wanted}, but these are read from their file block by block; {end}"),
-            (any(data.num_missing or ()), f"{wanted}, but these have missing samples; {end}"),
+            (data.signals.streamed, f"{wanted}, but these are read from their file block by block; {end}"),
+            (any(data.signals.num_missing or ()), f"{wanted}, but these have missing samples; {end}"),
         )
         shape = (*info.grid, info.channels)
         if shape == self._accepted:  # the command checks before it chooses widths, and the recorder in any Trainer

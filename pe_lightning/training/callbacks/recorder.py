@@ -144,7 +144,7 @@ class RunRecorder(Callback):
         if trainer.is_global_zero:
             self._claimed = runs.ClaimedFolder(self._folder(trainer, module, stage), lock=stage == "fit")
         self.run_dir = Path(str(trainer.strategy.broadcast(str(self._claimed.path if self._claimed else None))))
-        held_out = data is None or data.scores_validation
+        held_out = data is None or data.signals.scores_validation
         for callback in trainer.checkpoint_callbacks:
             if isinstance(callback, ModelCheckpoint):
                 callback.dirpath = callback.dirpath or str(self.run_dir / runs.CHECKPOINTS)

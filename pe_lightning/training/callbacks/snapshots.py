@@ -45,7 +45,7 @@ class Snapshots(Callback):
         if not any(isinstance(callback, RunRecorder) for callback in callbacks_of(trainer)):
             raise InputError("Snapshots writes into the run directory: give the Trainer callbacks=[..., RunRecorder()] too")
         data = signals_of(pl_module)
-        if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.streamed):
+        if data.info.num_axes > 3 or (data.info.num_axes != 2 and data.signals.streamed):
             raise InputError("Snapshots shows signals of 1 to 3 axes; rows, videos and volumes beside the truth, in memory")
 
     def next_step(self, trainer: Trainer) -> int:
@@ -69,7 +69,7 @@ class Snapshots(Callback):
                 if info.num_axes == 2:
                     picture = to_image(prediction)
                 elif info.num_axes == 1:
-                    truth, mask = data.values[index].numpy(), data.split.train_mask().numpy()
+                    truth, mask = data.values[index].numpy(), data.signals.split.train_mask().numpy()
                     picture = row_plot(prediction, truth, mask[index % len(mask)], caption, info, index=index)
                 else:
                     truth = data.values[index, shown].numpy()

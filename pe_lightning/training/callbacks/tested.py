@@ -15,9 +15,7 @@ from pe_lightning.results import runs
 from pe_lightning.results.predictions import FileAssembly
 from pe_lightning.results.reconstructions import compare_files, write_reconstructions
 from pe_lightning.results.signal_files import media
-from pe_lightning.signals.batches import GridBatch, PointBatch
-from pe_lightning.signals.blocks import FileValues
-from pe_lightning.signals.dataset import to_device
+from pe_lightning.signals.batches import GridBatch, PointBatch, to_device
 from pe_lightning.training.callbacks.base import data_of
 from pe_lightning.training.callbacks.picture_scores import PictureScores
 from pe_lightning.training.callbacks.scores import rmse_in_units, score
@@ -33,7 +31,7 @@ class TestResults:
         self.data, self.info = data_of(trainer), getattr(module, "info", None)
         self._tested: tuple[Array, GridBatch | PointBatch] | None = None
         self._files: FileAssembly | None = None
-        if self.info is not None and self.data is not None and self.data.streamed:
+        if self.info is not None and self.data is not None and self.data.signals.streamed:
             self._files = FileAssembly(self.folder, self.info, first=trainer.is_global_zero)
             trainer.strategy.barrier("the files are there")
 
@@ -50,9 +48,8 @@ class TestResults:
             return
         filled = self.trainer.strategy.reduce_boolean_decision(self._files.filled, all=False)
         paths = self._files.finish(filled)
-        values = self.data.dataset.values if self.data is not None else None
-        if filled and self.trainer.is_global_zero and isinstance(values, FileValues):
-            compare_files(paths, values, self._files.info)
+        if filled and self.trainer.is_global_zero and self.data is not None:
+            compare_files(paths, self.data.signals.raw, self._files.info)
 
     def scores(self, described: dict[str, Any], of_pictures: PictureScores) -> dict[str, Any]:
         """Scores for ``metrics.json``, of a module with this description."""
@@ -73,6 +70,6 @@ class TestResults:
         pictures = media.create(self.info.media).pictures(self.folder, metrics, prediction, batch, self.info, draw)
         if pictures is not None:
             return pictures
-        mask = self.data.split.train_mask().numpy() if self.data is not None else None
+        mask = self.data.signals.split.train_mask().numpy() if self.data is not None else None
         values = batch.values.float().numpy()
         return write_reconstructions(self.folder, metrics, prediction, values, self.info, mask, best, draw)

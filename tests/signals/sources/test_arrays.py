@@ -11,7 +11,7 @@ from source_checks import refused as refused_call
 from source_checks import stored, unit
 
 from pe_lightning.signals.files import ARRAYS
-from pe_lightning.signals.raw import ValueRange
+from pe_lightning.signals.raw import Decoded, ValueRange
 from pe_lightning.signals.sources import arrays
 from pe_lightning.signals.sources import paths as source_paths
 
@@ -58,9 +58,9 @@ def test_layouts(tmp_path, suffix, shape, num_axes, channels, expected):
     assert raw.names == (("a",) if expected[0] == 1 else tuple(f"a-{n}" for n in range(expected[0])))
     np.testing.assert_array_equal(stored(raw), array.reshape(expected))
     np.testing.assert_array_equal(unit(raw), array.reshape(expected).astype(np.float32) / 255)
-    assert (raw.array is None) == (suffix == "npz")
-    if raw.array is not None:
-        opened = raw.array
+    assert isinstance(raw.values, Decoded) == (suffix == "npz")
+    if not isinstance(raw.values, Decoded):
+        opened = raw.values
         assert opened.shape == expected
         block = (slice(0, 1), slice(1, 4), *(slice(2, None) for _ in expected[2:-1]), slice(0, 1))
         np.testing.assert_array_equal(opened[block], array.reshape(expected)[block])
@@ -73,8 +73,8 @@ def test_several_files_are_stacked_in_order(tmp_path, suffix):
     expected = np.concatenate([array.reshape(-1, 6, 7, 1) for array in found])
     assert raw.names == ("b", "c-0", "c-1", "a")
     np.testing.assert_array_equal(stored(raw), expected)
-    if raw.array is not None:
-        opened = raw.array
+    if not isinstance(raw.values, Decoded):
+        opened = raw.values
         for part in (slice(None), slice(1, 3), slice(0, 4, 2), slice(-1, None)):
             np.testing.assert_array_equal(opened[(part, slice(1, 5))], expected[part, 1:5])
 
@@ -85,7 +85,7 @@ def test_length_brings_signals_together(tmp_path):
     raw = read_arrays(paths, 1, length=8)
     expected = np.stack([a[:8], *b[:, :8, 0]])[..., None]
     np.testing.assert_array_equal(stored(raw), expected)
-    np.testing.assert_array_equal(raw.array[slice(None), slice(-3, None)], expected[:, -3:])
+    np.testing.assert_array_equal(raw.values[slice(None), slice(-3, None)], expected[:, -3:])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16"])
@@ -146,18 +146,18 @@ def test_byte_and_axis_order(tmp_path, monkeypatch, suffix, dtype, order):
     assert len(blocks) > 3
     assert all(block.dtype.isnative and block.flags.c_contiguous for block in blocks)
     np.testing.assert_array_equal(np.concatenate(blocks).reshape(array.shape), array)
-    if raw.array is not None:
-        np.testing.assert_array_equal(raw.array[:, 2:4, 1:3][..., 0], array[:, 2:4, 1:3])
+    if not isinstance(raw.values, Decoded):
+        np.testing.assert_array_equal(raw.values[:, 2:4, 1:3][..., 0], array[:, 2:4, 1:3])
 
 
 def test_chunks_of_a_file_are_known_and_blocks_follow_them(tmp_path, monkeypatch):
     array = np.zeros((2, 40, 30, 3), np.uint8)
     path = save(tmp_path / "a.h5", array, chunks=(1, 8, 10, 2), compression="gzip")
-    assert read_arrays(path, 2).array.chunks == (1, 8, 10, 3)
+    assert read_arrays(path, 2).values.chunks == (1, 8, 10, 3)
     path = save(tmp_path / "b.h5", array[0, ..., 0], chunks=(16, 30))
-    assert read_arrays(path, 2, length=12).array.chunks == (1, 12, 30, 1)
-    assert read_arrays(save(tmp_path / "c.npy", array), 2).array.chunks is None
-    assert read_arrays(save(tmp_path / "d.npy", np.asfortranarray(array[0, ..., 0])), 2).array.chunks == (1, 40, 1, 1)
+    assert read_arrays(path, 2, length=12).values.chunks == (1, 12, 30, 1)
+    assert read_arrays(save(tmp_path / "c.npy", array), 2).values.chunks is None
+    assert read_arrays(save(tmp_path / "d.npy", np.asfortranarray(array[0, ..., 0])), 2).values.chunks == (1, 40, 1, 1)
     monkeypatch.setattr(arrays, "BLOCK_VALUES", 20 * 30)
     path = save(tmp_path / "e.h5", np.zeros((40, 30), np.uint8), chunks=(8, 30))
     assert [len(block) for block in read_arrays(path, 2).blocks()] == [16, 16, 8]
@@ -171,7 +171,7 @@ def test_nothing_is_loaded(tmp_path, monkeypatch, suffix):
     tracemalloc.start()
     try:
         raw = read_arrays(path, 3)  # a pass over all of it, because it is floating point
-        part = raw.array[:, 5:7]
+        part = raw.values[:, 5:7]
         for block in raw.blocks():
             assert block.nbytes <= 1 << 20
         peak = tracemalloc.get_traced_memory()[1]
@@ -202,4 +202,4 @@ def test_a_file_that_is_gone_is_named(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(9, dtype=np.uint8))
     raw = read_arrays(str(tmp_path / "a.npy"), 1)
     (tmp_path / "a.npy").unlink()
-    refused_call(lambda: raw.array[:, :3], "cannot open", "No such file")
+    refused_call(lambda: raw.values[:, :3], "cannot open", "No such file")

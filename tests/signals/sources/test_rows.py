@@ -28,7 +28,7 @@ def test_rows_and_columns_by_position(tmp_path):
     image = picture(tmp_path / "ü 1.png", 9, 9, 3)
     raw = read_rows(tmp_path / "ü 1.png", rows=[7, 0], columns=[3])
     assert raw.names == ("ü 1-row7", "ü 1-row0", "ü 1-col3")
-    assert (raw.shape, raw.stored, raw.unit, raw.media, raw.array) == ((3, 9, 3), "float32", True, "array", None)
+    assert (raw.shape, raw.stored, raw.unit, raw.media) == ((3, 9, 3), "float32", True, "array")
     np.testing.assert_array_equal(unit(raw), np.stack([image[7], image[0], image[:, 3]]))
     np.testing.assert_array_equal(unit(pickle.loads(pickle.dumps(raw))), unit(raw))
 

@@ -113,7 +113,7 @@ def test_every_column_is_a_signal_with_its_own_range(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         raw = RowSource(str(path)).read()
     assert raw.names == ("größe 1-temp_°C", "größe 1-hum")
-    assert (raw.shape, raw.stored, raw.media, raw.array) == ((2, 3, 1), "float64", "array", None)
+    assert (raw.shape, raw.stored, raw.media) == ((2, 3, 1), "float64", "array")
     assert (raw.scaling.low, raw.scaling.high) == ((10, 0.1), (30, 0.300000001))
     np.testing.assert_allclose(unit(raw)[..., 0], [[0, 1, 0.5], [0, 1, 0.5]], atol=1e-6)
     assert stored(raw)[1, 1, 0] == 0.300000001  # in double precision

@@ -103,7 +103,7 @@ def test_an_array_chooses_the_trained_samples():
     assert fitted.psnr > 0
     assert model.psnr > 0
     data = TensorDataModule(values, sampling=trained, missing=lost)
-    assert torch.equal(data.split.train_mask()[0], trained & ~lost)
-    assert torch.equal(data.split.test_mask("rest")[0], ~trained & ~lost)
+    assert torch.equal(data.signals.split.train_mask()[0], trained & ~lost)
+    assert torch.equal(data.signals.split.test_mask("rest")[0], ~trained & ~lost)
     assert data.sampling != TensorDataModule(values, sampling=~trained).sampling
     json.dumps(data.describe())

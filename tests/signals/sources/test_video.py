@@ -46,7 +46,7 @@ def test_a_video_and_its_frame_folder_are_the_same_signal(tmp_path):
     frames = write_video(tmp_path / "a.mp4", pictures())
     save(tmp_path / "clip.v2", frames)
     raw = read([str(tmp_path / "a.mp4"), tmp_path / "clip.v2"], fps=25)
-    assert (raw.names, raw.rate, raw.array) == (("a", "clip.v2"), 25, None)
+    assert (raw.names, raw.rate) == (("a", "clip.v2"), 25)
     np.testing.assert_array_equal(stored(raw), np.stack([frames, frames]))
 
 
@@ -83,11 +83,11 @@ def test_arrays(tmp_path):
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "b.npz", x=array)
     raw = read(tmp_path / "a.npy", fps=12)
-    assert (raw.names, raw.rate, raw.array.shape) == (("a-0", "a-1"), 12, (2, 6, 8, 10, 3))
+    assert (raw.names, raw.rate, raw.values.shape) == (("a-0", "a-1"), 12, (2, 6, 8, 10, 3))
     luma = np.rint(array @ np.array([0.299, 0.587, 0.114]))[..., None]
     for name in ("a.npy", "b.npz"):
         raw = read(tmp_path / name, frames=[1, 6, 2], center_crop=[2, 4, 6], color="grey", fps=10)
-        assert (raw.names, raw.array, raw.rate, raw.media) == ((f"{name[0]}-0", f"{name[0]}-1"), None, 5, "array")
+        assert (raw.names, raw.rate, raw.media) == ((f"{name[0]}-0", f"{name[0]}-1"), 5, "array")
         np.testing.assert_array_equal(stored(raw), luma[:, 1:5:2, 2:6, 2:8])
     assert VideoSource(tmp_path / "a.npy").files() == []  # it is read in place
     for arguments in ({"frames": [0, 2]}, {"center_crop": 4}, {"resize": 4}, {"preset": "papers"}, {"color": "grey"}):

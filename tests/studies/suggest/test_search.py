@@ -37,15 +37,15 @@ def test_a_crop_of_a_grid_has_its_trained_and_held_out_samples(stride):
     position = torch.arange(301 * 400).reshape(1, *grid, 1) / (301 * 400)
     data = loaded(TensorDataModule(position.float(), sampling={"name": "grid", "stride": stride}))
     crop = scored_signals(data, 10_000)
-    trained, expected = crop.data.split.train_mask(), data.split.train_mask()[0]
-    scored = crop.data.dataset.evaluation_batch.mask[0]
+    trained, expected = crop.data.split.train_mask(), data.signals.split.train_mask()[0]
+    scored = crop.data.evaluation_batch().mask[0]
     assert 9_000 < scored.numel() <= 10_000
     assert not (scored & trained[0]).any()
-    index = (crop.data.dataset.values[0, ..., 0].double() * 301 * 400).round().long()
+    index = (crop.data.values[0, ..., 0].double() * 301 * 400).round().long()
     assert torch.equal(trained[0], expected[index // 400, index % 400])
     for axis, positions in enumerate(crop.data.split.index):
         assert int(positions[-1]) + 1 == scored.shape[axis], "no border that the signal has not"
-    axis = crop.data.dataset.train_batch.axes[0].tolist()
+    axis = crop.data.train_batch().axes[0].tolist()
     assert axis == pytest.approx([i / crop.sizes[0] for i in range(crop.sizes[0])])
     assert crop.crop == f"the central {'x'.join(map(str, scored.shape))} samples"
     whole = scored_signals(data)
@@ -58,7 +58,7 @@ def test_a_crop_of_scattered_samples_never_trains_on_what_is_held_out():
     trained = crop.data.split.train_mask()
     assert crop.data.info.num_signals == 4
     assert crop.crop.endswith("samples of 4 of 5 signals")
-    assert not (trained & crop.data.dataset.evaluation_batch.mask).any()
+    assert not (trained & crop.data.evaluation_batch().mask).any()
     assert 0.15 < trained.float().mean() <= 0.2 + 0.01
     assert crop.sizes[0] == pytest.approx(crop.data.info.grid[0] * 0.2**0.5, rel=0.1)
 
@@ -68,7 +68,7 @@ def test_signals_that_stay_in_their_file(tmp_path):
         file["v"] = np.asarray(smooth(60, 120, 130)[0, ..., 0])
     options = {"paths": str(tmp_path / "v.h5"), "storage": {"in_memory": False}}
     crop = scored_signals(loaded(VideoDataModule(**options)), 50_000)
-    assert isinstance(crop.data.dataset.values, torch.Tensor)
+    assert isinstance(crop.data.values, torch.Tensor)
     assert score(EncoderCandidate("gau", share=1.0, width="sigma"), crop, CPU).mean > 30
     scattered = loaded(VideoDataModule(**options, batching={"kind": "points"}, sampling="random"))
     with pytest.raises(InputError, match="in_memory true"):

@@ -140,7 +140,7 @@ def test_several_processes_are_one_run_with_what_an_agent_gives(tmp_path):
         "class Early(Callback):\n"
         "    def on_fit_start(self, trainer, pl_module):\n"
         "        assert [logger.experiment for logger in trainer.loggers]\n"
-        "        found = type(pl_module.encoder).__name__, trainer.datamodule.split.num_train\n"
+        "        found = type(pl_module.encoder).__name__, trainer.datamodule.signals.split.num_train\n"
         "        Path(f'rank{trainer.global_rank}').write_text(str(found))\n"
     )
     command = ["fit", *DEMO, "--trainer.devices", "2", "--trainer.strategy", "ddp"]
